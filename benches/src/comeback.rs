@@ -41,7 +41,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     names::write_tree(&local, files)?;
     measure::run(pool.client().args(["cp", "-q", "-r"]).arg(&local).arg(TREE))?;
     content::remove(&local)?;
-    // The last of them: a catalog that came back without its end does not answer.
+    // The last file is asked for, since a catalog that came back without its end does not have it.
     let last = format!("{TREE}/{}", names::file(files.saturating_sub(1)));
     let (mut answers, mut restores) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {

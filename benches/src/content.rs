@@ -14,9 +14,7 @@ const PIECE: usize = 1 << 20;
 pub fn write_file(path: &Path, name: &str, length: u64) -> Result<()> {
     let mut file =
         File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let mut stream = blake3::Hasher::new_derive_key("potluck-bench content")
-        .update(name.as_bytes())
-        .finalize_xof();
+    let mut stream = stream(name);
     let mut piece = vec![0; PIECE];
     let mut left = length;
     while left > 0 {
@@ -28,6 +26,22 @@ pub fn write_file(path: &Path, name: &str, length: u64) -> Result<()> {
         left -= now as u64;
     }
     Ok(())
+}
+
+/// `length` bytes that no other `name` has.
+pub fn bytes(name: &str, length: u64) -> Result<Vec<u8>> {
+    let mut stream = stream(name);
+    let mut bytes = vec![0; length as usize];
+    for piece in bytes.chunks_mut(PIECE) {
+        interrupt::check()?;
+        stream.fill(piece);
+    }
+    Ok(bytes)
+}
+
+fn stream(name: &str) -> blake3::OutputReader {
+    let mut hasher = blake3::Hasher::new_derive_key("potluck-bench content");
+    hasher.update(name.as_bytes()).finalize_xof()
 }
 
 /// A directory of `count` files of `length` bytes each.

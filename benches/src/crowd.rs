@@ -219,7 +219,7 @@ async fn client(access: Arc<DonorAccess>, number: usize, all_there: Arc<Barrier>
         anyhow::Ok(opened)
     };
     let opened = put.await;
-    // Also one that failed, or the others would wait for it.
+    // A put that failed waits here as well, or the others would wait for it.
     all_there.wait().await;
     ask(&mut opened?, Request::Get { name, part: None }, &[]).await
 }

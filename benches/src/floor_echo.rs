@@ -24,7 +24,7 @@ pub fn source(at: IpAddr, file: &Path) -> Result<()> {
     loop {
         let (stream, file) = (listener.accept()?.0, Arc::clone(&file));
         stream.set_nodelay(true)?;
-        // It ends with its connection.
+        // The thread ends with its connection.
         std::thread::spawn(move || answer(stream, &file));
     }
 }

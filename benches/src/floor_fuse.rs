@@ -19,21 +19,26 @@ use fuser::{
     Session, TimeOrNow, WriteFlags,
 };
 
+use crate::mounted::FuseFloor;
+
 /// Bytes of one request, and how long the kernel believes an answer: as Potluck's mounts have it.
 const LARGEST_WRITE: u32 = 1 << 20;
 const BELIEVED: Duration = Duration::from_secs(1);
 const THREADS: usize = 2;
 
-/// Serves the directory `source` at `mount_point` until it is unmounted.
-pub fn serve(source: &Path, mount_point: &Path) -> Result<()> {
+/// Serves the directory `source` at `mount_point` until it is unmounted. The *NULL-FUSE* of the checkpoint store (section
+/// V.A) is the same without the disk: what is written is copied to memory, where a mount must have it when the request is
+/// answered, and forgotten.
+pub fn serve(floor: FuseFloor, source: &Path, mount_point: &Path) -> Result<()> {
     let mut config = Config::default();
     config.n_threads = Some(THREADS);
-    let files = PassThrough { source: source.to_owned(), state: Mutex::default() };
+    let files = PassThrough { source: source.to_owned(), floor, state: Mutex::default() };
     Ok(Session::new(files, mount_point, &config)?.run()?)
 }
 
 struct PassThrough {
     source: PathBuf,
+    floor: FuseFloor,
     state: Mutex<State>,
 }
 
@@ -230,7 +235,16 @@ impl Filesystem for PassThrough {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.file(handle).and_then(|file| file.write_all_at(bytes, offset)) {
+        let written = match self.floor {
+            FuseFloor::PassThrough => {
+                self.file(handle).and_then(|file| file.write_all_at(bytes, offset))
+            }
+            FuseFloor::Null => {
+                drop(std::hint::black_box(bytes.to_vec()));
+                Ok(())
+            }
+        };
+        match written {
             Ok(()) => reply.written(bytes.len() as u32),
             Err(why) => reply.error(error(&why)),
         }

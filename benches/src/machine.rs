@@ -25,9 +25,9 @@ pub fn back_memory() -> Result<()> {
     if !cpuinfo.contains(" hypervisor") {
         return Ok(());
     }
-    // The rest keeps the page cache, where the sources are, from having to give way.
+    // The rest of the memory keeps the page cache, where the sources are, from having to give way.
     let bytes = free_memory()? / 8 * 7;
-    // In a process of its own, because the peak memory of a child would include the bench's.
+    // This runs in a process of its own, because the peak memory of a child would include the bench's.
     let program = std::env::current_exe().context("cannot find the bench's own program")?;
     measure::run(Command::new(program).args(["floor", "touch-memory", &bytes.to_string()]))
         .map(drop)

@@ -4,6 +4,7 @@
 // It times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
 #![allow(clippy::disallowed_methods)]
 
+mod checkpoint;
 mod comeback;
 mod content;
 mod contests;
@@ -19,10 +20,12 @@ mod library;
 mod links;
 mod machine;
 mod measure;
+mod mounted;
 mod mounts;
 mod names;
 mod network;
 mod outcome;
+mod picture;
 mod plan;
 mod pool;
 mod random_reads;
@@ -46,6 +49,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use floor_runs::{Floor, Floors};
+use mounted::FuseFloor;
 use plan::{Plan, Work};
 use report::Row;
 use size::Size;
@@ -102,6 +106,12 @@ struct Run {
     /// How long idle donors are watched
     #[arg(long, default_value_t = 20)]
     idle_seconds: u64,
+    /// Where tables (CSV) and pictures (SVG) of checkpoints are written
+    #[arg(long, default_value = "bench", value_name = "DIR")]
+    out: PathBuf,
+    /// A directory of an NFS mount, to write checkpoints to beside the others
+    #[arg(long, value_name = "DIR")]
+    nfs: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -149,7 +159,7 @@ enum Program {
     EchoReads { source: SocketAddr, length: u64, threads: usize },
     RandomReads { identity: PathBuf, path: String, threads: usize },
     Stats { identity: PathBuf, tree: String, files: u64, threads: usize },
-    PassThrough { source: PathBuf, mount_point: PathBuf },
+    PassThrough { floor: FuseFloor, source: PathBuf, mount_point: PathBuf },
     TouchMemory { bytes: u64 },
 }
 
@@ -176,7 +186,7 @@ fn compare(run: Run) -> Result<bool> {
         None => std::env::current_exe()?.with_file_name("potluck"),
     };
     let mut plan = Plan {
-        // Daemons run in a directory of their own.
+        // Daemons run in a directory of their own, so these paths must be absolute.
         potluck: std::path::absolute(potluck)?,
         against: run.against.map(std::path::absolute).transpose()?,
         only: run.only,
@@ -187,6 +197,8 @@ fn compare(run: Run) -> Result<bool> {
         donors: run.donors,
         chunks: run.chunks,
         idle: Duration::from_secs(run.idle_seconds),
+        out: run.out,
+        nfs: run.nfs,
     };
     if run.quick {
         plan = Plan {
@@ -293,7 +305,9 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::Stats { identity, tree, files, threads } => {
             library::stats(&identity, &tree, files, threads)
         }
-        Program::PassThrough { source, mount_point } => floor_fuse::serve(&source, &mount_point),
+        Program::PassThrough { floor, source, mount_point } => {
+            floor_fuse::serve(floor, &source, &mount_point)
+        }
         Program::TouchMemory { bytes } => {
             machine::touch(bytes);
             Ok(())

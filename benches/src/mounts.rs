@@ -4,16 +4,16 @@
 mod at_once;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::interrupt;
 use crate::measure::{self, Cost};
+use crate::mounted::{self, FuseFloor, Mounted};
 use crate::outcome::{Figure, Limit};
 use crate::plan::Plan;
 use crate::pool::{Pool, Start};
@@ -31,11 +31,10 @@ const AT_ONCE: usize = 8;
 const RANDOM_SECONDS: u64 = 3;
 /// A daemon that is idle has given back what only its start needed.
 const STARTED: Duration = Duration::from_secs(12);
-const MOUNTED_WITHIN: Duration = Duration::from_secs(20);
 const GIB: f64 = (1 << 30) as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-// What a mount has to reach (the numbers).
+// These are the shares that a mount has to reach.
 const WRITE_SHARE: f64 = 0.5;
 const READ_SHARE: f64 = 0.7;
 const WRITE_CPU: f64 = 2.2;
@@ -61,8 +60,8 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     })?;
     let policy = ["--plain", "--copies", "1", "--ack", "memory"];
     measure::run(pool.client().args(["space", "create", SPACE]).args(policy))?;
-    let floor = Mounted::pass_through(dir)?;
-    let product = Mounted::pool(&pool, dir)?;
+    let floor = Mounted::floor(dir, FuseFloor::PassThrough)?;
+    let product = Mounted::pool(&pool, SPACE, dir.join("mounted"), &[])?;
     let mut bench = Bench { plan, pool: &pool, floor, product, figures: Vec::new() };
     interrupt::pass(STARTED)?;
     let idle = measure::resident(bench.product.pid())?.now as f64 / MIB;
@@ -77,16 +76,8 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
 }
 
 fn missing() -> Option<&'static str> {
-    let has = |program: &str| {
-        let dirs = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&dirs).any(|dir| dir.join(program).is_file())
-    };
-    match () {
-        () if !Path::new("/dev/fuse").exists() => Some("there is no /dev/fuse"),
-        () if !has("fusermount3") => Some("fusermount3 is missing (Debian: apt-get install fuse3)"),
-        () if !has("fio") => Some("fio is missing (Debian: apt-get install fio)"),
-        () => None,
-    }
+    let fio = "fio is missing (Debian: apt-get install fio)";
+    mounted::missing().or((!mounted::is_installed("fio")).then_some(fio))
 }
 
 struct Bench<'a> {
@@ -249,63 +240,4 @@ impl Bench<'_> {
 /// The file of a round.
 fn name(round: usize) -> String {
     format!("large-{round}")
-}
-
-/// A file system that is mounted; unmounted when dropped.
-struct Mounted {
-    child: Child,
-    dir: PathBuf,
-}
-
-impl Mounted {
-    /// The pass-through over a local directory.
-    fn pass_through(dir: &Path) -> Result<Self> {
-        let (source, at) = (dir.join("local"), dir.join("passed-through"));
-        fs::create_dir(&source)?;
-        let bench = std::env::current_exe().context("cannot find the bench's own program")?;
-        let mut command = Command::new(bench);
-        command.args(["floor", "pass-through"]).arg(&source).arg(&at);
-        Self::start(command, at)
-    }
-
-    /// The pool's space.
-    fn pool(pool: &Pool, dir: &Path) -> Result<Self> {
-        Self::pool_at(pool, dir.join("mounted"))
-    }
-
-    /// The pool's space at a directory that is not there yet.
-    fn pool_at(pool: &Pool, at: PathBuf) -> Result<Self> {
-        let mut command = pool.client();
-        command.args(["mount", "--foreground", &format!("pot://{SPACE}")]).arg(&at);
-        Self::start(command, at)
-    }
-
-    fn start(mut command: Command, dir: PathBuf) -> Result<Self> {
-        fs::create_dir(&dir)?;
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut mounted = Self { child: measure::spawn(&mut command)?, dir };
-        let parent = fs::metadata(mounted.dir.join(".."))?;
-        interrupt::wait_until("the mount", MOUNTED_WITHIN, Duration::from_millis(20), || {
-            use std::os::unix::fs::MetadataExt;
-            if let Some(ended) = mounted.child.try_wait()? {
-                bail!("{command:?} ended ({ended})");
-            }
-            Ok(fs::metadata(&mounted.dir)?.dev() != parent.dev())
-        })?;
-        Ok(mounted)
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let mut unmount = Command::new("fusermount3");
-        // It is there no more where its process has ended.
-        let _ = unmount.args(["-q", "-u", "-z"]).arg(&self.dir).status();
-        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.child.wait();
-    }
 }

@@ -98,7 +98,7 @@ impl Network {
             self.address(host)
         ))?;
         let Some(mbit) = mbit else { return Ok(()) };
-        // A millisecond's worth, and no less than one segment that the kernel has put together from many.
+        // A burst is a millisecond's worth, and no less than one segment that the kernel has put together from many.
         let burst = (mbit * 125).max(65_536);
         let limit = format!("root tbf rate {mbit}mbit burst {burst} latency 20ms");
         self.switch.run(&format!("tc qdisc add dev port{number} {limit}"))?;

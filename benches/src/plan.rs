@@ -42,6 +42,12 @@ pub enum Work {
     Removal,
     /// Programs that read and write through a mount.
     Mount,
+    /// One large file through a mount, against NULL-FUSE and `cp`.
+    Checkpoint,
+    /// Files are written by each write protocol, on few and many donors, in small and large chunks.
+    WriteProtocols,
+    /// A file of which most is as it was is written again.
+    Rewrite,
     /// Clients that write one file at once.
     Shared,
     /// Very many donors and chunks, all simulated but the manager.
@@ -62,6 +68,10 @@ pub struct Plan {
     pub donors: usize,
     pub chunks: u64,
     pub idle: Duration,
+    /// Where tables and pictures are written.
+    pub out: PathBuf,
+    /// A directory of an NFS mount.
+    pub nfs: Option<PathBuf>,
 }
 
 impl Plan {
@@ -73,7 +83,8 @@ impl Plan {
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
             use Work::{
-                Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair, Scale, Shared,
+                Checkpoint, Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair,
+                Rewrite, Scale, Shared, WriteProtocols,
             };
             matches!(
                 work,
@@ -85,6 +96,9 @@ impl Plan {
                     | Crowd
                     | Removal
                     | Mount
+                    | Checkpoint
+                    | WriteProtocols
+                    | Rewrite
                     | Shared
                     | Scale
             )
@@ -105,10 +119,15 @@ impl Plan {
         let copies: u64 = wanted.map(|(.., copies)| copies).sum::<u64>() * self.rounds as u64 + 6;
         let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
         let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
+        let mounted = [Work::Checkpoint, Work::WriteProtocols, Work::Rewrite];
+        let mounted = mounted.iter().any(|work| self.wants(*work));
+        // This is a file for each of four protocols, and the temporary files of one of them.
+        let mounted = if mounted { (4 * self.rounds as u64 + 4) * self.size.0 } else { 0 };
         let pools = 1 + u64::from(self.against.is_some());
         pools * copies * self.size.0
             + big
             + repair
+            + mounted
             + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
     }
 }

@@ -16,11 +16,15 @@ use crate::interrupt;
 use crate::machine;
 use crate::measure::{self, Cost, Finished, Resident};
 use crate::network::{Host, Network};
+use crate::scrape::Scrape;
 
 /// A daemon that is not serving by then never will be.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Time that a daemon gets to stop by itself before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// A donor's figures are at most so old.
+const METRICS_AGE: Duration = Duration::from_millis(1500);
 
 /// Bytes that a donor may have of the pool's own metadata when nothing else is stored.
 const METADATA_AT_MOST: u64 = 16 << 20;
@@ -44,7 +48,7 @@ pub struct Pool {
     binary: PathBuf,
     dir: PathBuf,
     network: Option<Arc<Network>>,
-    /// The manager's, beside what tells it where to be.
+    /// Options of the manager, besides those that tell it where to be.
     options: Vec<String>,
     /// `None` while it is not there.
     manager: Option<Daemon>,
@@ -312,7 +316,8 @@ impl Pool {
         }
         let before = self.cpu()?;
         let finished = measure::run(command).map_err(|error| self.explain(error))?;
-        // With ack `memory` a donor may owe work when the client is gone. It belongs to this command, not to the next.
+        // With ack `memory` a donor may owe work when the client is gone, which belongs to this command and not to
+        // the next.
         self.wait_quiet()?;
         let daemons = self.cpu()?.saturating_sub(before);
         Ok(Finished {
@@ -322,7 +327,7 @@ impl Pool {
     }
 
     /// Returns when all daemons together use less than 2 % of a processor, or after 3 s, since heartbeats never stop.
-    fn wait_quiet(&self) -> Result<()> {
+    pub fn wait_quiet(&self) -> Result<()> {
         let (window, quiet) = (Duration::from_millis(100), Duration::from_millis(2));
         let (started, mut last) = (Instant::now(), self.cpu()?);
         interrupt::check()?;
@@ -341,6 +346,16 @@ impl Pool {
         self.daemons()
             .map(|daemon| measure::cpu_of(daemon.child.id()).map_err(|error| daemon.explain(error)))
             .sum()
+    }
+
+    /// Bytes that donors have stored for writers since they started, a moment after the last of them.
+    pub fn stored_by_donors(&self) -> Result<f64> {
+        interrupt::pass(METRICS_AGE)?;
+        let stored = |donor: &Daemon| {
+            let scrape = Scrape::of(&donor.address)?;
+            scrape.value("potluck_bulk_stored_bytes_total").context("a donor counts nothing")
+        };
+        self.donors.iter().map(stored).sum()
     }
 
     /// CPU time of each donor so far.
@@ -371,7 +386,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // All at once, so that one slow stop does not wait for another. Each `Daemon` is then waited for as it drops.
+        // All are signalled at once, so that one slow stop does not wait for another. Each `Daemon` is then waited
+        // for as it drops.
         self.donors.iter().chain(&self.manager).for_each(|daemon| daemon.signal(Signal::TERM));
     }
 }

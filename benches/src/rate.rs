@@ -15,7 +15,7 @@ const MEASURED: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     pub per_second: f64,
-    /// Bytes that arrived on the interface, everything on the wire included, for each time that it was done.
+    /// Bytes that arrived on the interface for each repetition, everything on the wire included.
     pub received: f64,
 }
 
@@ -34,7 +34,7 @@ pub fn measure<W: FnMut(u64) -> Result<()>>(
     let (count, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = |thread: usize| -> Result<()> {
         let mut work = begin()?;
-        // Another sequence for each thread (splitmix64's increment and its inverse of the golden ratio).
+        // Each thread has another sequence (splitmix64's increment, which comes from the golden ratio).
         let mut number = thread as u64;
         while !over.load(Ordering::Relaxed) {
             number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -27,7 +27,7 @@ const LARGE_CHUNKS: &str = "64KiB";
 const KEPT: &str = "pot://kept";
 /// How long it does so alone.
 const ALONE: Duration = Duration::from_secs(20);
-/// What is not gone by then never will be.
+/// Nothing that is still there after this time is going to be removed.
 const GONE_WITHIN: Duration = Duration::from_secs(1800);
 /// Issue 10, point 11: the longest job of the catalog's writer, in seconds, and milliseconds within which 99 of 100
 /// commits are done.
@@ -97,7 +97,7 @@ impl Run {
 
     /// Jobs and commits of the catalog's writer so far, by how long they took.
     fn held_so_far(&self) -> Result<[Histogram; 2]> {
-        // The figures of an earlier scrape are told for a second.
+        // The manager tells the figures of an earlier scrape for a second.
         std::thread::sleep(Duration::from_millis(1100));
         let scrape = Scrape::of(&self.metrics)?;
         let of = |name| scrape.histogram(name);

@@ -32,7 +32,7 @@ const REMOTE: &str = "pot://mirrored/file";
 /// Reads before, for a median.
 const READS: usize = 5;
 
-/// A donor of four dies that held half of `plan.size`.
+/// Measures repair after the death of one of four donors, which held half of `plan.size`.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     let survivors = DONORS as u64 - 1;
     let budget = plan.size.0 / 2 / survivors / TAKES.as_secs();
@@ -68,7 +68,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     let read_on = || -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             let took = read(&pool)?;
-            // The last may have ended after repair.
+            // The last read may have ended after repair.
             if !over.load(Ordering::Relaxed) {
                 reads.lock().expect("no holder panics").push(took);
             }

@@ -379,7 +379,7 @@ mod tests {
             let time = Duration::from_secs_f64(seconds);
             Cost { wall: time, cpu: time }
         };
-        // Who is last in a round takes twice as long.
+        // Whichever is last in a round takes twice as long.
         let round = |number| {
             let (product, other) = if number % 2 == 0 { (1.0, 2.0) } else { (2.0, 1.0) };
             Pair { floor: cost(1.0), product: cost(product), other: Some(cost(other)) }

@@ -41,8 +41,8 @@ const MEMORY_MIB: f64 = 2048.0;
 const WITHIN: Duration = Duration::from_secs(3600);
 /// How long the manager is watched while only heartbeats arrive.
 const IDLE: Duration = Duration::from_secs(30);
-/// A donor that is silent for so long is dead: longer than any that starts beside a thousand others is not heard, and
-/// shorter than people wait.
+/// A donor that is silent for so long is dead. That is longer than a donor is unheard that starts beside a thousand
+/// others, and shorter than people wait.
 const GRACE: &str = "2m";
 /// Repair may take all that there is: donors move no bytes.
 const REPAIR_RATE: &str = "1024TiB";
@@ -124,7 +124,7 @@ impl Run {
         let failed = self.done.failed_calls.load(Ordering::Relaxed) as f64;
         self.figure("calls of donors that failed", failed, "", Limit::None);
         self.figure("most memory of the manager", memory, "MiB", Limit::AtMost(MEMORY_MIB));
-        // Nobody is to tell of calls that fail while the manager stops.
+        // The tasks end first, so that they do not tell of calls that fail while the manager stops.
         self.tasks.iter().for_each(AbortHandle::abort);
         Ok(self.figures)
     }
@@ -233,7 +233,7 @@ impl Run {
     }
 
     fn waits(&mut self, what: &str, waits: &Waits) {
-        // A small pool is over before anything was asked.
+        // A small pool is done before anything was asked.
         if waits.is_empty() {
             return;
         }
@@ -246,7 +246,7 @@ impl Run {
     fn ask(&self) -> Result<Steady> {
         let layout = Arc::clone(&self.layout);
         Steady::start(&self.pool, async move |client, number| {
-            // Another file each time, far from the last.
+            // Each call is about another file, far from the last.
             let path = path_of(&layout, number as u64 * 7919)?;
             client.stat(&path).await.map(|_| ()).map_err(library::said)
         })

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::checkpoint;
 use crate::comeback;
 use crate::content;
 use crate::contests::CONTESTS;
@@ -53,7 +54,7 @@ struct Space {
 
 impl Space {
     fn is_wanted(&self, plan: &Plan) -> bool {
-        // A donor's memory while serving takes something to serve.
+        // A donor's memory while it serves is measured only if there is something to serve.
         let serving = self.put == Work::Put && plan.wants(Work::Donor);
         plan.wants(self.put) || self.get.is_some_and(|get| plan.wants(get)) || serving
     }
@@ -109,6 +110,15 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     }
     if plan.wants(Work::Mount) {
         outcome.figures.extend(mounts::run(plan, dir)?);
+    }
+    if plan.wants(Work::Checkpoint) {
+        outcome.figures.extend(checkpoint::overhead::run(plan, dir)?);
+    }
+    if plan.wants(Work::WriteProtocols) {
+        outcome.figures.extend(checkpoint::protocols::run(plan, dir)?);
+    }
+    if plan.wants(Work::Rewrite) {
+        outcome.figures.extend(checkpoint::rewrite::run(plan, dir)?);
     }
     if plan.wants(Work::Shared) {
         outcome.figures.extend(shared_writers::run(plan, dir)?);

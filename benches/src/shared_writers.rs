@@ -36,13 +36,14 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     measure::run(pool.client().args(["space", "create", "one"]).args(policy))?;
     let mut figures = Vec::new();
     for clients in CLIENTS {
-        let (mut shares, mut rates) = (Vec::new(), Vec::new());
+        let (mut shares, mut rates, mut commits) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
             let bench = Round { pool: &pool, dir, clients, size: plan.size.0 / clients };
             let own = bench.files_of_their_own(round)?;
-            let shared = bench.one_file(round)?;
+            let (shared, commit) = bench.one_file(round)?;
             shares.push(own.as_secs_f64() / shared.as_secs_f64());
             rates.push((bench.size * clients) as f64 / MIB / shared.as_secs_f64());
+            commits.push(commit.as_secs_f64() * 1000.0);
         }
         let mut figure = |what: &str, value: f64, unit, limit| {
             let work = format!("{clients} clients write one file, {what}");
@@ -50,6 +51,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
             figures.push(Figure { work, value, unit, limit });
         };
         figure("aggregate", median(rates), "MiB/s", Limit::None);
+        figure("the commit", median(commits), "ms", Limit::None);
         figure("of files of their own", median(shares), "×", Limit::AtLeast(SHARE));
     }
     Ok(figures)
@@ -85,7 +87,8 @@ impl Round<'_> {
         Ok(began.elapsed())
     }
 
-    fn one_file(&self, round: u64) -> Result<Duration> {
+    /// Time for all, and the part of it that the commit took.
+    fn one_file(&self, round: u64) -> Result<(Duration, Duration)> {
         let parts = self.parts(&format!("shared {round}"))?;
         let target = format!("pot://one/shared-{}-{round}", self.clients);
         measure::run(self.pool.client().args(["shared", "begin", &target]))?;
@@ -96,10 +99,11 @@ impl Round<'_> {
             self.start(&[&head[..], &["--at".as_ref(), at.as_ref()]].concat())
         });
         end(clients.collect::<Result<_>>()?)?;
+        let written = began.elapsed();
         measure::run(self.pool.client().args(["shared", "commit", &target]))?;
         let took = began.elapsed();
         self.check(&target, &parts)?;
-        Ok(took)
+        Ok((took, took - written))
     }
 
     fn start(&self, args: &[&std::ffi::OsStr]) -> Result<Child> {

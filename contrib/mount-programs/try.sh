@@ -5,12 +5,12 @@
 #
 # MOUNT and OTHER_MOUNT are mounts of one space, by root, as two machines would have it. Each program that is installed works in a
 # directory of its own, which is removed at the end, and is compared with the same on a local disk in $TMPDIR. Those that
-# are missing are named. SOURCE is a large tree to unpack (default: the newest linux-source-*.tar.xz of Debian in /usr/src).
+# are missing are named. What runs on the other machine is started by OTHER_RUN, such as `ip netns exec b`, if it is set. SOURCE is a large tree to unpack (default: the newest linux-source-*.tar.xz of Debian in /usr/src).
 set -u
-mount=${1:?usage: try.sh MOUNT [OTHER_MOUNT] [PROGRAM...]}
+mount=$(realpath "${1:?usage: try.sh MOUNT [OTHER_MOUNT] [PROGRAM...]}")
 shift
 other=$mount
-[ $# -gt 0 ] && [ -d "$1" ] && other=$1 && shift
+[ $# -gt 0 ] && [ -d "$1" ] && other=$(realpath "$1") && shift
 wanted=("$@")
 local_dir=$(mktemp -d)
 here=$mount/programs-$$
@@ -20,6 +20,14 @@ trap 'rm -rf "$local_dir" "$here"' EXIT
 failed=0
 
 since() { awk -v begin="$1" -v now="$EPOCHREALTIME" 'BEGIN { print now - begin }'; }
+
+# in_directory DIR PEER PLACE: runs $work there until its first command that fails. A shell passes over failures in
+# whatever it runs as a condition, so this is one of its own, which is waited for.
+in_directory() {
+    (set -e; cd "$1"; peer=$2; export place=$3; "$work") >"$local_dir/log" 2>&1 &
+    wait $!
+    status=$?
+}
 
 # try NAME NEEDED-PROGRAM FUNCTION: runs it in a directory of its own, on a local disk and in the mount.
 try() {
@@ -32,12 +40,14 @@ try() {
     local begin end floor
     mkdir -p "$here/$name" "$local_dir/$name"
     begin=$EPOCHREALTIME
-    if ! (set -e; cd "$local_dir/$name"; peer=$local_dir/$name; "$work") >"$local_dir/log" 2>&1; then
+    in_directory "$local_dir/$name" "$local_dir/$name" disk
+    if [ $status -ne 0 ]; then
         echo "BROKEN   $name: it fails on a local disk as well"; tail -3 "$local_dir/log"; return
     fi
     floor=$(since "$begin")
     begin=$EPOCHREALTIME
-    if (set -e; cd "$here/$name"; peer=$there/$name; "$work") >"$local_dir/log" 2>&1; then
+    in_directory "$here/$name" "$there/$name" pool
+    if [ $status -eq 0 ]; then
         end=$(since "$begin")
         printf 'ok       %-14s %8.1f s, on a local disk %.1f s\n' "$name" "$end" "$floor"
     else
@@ -142,7 +152,7 @@ else:
     model.load_state_dict(loaded["model"]); optimizer.load_state_dict(loaded["optimizer"])
 print(total()); step(); print(total())
 PY
-    python3 step.py save ckpt > saved; python3 "$peer/step.py" load "$peer/ckpt" > loaded; diff saved loaded
+    python3 step.py save ckpt > saved; ${OTHER_RUN:-} python3 "$peer/step.py" load "$peer/ckpt" > loaded; diff saved loaded
 }
 fsx() { # random reads, writes, truncations and mappings of one file, against a model in memory
     python3 - <<'PY'
@@ -208,6 +218,45 @@ PY
     mpirun --allow-run-as-root --oversubscribe -np 4 ${MPI_OPTIONS:-} python3 io.py "$PWD" "$peer"
 }
 
+restart() { # a process that is killed while it writes a checkpoint goes on from the last whole one, on the other machine
+    cat > run.py <<'PY'
+import os, re, shutil, sys
+import numpy as np
+place, end, die_in = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+PARTS, CKPT = 6, "user.potluck.ckpt"
+def begin(path):  # on a local disk no directory is staged, and one is renamed when it is whole
+    if os.environ["place"] == "pool": os.setxattr(place, CKPT, b"begin " + os.path.basename(path).encode()); return path
+    shutil.rmtree(path + ".new", ignore_errors=True); os.mkdir(path + ".new"); return path + ".new"
+def commit(path, written): os.setxattr(path, CKPT, b"commit") if written == path else os.rename(written, path)
+whole = sorted(d for d in os.listdir(place) if re.fullmatch(r"step-\d{3}", d))
+if whole:
+    at = int(whole[-1][5:])
+    parts = [np.load(f"{place}/{whole[-1]}/part-{n}.npy") for n in range(PARTS)]
+    print("goes on from", whole[-1])
+else:
+    at, parts = 0, [np.random.default_rng(n).standard_normal(250_000) for n in range(PARTS)]
+while at < end:
+    at += 1
+    parts = [np.cos(part) + 0.001 * at + other[::-1] for part, other in zip(parts, parts[1:] + parts[:1])]
+    path = f"{place}/step-{at:03}"
+    written = begin(path)
+    for n, part in enumerate(parts):
+        if at == die_in and n == PARTS // 2: os.kill(os.getpid(), 9)
+        np.save(f"{written}/part-{n}.npy", part)
+    commit(path, written)
+print(repr(float(sum(part.sum() for part in parts))))
+PY
+    mkdir whole killed
+    expected=$(python3 run.py whole 8 0)
+    if python3 run.py killed 8 5; then echo 'it was not killed'; return 1; fi
+    ${OTHER_RUN:-} python3 "$peer/run.py" "$peer/killed" 8 0 > second
+    [ "$place" = disk ] || setfattr -n user.potluck.ckpt -v abort killed/step-005 # the one that was left
+    grep -qx 'goes on from step-004' second; grep -qxF -- "$expected" second
+}
+vm() { KERNEL=$kernel "$scripts/vm-checkpoint.sh" "$PWD" "$peer" 3 3; }
+
+scripts=$(cd "$(dirname "$0")" && pwd)
+kernel=${KERNEL:-$(ls -t /boot/vmlinuz-* 2>/dev/null | head -1)}
 source=${SOURCE:-$(ls /usr/src/linux-source-*.tar.xz 2>/dev/null | tail -1)}
 try rsync 'command -v rsync' rsync_twice
 try cp-a true cp_archive
@@ -218,6 +267,8 @@ try pip 'python3 -m pip --version' pip_target
 try sqlite 'command -v sqlite3' sqlite_default
 try blast 'command -v makeblastdb' blast
 try torch 'python3 -c "import torch.distributed.checkpoint"' torch_checkpoint
+try restart 'command -v setfattr && python3 -c "import numpy"' restart
+try vm 'command -v qemu-system-x86_64 && command -v busybox && command -v cpio && [ -r "$kernel" ]' vm
 try mpi 'command -v mpirun && command -v setfattr && python3 -c "import mpi4py"' mpi_io
 try fsx 'command -v python3' fsx
 try names true atomic_names

@@ -1,70 +1,76 @@
 //! Messages of the control plane, and what travels in them.
 
-use std::sync::OnceLock;
-
+use crate::decoder::Decoder;
+use crate::fabrication;
+use crate::json::{self, Json};
 use potluck_recovery::ca::{Ca, ProvenKey};
-use potluck_wire::control as c;
-use potluck_wire::whereabouts::SignedWhereabouts;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use potluck_wire::control::{self as c, Call};
+use potluck_wire::error::Failure;
+use potluck_wire::identity::new_key_and_request;
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
+use std::sync::LazyLock;
 
-/// What reads is written as something that reads as the same.
-fn reads<T: Serialize + DeserializeOwned>(json: &[u8]) {
-    if let Ok(read) = serde_json::from_slice::<T>(json) {
-        let told = serde_json::to_vec(&read).expect("what was read is written");
-        let again: T = serde_json::from_slice(&told).expect("what was written is read");
-        assert_eq!(serde_json::to_vec(&again).expect("written"), told);
-    }
+pub const DECODERS: [Decoder; 4] = [
+    Decoder { name: "control-requests", read: request, seeds: || json::seeds_of_all(REQUESTS) },
+    Decoder { name: "control-replies", read: reply, seeds: replies },
+    Decoder { name: "whereabouts", read: whereabouts, seeds: signed },
+    Decoder { name: "join-request", read: join_request, seeds: join_requests },
+];
+
+macro_rules! messages {
+    ($($call:ident)*) => {
+        const REQUESTS: &[Json] = &[$(Json::of::<c::$call>()),*];
+        const REPLIES: &[Json] =
+            &[Json::of::<Failure>(), $(Json::of::<<c::$call as Call>::Reply>()),*];
+    };
+}
+potluck_wire::every_call!(messages);
+
+fn request(bytes: &[u8]) -> bool {
+    json::read_one(REQUESTS, bytes)
 }
 
-/// The first byte says which message the others are.
-macro_rules! one_of {
-    ($bytes:ident: $($message:ty),* $(,)?) => {{
-        const READERS: &[fn(&[u8])] = &[$(reads::<$message>),*];
-        if let Some((which, json)) = $bytes.split_first() {
-            READERS[usize::from(*which) % READERS.len()](json);
-        }
-    }};
+fn reply(bytes: &[u8]) -> bool {
+    json::read_one(REPLIES, bytes)
 }
 
-pub fn of_users(bytes: &[u8]) {
-    one_of!(bytes: c::Reserve, c::Offer, c::Grow, c::Renew, c::Commit, c::Abort, c::Open, c::Report,
-        c::Unreached, c::List, c::Stat, c::Usage, c::MakeDir, c::Move, c::CopyFiles, c::Remove, c::SpaceCreate,
-        c::SpaceGrant, c::PolicySet, c::QuotaSet, c::GroupChange, c::AuditRead, c::Fsck, c::GiveBack, c::Revoke,
-        c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts, c::SetAttributes,
-        c::MakeLinks, c::RenewLeases, c::Watch, c::Refresh, c::CheckpointBegin, c::CheckpointCommit,
-        c::CheckpointAbort, c::CheckpointList);
+/// A reply that is read passes over tasks of kinds that it does not know, so that none can be found in its type.
+fn replies() -> Vec<Vec<u8>> {
+    let number = REPLIES.iter().position(Json::is::<c::HeartbeatReply>).expect("a reply");
+    let tasks = fabrication::values::<c::Task>().into_iter().map(|task| {
+        let reply = c::HeartbeatReply { tasks: vec![task], ..c::HeartbeatReply::default() };
+        [vec![number as u8], serde_json::to_vec(&reply).expect("written")].concat()
+    });
+    json::seeds_of_all(REPLIES).into_iter().chain(tasks).collect()
 }
 
-pub fn of_donors(bytes: &[u8]) {
-    one_of!(bytes: c::Register, c::Inventory, c::Heartbeat, c::Locate);
+static AUTHORITY: LazyLock<Ca> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().expect("a directory");
+    Ca::create(dir.path(), "fuzzed").expect("an authority")
+});
+
+/// Nobody believes whereabouts that are not as the authority signed them.
+fn whereabouts(bytes: &[u8]) -> bool {
+    let Ok(shown) = serde_json::from_slice::<SignedWhereabouts>(bytes) else { return false };
+    json::read::<SignedWhereabouts>(bytes);
+    assert!(shown == *SIGNED || shown.verified(AUTHORITY.certificate()).is_none());
+    true
 }
 
-pub fn replies(bytes: &[u8]) {
-    one_of!(bytes: c::HeartbeatReply, c::Registered, c::Reserved, c::Offered, c::Grown, c::Renewed,
-        c::Committed, c::Opened, c::Listing, c::Stated, c::Used, c::Joined, c::Found, c::PoolStatus, c::Source,
-        c::CopiedFiles, c::FsckReport, c::CommittedParts, c::MadeLinks, c::WatchNews,
-        c::Refreshed, c::CheckpointBegun, c::CheckpointCommitted, c::Checkpoints);
+static SIGNED: LazyLock<SignedWhereabouts> = LazyLock::new(|| {
+    let addresses = "10.0.0.1:7700".parse().expect("an address");
+    let said = Whereabouts { issue: Issue::default(), addresses };
+    AUTHORITY.sign_whereabouts(&said).expect("signed")
+});
+
+fn signed() -> Vec<Vec<u8>> {
+    vec![serde_json::to_vec(&*SIGNED).expect("written")]
 }
 
-fn ca() -> &'static Ca {
-    static CA: OnceLock<Ca> = OnceLock::new();
-    CA.get_or_init(|| {
-        let dir = std::env::temp_dir().join(format!("potluck-fuzz-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let ca = Ca::create(&dir, "fuzzed").expect("an authority");
-        std::fs::remove_dir_all(&dir).expect("removed");
-        ca
-    })
+fn join_request(bytes: &[u8]) -> bool {
+    ProvenKey::of_request(bytes).map(|key| key.digest()).is_ok()
 }
 
-pub fn whereabouts(bytes: &[u8]) {
-    reads::<SignedWhereabouts>(bytes);
-    if let Ok(shown) = serde_json::from_slice::<SignedWhereabouts>(bytes) {
-        assert!(shown.verified(ca().certificate()).is_none(), "nobody signed this");
-    }
-}
-
-pub fn join_request(bytes: &[u8]) {
-    let _ = ProvenKey::of_request(bytes).map(|key| key.digest());
+fn join_requests() -> Vec<Vec<u8>> {
+    vec![new_key_and_request().expect("a request").1]
 }

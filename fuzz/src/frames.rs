@@ -2,14 +2,25 @@
 
 use std::io::Cursor;
 
-use potluck_wire::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
-use potluck_wire::ticket::Secret;
+use crate::decoder::Decoder;
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{
+    ChunkPart, Forward, FrameError, Inbox, Reply, Request, SessionKeys, StreamIo,
+};
+use potluck_wire::ticket::{Receipt, Secret};
+
+pub const DECODERS: [Decoder; 3] = [
+    Decoder { name: "frame-request", read: request, seeds: || heads(requests()) },
+    Decoder { name: "frame-reply", read: reply, seeds: || heads(replies()) },
+    Decoder { name: "frame-unsigned", read: unsigned, seeds: requests },
+];
 
 const SECRET: [u8; 32] = [7; 32];
 const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 const MAC: usize = 16;
 
-pub fn keys() -> SessionKeys {
+fn keys() -> SessionKeys {
     SessionKeys::derive(&Secret::from_bytes(SECRET), &NONCES[0], &NONCES[1])
 }
 
@@ -46,38 +57,65 @@ fn stream(bytes: Vec<u8>) -> StreamIo<tokio::io::Join<Cursor<Vec<u8>>, tokio::io
     StreamIo(tokio::io::join(Cursor::new(bytes), tokio::io::sink()))
 }
 
-pub fn request(bytes: &[u8]) {
-    let Some(head) = head(bytes) else { return };
+fn request(bytes: &[u8]) -> bool {
+    let Some(head) = head(bytes) else { return false };
     let mut io = stream(signed(&head, true));
     let mut inbox = Inbox::new(keys().client, &[]).expect("nothing before");
-    if let Ok(Some((tag, request))) = received(inbox.request(&mut io)) {
-        let mut io = stream(request.encode(tag, &mut keys().client));
-        let mut inbox = Inbox::new(keys().client, &[]).expect("nothing before");
-        let again = received(inbox.request(&mut io)).expect("what was encoded is read");
-        assert_eq!(again, Some((tag, request)));
-    }
+    let Ok(Some((tag, request))) = received(inbox.request(&mut io)) else { return false };
+    let mut io = stream(request.encode(tag, &mut keys().client));
+    let mut inbox = Inbox::new(keys().client, &[]).expect("nothing before");
+    let again = received(inbox.request(&mut io)).expect("what was encoded is read");
+    assert_eq!(again, Some((tag, request)));
+    true
 }
 
-pub fn reply(bytes: &[u8]) {
-    let Some(head) = head(bytes) else { return };
+fn reply(bytes: &[u8]) -> bool {
+    let Some(head) = head(bytes) else { return false };
     let mut io = stream(signed(&head, false));
     let mut inbox = Inbox::new(keys().donor, &[]).expect("nothing before");
-    if let Ok(Some((tag, reply))) = received(inbox.reply(&mut io)) {
-        let mut io = stream(reply.encode(tag, &mut keys().donor));
-        let mut inbox = Inbox::new(keys().donor, &[]).expect("nothing before");
-        let again = received(inbox.reply(&mut io)).expect("what was encoded is read");
-        assert_eq!(again, Some((tag, reply)));
-    }
+    let Ok(Some((tag, reply))) = received(inbox.reply(&mut io)) else { return false };
+    let mut io = stream(reply.encode(tag, &mut keys().donor));
+    let mut inbox = Inbox::new(keys().donor, &[]).expect("nothing before");
+    let again = received(inbox.reply(&mut io)).expect("what was encoded is read");
+    assert_eq!(again, Some((tag, reply)));
+    true
 }
 
 /// Nothing that somebody without the key sends passes for a frame. The key follows from the bytes, so that it is another
 /// one for each of them, and what was nearly right once is of no use.
-pub fn unsigned(bytes: &[u8]) {
+fn unsigned(bytes: &[u8]) -> bool {
     let secret = Secret::from_bytes(*blake3::hash(bytes).as_bytes());
     let keys = SessionKeys::derive(&secret, &NONCES[0], &NONCES[1]);
     let early = bytes.first().map_or(0, |first| usize::from(*first).min(bytes.len()));
     let (before, after) = bytes.split_at(early);
-    let Ok(mut inbox) = Inbox::new(keys.client, before) else { return };
+    let Ok(mut inbox) = Inbox::new(keys.client, before) else { return false };
     let read = received(inbox.request(&mut stream(after.to_vec())));
     assert!(!matches!(read, Ok(Some(_))), "{read:?}");
+    true
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let name = ChunkName([5; 32]);
+    let forward = Forward::to(&[7, 0, 255], false).expect("few routes");
+    let part = ChunkPart { offset: 1 << 20, len: 70_000, proven: true };
+    [
+        Request::put(name, AckLevel::Disk, 4),
+        Request::Put { name, ack: AckLevel::Memory, len: 9, kind: ChunkKind::Log, forward },
+        Request::Route { number: 200, len: 300 },
+        Request::Get { name, part: None },
+        Request::Get { name, part: Some(part) },
+    ]
+    .map(|request| request.encode(3, &mut keys().client))
+    .into()
+}
+
+fn replies() -> Vec<Vec<u8>> {
+    [Reply::found(100), Reply::stored(AckLevel::Disk, Receipt::from_bytes(&[3; Receipt::SIZE]))]
+        .map(|reply| reply.encode(3, &mut keys().donor))
+        .into()
+}
+
+/// Frames without their codes.
+fn heads(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    frames.iter().map(|frame| frame[..frame.len() - MAC].to_vec()).collect()
 }

@@ -1,62 +1,49 @@
-//! Every decoder of what comes over a socket or from a disk, one of them a run (`cargo xtask fuzz`).
-//!
-//! A decoder must read or refuse any bytes, without a panic and without more memory than its input deserves; what it
-//! reads must be written and read again as the same. Where bytes are authenticated before they are read, the
-//! proof is made here, so that the decoder behind it is reached.
+//! The program that libFuzzer feeds, one decoder a run (`cargo xtask fuzz`).
 
 #![no_main]
 
-mod control;
-mod formats;
-mod frames;
-mod seeds;
-mod texts;
-
+use libfuzzer_sys::fuzz_target;
+use potluck_fuzz::{Decoder, decoders, words};
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
-use libfuzzer_sys::fuzz_target;
-
-type Decoder = fn(&[u8]);
-
-/// The decoders by their names.
-const DECODERS: [(&str, Decoder); 18] = [
-    ("frame-request", frames::request),
-    ("frame-reply", frames::reply),
-    ("frame-unsigned", frames::unsigned),
-    ("ticket", texts::ticket),
-    ("token", texts::token),
-    ("addresses", texts::addresses),
-    ("path", texts::path),
-    ("policy-text", texts::policy),
-    ("control-of-users", control::of_users),
-    ("control-of-donors", control::of_donors),
-    ("control-replies", control::replies),
-    ("whereabouts", control::whereabouts),
-    ("join-request", control::join_request),
-    ("recipe-page", formats::recipe_page),
-    ("sealed", formats::sealed),
-    ("segment-proof", formats::segment_proof),
-    ("log-block", formats::log_block),
-    ("donor-files", formats::donor_files),
-];
-
-/// The decoder that `POTLUCK_FUZZ` names. With `list` for a name, says which there are; with `seeds`, writes what
-/// encoders make to the directories that it is given by name.
-fn decoder() -> Decoder {
-    static CHOSEN: OnceLock<Decoder> = OnceLock::new();
-    *CHOSEN.get_or_init(|| {
+/// The decoder that `POTLUCK_FUZZ` names. With `list` for a name, says which there are; with `POTLUCK_FUZZ_SEEDS`, writes
+/// the seeds to that directory, and their words to a dictionary beside it.
+fn decoder() -> &'static Decoder {
+    static CHOSEN: OnceLock<&Decoder> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
         let name = std::env::var("POTLUCK_FUZZ").unwrap_or_default();
         if name == "list" {
-            DECODERS.iter().for_each(|(name, _)| println!("{name}"));
+            decoders().for_each(|decoder| println!("{}", decoder.name));
             std::process::exit(0);
         }
+        let found = decoders().find(|known| known.name == name);
+        let found = found.expect("POTLUCK_FUZZ names a decoder");
         if let Some(dir) = std::env::var_os("POTLUCK_FUZZ_SEEDS") {
-            seeds::write(&name, dir.as_ref()).expect("seeds");
+            write_seeds(found, dir.as_ref()).expect("seeds");
             std::process::exit(0);
         }
-        let found = DECODERS.iter().find(|(known, _)| *known == name);
-        found.expect("POTLUCK_FUZZ names a decoder").1
+        found
     })
 }
 
-fuzz_target!(init: { decoder(); }, |bytes: &[u8]| decoder()(bytes));
+fn write_seeds(decoder: &Decoder, dir: &Path) -> io::Result<()> {
+    let seeds = (decoder.seeds)();
+    for (number, seed) in seeds.iter().enumerate() {
+        fs::write(dir.join(format!("seed-{number}")), seed)?;
+    }
+    // An empty dictionary would be refused.
+    let mut dictionary = "# Words of the seeds.\n".to_owned();
+    for word in words(&seeds) {
+        let escaped: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        writeln!(dictionary, "\"{escaped}\"").expect("written to memory");
+    }
+    fs::write(dir.with_extension("dict"), dictionary)
+}
+
+fuzz_target!(init: { decoder(); }, |bytes: &[u8]| {
+    (decoder().read)(bytes);
+});

@@ -13,11 +13,14 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         eprintln!("bench: the release build failed");
         return Ok(ExitCode::FAILURE);
     }
-    let release = target_directory()?.join("release");
+    let target = target_directory()?;
+    let release = target.join("release");
     let status = Command::new(release.join("potluck-bench"))
         .arg("run")
         .arg("--potluck")
         .arg(release.join("potluck"))
+        .arg("--out")
+        .arg(target.join("bench"))
         .args(args)
         .status()
         .context("running potluck-bench")?;

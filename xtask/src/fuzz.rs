@@ -1,16 +1,20 @@
 //! `cargo xtask fuzz`: every decoder of the wire and of the formats, fed by libFuzzer.
 //!
-//! The decoders are in the package `fuzz`, a workspace of its own: it is built with the instrumentation that libFuzzer
-//! is guided by, which the compiler adds by options that are stable.
+//! The decoders are in the package `fuzz`, whose tests feed them a little. Here they are built with the instrumentation that
+//! libFuzzer is guided by, which the compiler adds by options that are stable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
 use crate::cargo::{cargo, target_directory};
+use crate::scratch;
 
 /// Options of the compiler: what cargo-fuzz passes, without a sanitizer.
 const INSTRUMENTED: [&str; 6] = [
@@ -35,6 +39,9 @@ pub struct Options {
     /// Inputs for all decoders together
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     executions: u64,
+    /// Decoders that are fed at a time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
     /// What chance begins with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
@@ -49,7 +56,8 @@ pub struct Options {
 /// Feeds the decoders; fails when one panicked, hung or asked for too much memory.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let dir = target_directory()?.join("fuzz");
-    let fuzzer = Fuzzer { program: build(&dir)?, dir };
+    let fuzzer =
+        Fuzzer { program: build(&dir)?, dir, scratch: scratch::directory("potluck-fuzz-")? };
     if let (Some(name), Some(input)) = (&options.only, &options.input) {
         let status = fuzzer.command(name).arg(input).status()?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -59,20 +67,38 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => fuzzer.names()?,
     };
     let each = options.executions.div_ceil(names.len() as u64);
-    let (mut all, mut failed) = (0, Vec::new());
-    for name in &names {
-        let began = Instant::now();
-        let (ran, fine) = fuzzer.feed(name, each, options.seed)?;
-        all += ran;
-        let seconds = began.elapsed().as_secs_f64();
-        let how = if fine { "ok" } else { "FAILED" };
-        println!("{name:<18} {ran:>11} executions {seconds:>7.1} s  {how}");
-        if !fine {
-            failed.push(name.as_str());
-        }
-    }
-    println!("fuzz: {all} executions of {} decoders, failed: {failed:?}", names.len());
+    let waiting = Mutex::new(names.iter());
+    let fed = Mutex::new(Fed::default());
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let feed_some = || -> Result<()> {
+            loop {
+                let name = waiting.lock().expect("no holder panics").next();
+                let Some(name) = name else { return Ok(()) };
+                let began = Instant::now();
+                let (executed, is_fine) = fuzzer.feed(name, each, options.seed)?;
+                let took = began.elapsed().as_secs_f64();
+                let outcome = if is_fine { "ok" } else { "FAILED" };
+                println!("{name:<18} {executed:>11} executions {took:>9.1} s  {outcome}");
+                let mut fed = fed.lock().expect("no holder panics");
+                fed.executed += executed;
+                fed.failed.extend((!is_fine).then_some(name.as_str()));
+            }
+        };
+        let jobs: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(feed_some)).collect();
+        jobs.into_iter().try_for_each(|job| job.join().expect("it does not panic"))
+    })?;
+    let Fed { executed, failed } = fed.into_inner().expect("no holder panics");
+    let (decoders, took) = (names.len(), began.elapsed().as_secs());
+    println!("fuzz: {executed} executions of {decoders} decoders in {took} s, failed: {failed:?}");
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the decoders that were fed came to.
+#[derive(Default)]
+struct Fed<'a> {
+    executed: u64,
+    failed: Vec<&'a str>,
 }
 
 /// Builds the decoders and returns the program.
@@ -80,23 +106,26 @@ fn build(dir: &Path) -> Result<PathBuf> {
     let said = Command::new("rustc").arg("-vV").output()?.stdout;
     let said = String::from_utf8(said)?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("a host")?;
-    // With a target, the options are not for build scripts and macros.
-    let mut command = cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
-    command.args(["--target", host, "--target-dir"]).arg(dir);
+    // As a target is named, these options are not for build scripts and macros.
+    let build = ["build", "--profile", "fuzz", "--package", "potluck-fuzz"];
+    let mut command = cargo(&build);
+    command.args(["--features", "libfuzzer", "--target", host, "--target-dir"]).arg(dir);
     command.env("RUSTFLAGS", INSTRUMENTED.join(" "));
     ensure!(command.status()?.success(), "the build failed");
-    Ok(dir.join(host).join("release/potluck-fuzz"))
+    Ok(dir.join(host).join("fuzz/potluck-fuzz"))
 }
 
 struct Fuzzer {
     program: PathBuf,
     dir: PathBuf,
+    /// Decoders keep the files here that they read.
+    scratch: TempDir,
 }
 
 impl Fuzzer {
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.env("POTLUCK_FUZZ", name);
+        command.env("POTLUCK_FUZZ", name).env("TMPDIR", self.scratch.path());
         command
     }
 
@@ -110,6 +139,7 @@ impl Fuzzer {
     fn feed(&self, name: &str, executions: u64, seed: u32) -> Result<(u64, bool)> {
         let [seeds, corpus] = ["seeds", "corpus"].map(|part| self.dir.join(part).join(name));
         fs::create_dir_all(&corpus)?;
+        fs::create_dir_all(&seeds)?;
         let made = self.command(name).env("POTLUCK_FUZZ_SEEDS", &seeds).status()?;
         ensure!(made.success(), "{name} has no seeds");
         let kept = self.dir.join(format!("failed-{name}-"));
@@ -121,6 +151,7 @@ impl Fuzzer {
                 format!("-max_len={MAX_LEN}"),
                 format!("-timeout={SLOWEST}"),
                 format!("-malloc_limit_mb={MOST_AT_ONCE}"),
+                format!("-dict={}", seeds.with_extension("dict").display()),
                 "-print_final_stats=1".to_owned(),
                 format!("-artifact_prefix={}", kept.display()),
             ])

@@ -94,7 +94,15 @@ impl Place {
     fn program(&self, profile: Profile) -> Result<PathBuf> {
         let built = match profile {
             Profile::Release => {
-                done(&mut cargo(&["build", "--workspace", "--bin", "potluck", "--release"]))?;
+                done(&mut cargo(&[
+                    "build",
+                    "--workspace",
+                    "--exclude",
+                    "potluck-fuzz",
+                    "--bin",
+                    "potluck",
+                    "--release",
+                ]))?;
                 self.target.join("release/potluck")
             }
             Profile::Dev => tested_program()?,

@@ -89,7 +89,7 @@ impl Steps {
                 Outcome::Failed => ("31;1", "FAILED"),
                 Outcome::NotRun => ("33", "not run"),
             };
-            // Padded before it is painted: escape codes count as width.
+            // The word is padded before it is painted, since escape codes count as width.
             let word = paint(colour, format_args!("{word:<7}"));
             let took = row.took.as_secs_f64();
             println!("{:<10} {word} {took:>8.1} s  {}", row.name, row.remark);

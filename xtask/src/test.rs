@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
@@ -38,6 +38,9 @@ const KILLS: u64 = 200;
 /// The test target that computes all the time, while all others wait most of the time.
 const SIMULATION: &str = "simulation";
 
+/// Several times what each selection of tests takes on two busy cores: what takes longer has stopped.
+const LIMIT: Duration = Duration::from_mins(35);
+
 /// Starts the simulation's tests, which run in what the other steps leave of the processors: clocks and networks
 /// are simulated there, so how slow the machine is changes nothing for them.
 fn start_simulation() -> JoinHandle<(Beside, Tally)> {
@@ -47,7 +50,7 @@ fn start_simulation() -> JoinHandle<(Beside, Tally)> {
         let started = Instant::now();
         let mut printed = Vec::new();
         let mut command = cargo(&["test", "-q", "--workspace", "--test", SIMULATION]);
-        let (outcome, tally) = test_output::relay(&mut command, &mut printed);
+        let (outcome, tally) = test_output::relay(&mut command, LIMIT, &mut printed);
         let outcome = lowest.and(outcome);
         (Beside { outcome, took: started.elapsed(), printed }, tally)
     })
@@ -90,7 +93,7 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
         command.args(selection);
         command.env("RUST_TEST_THREADS", (tests_a_core * cores).to_string());
         command.env("TMPDIR", scratch.path());
-        let (ended, seen) = test_output::relay(&mut command, &mut std::io::stdout());
+        let (ended, seen) = test_output::relay(&mut command, LIMIT, &mut std::io::stdout());
         tally.add(seen);
         outcome = outcome.and(ended);
     }
@@ -153,6 +156,7 @@ pub fn run(only: Option<Step>) -> ExitCode {
     }
 
     tally.print_skipped();
+    tally.print_failures();
     let good = steps.summarise("cargo xtask test", &tally.to_string());
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,6 +4,7 @@
 //! offence. What a check forbids may be written in its own test, because strings are not code.
 
 mod catalog_engine;
+mod code_map;
 mod comment_fragments;
 mod dependency_direction;
 mod error_codes;
@@ -38,6 +39,7 @@ struct Check {
 
 const CHECKS: &[Check] = &[
     Check { name: "links", reason: links::REASON, find: links::dead_links },
+    Check { name: "code-map", reason: code_map::REASON, find: code_map::stale },
     Check {
         name: "reachable-modules",
         reason: reachable_modules::REASON,

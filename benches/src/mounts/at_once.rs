@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::{MIB, Mounted, SMALL};
+use super::{MIB, SMALL, SPACE};
 use crate::measure;
+use crate::mounted::Mounted;
 use crate::outcome::{Figure, Limit};
 use crate::pool::Pool;
 
@@ -26,7 +27,7 @@ pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
     let dir = dir.join("many");
     fs::create_dir(&dir)?;
     let mounts: Vec<Mounted> = (0..MOUNTS)
-        .map(|number| Mounted::pool_at(pool, dir.join(format!("{number:02}"))))
+        .map(|number| Mounted::pool(pool, SPACE, dir.join(format!("{number:02}")), &[]))
         .collect::<Result<_>>()?;
     let began = Instant::now();
     let took: Vec<Result<Duration>> = thread::scope(|programs| {

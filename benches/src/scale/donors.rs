@@ -107,7 +107,7 @@ pub fn port() -> Result<u16> {
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // Whoever goes away meanwhile is not told.
+            // A client that goes away meanwhile is not told.
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(b"HTTP/1.1 503 Starting\r\ncontent-length: 0\r\n\r\n");
         }
@@ -130,6 +130,8 @@ pub struct Donor {
     sound: Vec<ChunkName>,
     results: Vec<TaskResult>,
     write_sequence: u64,
+    /// The number of its changes.
+    batch: u64,
 }
 
 impl Donor {
@@ -153,6 +155,7 @@ impl Donor {
             sound: Vec::new(),
             results: Vec::new(),
             write_sequence: 0,
+            batch: 1,
         })
     }
 
@@ -183,6 +186,7 @@ impl Donor {
             self.done.heartbeats.fetch_add(1, Ordering::Relaxed);
             let took = began.elapsed().as_micros() as u64;
             self.done.heartbeat_us.fetch_add(took, Ordering::Relaxed);
+            self.batch += 1;
             (self.added, self.removed) = Default::default();
             (self.sound, self.results) = Default::default();
             if reply.register {
@@ -211,6 +215,7 @@ impl Donor {
             disk: Default::default(),
             room: ROOM,
             lends: Some(ROOM),
+            batch: self.batch,
             added: Packed(self.added.clone()),
             removed: Packed(self.removed.clone()),
             spoiled: Packed::default(),
@@ -219,11 +224,12 @@ impl Donor {
             sound: Packed(self.sound.clone()),
             results: self.results.clone(),
             excess: 0,
+            disk_lacks: 0,
             scrub: Default::default(),
             disk_fault: None,
             settings_fault: None,
             follows: None,
-            quiet: Packed::default(),
+            sessions: Packed::default(),
         }
     }
 
@@ -237,7 +243,7 @@ impl Donor {
                     TaskOutcome::Done
                 }
                 Work::Scrub { .. } | Work::Probe { .. } | Work::Describe => TaskOutcome::Done,
-                // It has no bytes to make anything of.
+                // A donor of this bench has no bytes to make anything of.
                 Work::Encode { .. } | Work::Audit { .. } => {
                     TaskOutcome::Failed { why: TaskFault::Unknown, donor: None }
                 }
@@ -271,14 +277,14 @@ async fn list(layout: Arc<Layout>, place: usize, caller: Caller, done: Arc<Done>
             Ok(_) => {
                 if page == 0 {
                     held = layout.held_by(place).map(holding).collect();
-                    // As a donor lists them.
+                    // A donor lists its chunks in the order of their names.
                     held.sort_unstable_by_key(|holding| holding.name);
                 }
                 (page, put_off) = (page + 1, 0);
             }
             Err(why) if page == 0 && why.kind == ErrorKind::Retry => {
                 done.put_off.fetch_add(1, Ordering::Relaxed);
-                // Not all of them ask again in the same moment.
+                // The pause differs, so that not all of them ask again in the same moment.
                 let share = 0.5 + 0.5 * (place as f64 / layout.donors.len() as f64);
                 sleep(LIST_PAUSE.mul_f64(share * f64::from(1 << put_off))).await;
                 put_off = (put_off + 1).min(2);

@@ -64,7 +64,6 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
             asked: AskedPolicy::default(),
             done: files.end == layout.files,
             files: files.map(|file| prepared(layout, file).map(Ok)).collect::<Result<_>>()?,
-            atomic: true,
             reserved: Vec::new(),
         };
         let (told, when) = (Arc::from([]), When { pool_ms: 1, wall_ms: 1, ..When::default() });

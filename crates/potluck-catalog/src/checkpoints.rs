@@ -5,32 +5,41 @@
 //! kept, counted, repaired and logged as all files are, and the commit moves one entry. The row of a checkpoint says
 //! what its directory is to become; it outlives the end for a while, so that who repeats a commit hears of the first.
 
-use super::changes::{self, ChangeOp};
-use super::checkpoint_rows;
-use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used};
-use super::entries::{self, DirId, EntryPlace};
-use super::error::Error;
-use super::names;
-use super::open_checkpoint::OpenCheckpoint;
-use super::publishing::{self, Conditions};
-use super::spaces;
-use super::trash;
-use super::when::When;
+pub(crate) mod checkpoint_rows;
+pub(crate) mod open_checkpoint;
+pub(crate) mod publishing;
+
+use crate::checkpoints::{
+    checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used},
+    open_checkpoint::OpenCheckpoint,
+    publishing::Conditions,
+};
+use crate::error::Error;
+use crate::history::trash;
+use crate::log::{
+    changes::{self, ChangeOp},
+    records::Record,
+};
+use crate::names;
+use crate::names::entries::{self, DirId, EntryPlace};
+use crate::pool_records::spaces;
 use crate::sql::{Tx, params};
+use crate::when::When;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
 
-/// Checkpoints that one member may have open: each costs a look at every round of upkeep.
+/// The most checkpoints that one member may have open: each costs a look at every round of upkeep.
 const MOST_OPEN: u64 = 256;
 /// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
-/// Directories without anything that may be staged where nothing is: there is one, of writers that all withdrew.
+/// The most empty directories that may be staged where no file is: writers that all withdrew leave one.
 const MOST_EMPTY_DIRS: usize = 16;
-/// Checkpoints of one member that have ended and are known at once. Of more those are forgotten that ended first.
+/// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
+/// forgotten.
 const MOST_ENDED: i64 = 1024;
-/// How long a file that nobody writes stays shared once nothing is contributed to its next version.
+/// How long a file that nobody writes stays shared after the last contribution to its next version.
 const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
 /// A checkpoint that is to begin.
@@ -40,15 +49,15 @@ pub struct NewCheckpoint {
     pub id: CheckpointId,
     /// The directory that its files become, or are merged into.
     pub target: PoolPath,
-    /// What the commit makes of its files.
+    /// Whether the commit replaces the target by the files or merges them into it.
     pub style: CommitStyle,
-    /// Who begins it.
+    /// The member that begins the checkpoint.
     pub made_by: MemberId,
-    /// How long it stays open while nothing is written to it.
+    /// How long the checkpoint stays open while nothing is written to it.
     pub idle_ms: u64,
 }
 
-/// What became of a commit.
+/// The outcome of a checkpoint's commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointOutcome {
     /// The files became visible now, at this path.
@@ -94,12 +103,12 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     };
     insert(db, &kept)?;
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(new.id))?;
-    changes::append(db, &ChangeOp::Dir(open.staging.clone(), attributes))?;
-    changes::append(db, &ChangeOp::Checkpoint(open.clone()))?;
+    changes::tell(db, Record::Dir { path: open.staging.clone(), attributes })?;
+    changes::tell(db, Record::Checkpoint(open.clone()))?;
     Ok(open)
 }
 
-/// Where the staging directory of a checkpoint goes.
+/// The place where the staging directory of a checkpoint goes.
 struct Holder {
     dir: DirId,
     /// How many names of the target lead there.
@@ -135,19 +144,19 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
                 }
                 EntryPlace::Dir(next) => dir = next,
                 EntryPlace::File(_) | EntryPlace::Link(_) => {
-                    return Err(Error::NotADirectory(entries::ancestor(target, depth + 1)));
+                    return Err(Error::NotADirectory(target.ancestor(depth + 1)));
                 }
             },
         }
     }
     match new.style {
         CommitStyle::Merge => Ok(Holder { dir, depth: target.names().len(), attributes }),
-        // A space is made and removed otherwise.
+        // Spaces are made and removed by calls of their own.
         CommitStyle::Replace | CommitStyle::Share => Err(Error::OutsideSpaces(target.clone())),
     }
 }
 
-/// The row of a checkpoint in a space, or of one that has ended there.
+/// Returns the row of a checkpoint in a space, or of one that has ended there.
 fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> {
     let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
     let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
@@ -155,14 +164,15 @@ fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> 
         Some(target) => Some(target),
         None => kept.open(db)?.map(|open| open.target),
     };
-    // Of one that was aborted nobody says where it was, and nothing is told of it but that.
+    // Nothing tells where an aborted checkpoint was, so it counts as of any space; no more is told of it than that it
+    // ended.
     match at.is_none_or(|at| at.space() == space) {
         true => Ok(kept),
         false => Err(Error::NoCheckpoint(*id)),
     }
 }
 
-/// Has the files of a checkpoint become visible, unless they did before.
+/// Makes the files of a checkpoint visible, unless that was done before.
 pub(crate) fn commit(
     db: &Tx,
     (space, id): (&str, &CheckpointId),
@@ -187,7 +197,7 @@ pub(crate) fn commit(
 }
 
 /// Refuses the commit that would give a file below the target a path longer than any may be, as
-/// [`check_lengths`](super::names::check_lengths) does for a move, and as that before the transaction.
+/// [`check_lengths`](crate::names::check_lengths) does for a move, and as that before the transaction.
 pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     let Some(open) = find(db, id)?.map(|kept| kept.open(db)).transpose()?.flatten() else {
         return Ok(()); // the commit says what it is
@@ -195,7 +205,7 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     names::check_lengths(db, &open.staging, &open.target)
 }
 
-/// Has the files of a checkpoint removed, unless they were before; with `if_empty` where there are none.
+/// Removes the files of a checkpoint, unless that was done before; with `if_empty` only where there are none.
 pub(crate) fn abort(
     db: &Tx,
     (space, id): (&str, &CheckpointId),
@@ -215,7 +225,7 @@ pub(crate) fn abort(
     remove(db, &kept, now_ms)
 }
 
-/// Whether more is staged in a directory than directories without anything.
+/// Whether more than empty directories is staged in a directory.
 fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
     for (_, place) in entries::children(db, dir, MOST_EMPTY_DIRS)? {
         match place {
@@ -238,10 +248,10 @@ fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
             true => trash::throw(db, dir, space)?,
             false => entries::dir_ended(db, space, dir)?,
         }
-        changes::append(db, &ChangeOp::Removed(open.staging))?;
+        changes::tell(db, Record::Removed { path: open.staging })?;
     }
     match kept.style {
-        // It is known by its path, at which another may begin.
+        // A shared file's checkpoint is known by its path, at which another may begin.
         CommitStyle::Share => forget(db, id),
         CommitStyle::Replace | CommitStyle::Merge => ended(db, id, None, now_ms),
     }
@@ -266,8 +276,8 @@ fn ended(
     Ok(())
 }
 
-/// Checkpoints that nothing was written to for as long as they stay open, or whose directory was removed, are
-/// aborted, and what ended long ago is forgotten; at most `limit` of them. Whether there may be more.
+/// Aborts checkpoints that were idle for as long as they stay open, or whose directory was removed, and forgets those
+/// that ended long ago; at most `limit` of them. Returns whether there may be more.
 pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let due = due(db, limit, now_ms)?;
     for kept in &due {
@@ -287,9 +297,9 @@ fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checkpoints that are to be aborted or forgotten.
+/// Returns checkpoints that are to be aborted or forgotten.
 fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
-    // Those that have ended are many more than those that are open, and are found by their age.
+    // Checkpoints that have ended are many more than open ones, so they are found by their age.
     let mut ended = db.prepare(&format!(
         "{COLUMNS} WHERE dir IS NULL AND used_ms < ?1 ORDER BY used_ms LIMIT ?2"
     ))?;
@@ -311,14 +321,14 @@ fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
     Ok(due)
 }
 
-/// The file that writers share at a path, if they do.
+/// Returns the file that writers share at a path, if they share one.
 pub(crate) fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
     shared_row(db, path)?.map_or(Ok(None), |kept| kept.open(db))
 }
 
 fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
     let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(None) };
-    // Its directory may have been moved since.
+    // The directory of the file may have been moved since.
     let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
     Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
 }
@@ -328,7 +338,7 @@ pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
     Ok(shared_row(db, path)?.is_some())
 }
 
-/// Removes what writers have contributed to a file that is removed: it is of no file that is there later.
+/// Removes the contributions to a file that is removed, so that a later file at its path gets none of them.
 pub(crate) fn end_sharing(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<(), Error> {
     shared_row(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
 }

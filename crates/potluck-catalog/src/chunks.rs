@@ -4,9 +4,18 @@
 //! subtract each. A [`ReferenceCounts`] collects the changes of one transaction, so that every chunk's row is
 //! read once and written once.
 
-use super::error::Error;
-use super::placements;
-use super::referrers::{self, Change};
+pub(crate) mod counted_copies;
+pub(crate) mod excess;
+pub(crate) mod followed;
+pub(crate) mod placements;
+pub(crate) mod referrers;
+pub(crate) mod stats;
+pub(crate) mod units;
+pub(crate) mod unlisted;
+pub(crate) mod unused_chunks;
+
+use crate::chunks::referrers::Change;
+use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId, VersionId};
@@ -14,13 +23,13 @@ use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
 use std::collections::{BTreeSet, HashMap};
 
-/// How far a chunk is on its way out; a column's values.
+/// How far a chunk is on its way out, as the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub enum ChunkState {
     /// The chunk is in use, or waits to be used.
     Here = 0,
-    /// May be deleted anywhere at any time: its placements prove nothing.
+    /// The chunk may be deleted anywhere at any time: its placements prove nothing.
     Condemned = 1,
     /// No donor has it any more.
     Gone = 2,
@@ -31,7 +40,7 @@ pub enum ChunkState {
 pub struct ChunkRow {
     /// The number by which other rows name the chunk.
     pub id: ChunkId,
-    /// Stored bytes; 0 where only an aborted session named it.
+    /// Length of the chunk in stored bytes; 0 if only an aborted session named it.
     pub len: u32,
     /// How often recipes name the chunk.
     pub refs: i64,
@@ -41,7 +50,7 @@ pub struct ChunkRow {
     pub referrer: Option<i64>,
 }
 
-/// The row of a chunk.
+/// Returns the row of a chunk.
 pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
     let found = db
         .prepare("SELECT id, len, refs, state, referrer FROM chunks WHERE name = ?1")?
@@ -61,7 +70,7 @@ pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> 
         .transpose()
 }
 
-/// Names, one behind the other.
+/// Returns names packed one behind the other.
 pub(crate) fn packed(names: &[ChunkName]) -> Vec<u8> {
     names.iter().flat_map(|name| name.0).collect()
 }
@@ -74,14 +83,14 @@ pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
 /// A chunk that somebody asked for.
 #[derive(Debug, Clone, Default)]
 pub struct KnownChunk {
-    /// Whether a file uses it.
+    /// Whether a file uses the chunk.
     pub used: bool,
-    /// The donors that have acknowledged it.
+    /// The donors that have acknowledged the chunk.
     pub donors: Vec<DonorId>,
 }
 
-/// Looks up each of `names`, with the donors that have them at level `ack`; leaves out chunks that are on
-/// their way out.
+/// Looks up each of `names`, with the donors that have them at level `ack`. A chunk that is on its way out is told
+/// as one that is not known.
 pub(crate) fn look_up(
     db: &Tx,
     names: &[ChunkName],
@@ -95,6 +104,38 @@ pub(crate) fn look_up(
         _ => Ok(KnownChunk::default()),
     };
     names.iter().map(look_up).collect()
+}
+
+/// A chunk, and what its copies count for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogChunk {
+    /// The name of the chunk.
+    pub name: ChunkName,
+    /// Size of the chunk in stored bytes; 0 where only an aborted session named it.
+    pub len: u32,
+    /// Whether files or parts of files use it.
+    pub is_used: bool,
+    /// Whether it may be deleted anywhere at any time.
+    pub is_condemned: bool,
+    /// The donors whose copies count.
+    pub holders: Vec<DonorId>,
+    /// The donors whose copies are being deleted because others are enough; a reader may have been sent to one of
+    /// them.
+    pub leaving: Vec<DonorId>,
+}
+
+/// The facts that are known of a chunk; `None` where nothing is.
+pub(crate) fn facts(db: &Tx, name: &ChunkName) -> Result<Option<CatalogChunk>, Error> {
+    let Some(chunk) = get(db, name)? else { return Ok(None) };
+    let is_used = chunk.refs > 0;
+    Ok(Some(CatalogChunk {
+        name: *name,
+        len: chunk.len,
+        is_used,
+        is_condemned: !is_used && chunk.state == ChunkState::Condemned,
+        holders: placements::holders(db, chunk.id)?,
+        leaving: placements::leaving_from(db, chunk.id)?,
+    }))
 }
 
 /// A chunk that no file uses, and that a session is going to use.
@@ -161,15 +202,22 @@ fn insert(
 pub struct ReferenceCounts<'db> {
     db: &'db Tx,
     now_ms: u64,
-    pages: HashMap<ChunkName, Line>,
+    pages: HashMap<ChunkName, CountedChunk>,
 }
 
-struct Line {
+struct CountedChunk {
     row: Option<ChunkRow>,
     len: u32,
     change: i64,
+    /// Whether a version gave a reference up, whatever else changed.
+    is_released: bool,
     referrers: Change,
     holders: Vec<(DonorId, AckLevel)>,
+}
+
+/// Returns whether a chunk that was on its way out has references through these changes.
+fn is_in_use_again(row: &ChunkRow, line: &CountedChunk) -> bool {
+    row.state != ChunkState::Here && row.refs + line.change > 0
 }
 
 impl<'db> ReferenceCounts<'db> {
@@ -184,7 +232,7 @@ impl<'db> ReferenceCounts<'db> {
     }
 
     /// The line of a chunk, read from the catalog at its first use.
-    fn line(&mut self, name: &ChunkName) -> Result<&mut Line, Error> {
+    fn line(&mut self, name: &ChunkName) -> Result<&mut CountedChunk, Error> {
         use std::collections::hash_map::Entry;
         Ok(match self.pages.entry(*name) {
             Entry::Occupied(line) => line.into_mut(),
@@ -192,7 +240,14 @@ impl<'db> ReferenceCounts<'db> {
                 let row = get(self.db, name)?;
                 let len = row.map_or(0, |row| row.len);
                 let (referrers, holders) = (Change::default(), Vec::new());
-                empty.insert(Line { row, len, change: 0, referrers, holders })
+                empty.insert(CountedChunk {
+                    row,
+                    len,
+                    change: 0,
+                    is_released: false,
+                    referrers,
+                    holders,
+                })
             }
         })
     }
@@ -232,7 +287,7 @@ impl<'db> ReferenceCounts<'db> {
         Ok(())
     }
 
-    /// Notes that these have a chunk, which adds no reference: what nobody uses is reclaimed there.
+    /// Notes that the given donors have a chunk. That adds no reference: a chunk that nobody uses is reclaimed there.
     pub fn hold(
         &mut self,
         name: &ChunkName,
@@ -246,12 +301,12 @@ impl<'db> ReferenceCounts<'db> {
         Ok(())
     }
 
-    /// The line of a chunk, with these among its holders.
+    /// Returns the line of a chunk, with the given donors among its holders.
     fn held(
         &mut self,
         name: &ChunkName,
         holders: &[(DonorId, AckLevel)],
-    ) -> Result<&mut Line, Error> {
+    ) -> Result<&mut CountedChunk, Error> {
         let line = self.line(name)?;
         for holder in holders {
             if !line.holders.contains(holder) {
@@ -261,7 +316,7 @@ impl<'db> ReferenceCounts<'db> {
         Ok(line)
     }
 
-    /// Takes references of a deleted version away.
+    /// Takes away the references of a version that is deleted.
     pub fn remove<'n>(
         &mut self,
         version: VersionId,
@@ -270,23 +325,26 @@ impl<'db> ReferenceCounts<'db> {
         for name in names {
             let line = self.line(name)?;
             line.change -= 1;
+            line.is_released = true;
             line.referrers.lose(version);
         }
         Ok(())
     }
 
-    /// Takes references away of a version that stays, and may refer to the same chunks all the same.
+    /// Takes away references of a version that stays, and may go on referring to the same chunks.
     pub fn release(&mut self, names: &[ChunkName]) -> Result<(), Error> {
         for name in names {
-            self.line(name)?.change -= 1;
+            let line = self.line(name)?;
+            line.change -= 1;
+            line.is_released = true;
         }
         Ok(())
     }
 
-    /// Writes all changes; gives the chunks that nobody used before.
+    /// Writes all changes, and returns the chunks that nobody used before.
     pub fn close(self) -> Result<InUseAgain, Error> {
         let mut again = InUseAgain::default();
-        // In order of names: one walk over the index, and the same rows from the same commits.
+        // In the order of names the index is walked once, and the same commits always make the same rows.
         let mut lines: Vec<_> = self.pages.iter().collect();
         lines.sort_unstable_by_key(|(name, _)| **name);
         for (name, line) in lines {
@@ -297,7 +355,7 @@ impl<'db> ReferenceCounts<'db> {
                     referrers::list(self.db, id, &line.referrers)?;
                     id
                 }
-                // What is counted wrongly stays for ever, which is better than to keep all that goes with it.
+                // A chunk that is counted wrongly stays for ever, which is better than to keep all that goes with it.
                 None if line.change < 0 => {
                     tracing::error!(%name, "a chunk of a recipe has no row");
                     continue;
@@ -308,7 +366,7 @@ impl<'db> ReferenceCounts<'db> {
                     continue;
                 }
                 Some(row) => {
-                    if row.state != ChunkState::Here && row.refs + line.change > 0 {
+                    if is_in_use_again(&row, line) {
                         again.condemned.push(*name);
                     }
                     let referrer = if row.refs + line.change > 0 {
@@ -323,30 +381,39 @@ impl<'db> ReferenceCounts<'db> {
                     row.id
                 }
             };
+            let doubtful = match line.row {
+                Some(row) if is_in_use_again(&row, line) => placements::doubt(self.db, id)?,
+                _ => Vec::new(),
+            };
             for holder in &line.holders {
                 placements::acknowledge(self.db, id, holder.0, holder.1)?;
             }
+            let is_acknowledged =
+                |donor: &DonorId| line.holders.iter().any(|(holder, _)| holder == donor);
+            let doubtful = doubtful.into_iter().filter(|donor| !is_acknowledged(donor));
+            again.doubtful.extend(doubtful.map(|donor| (*name, donor)));
         }
         Ok(again)
     }
 
-    fn update(&self, row: &ChunkRow, line: &Line, referrer: Option<i64>) -> Result<(), Error> {
+    /// A chunk is unused since the last version gave it up that somebody may have open: one that is taken apart later,
+    /// though nobody could open it, does not bring that time forward.
+    fn update(
+        &self,
+        row: &ChunkRow,
+        line: &CountedChunk,
+        referrer: Option<i64>,
+    ) -> Result<(), Error> {
         let refs = row.refs + line.change;
-        if refs == 0 {
-            self.db
-                .prepare(
-                    "UPDATE chunks SET refs = 0, zero_since_ms = ?2, referrer = NULL WHERE id = ?1",
-                )?
-                .execute(params![row.id, self.now_ms as i64])?;
-        } else {
-            self.db
-                .prepare(
-                    "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0,
-                         referrer = ?4
-                     WHERE id = ?1",
-                )?
-                .execute(params![row.id, refs, line.len, referrer])?;
-        }
+        let state = if refs == 0 { row.state } else { ChunkState::Here };
+        let released = line.is_released.then_some(self.now_ms as i64);
+        self.db
+            .prepare(
+                "UPDATE chunks SET refs = ?2, len = ?3, state = ?4, referrer = ?5,
+                     zero_since_ms = coalesce(max(zero_since_ms, ?6), ?6, zero_since_ms)
+                 WHERE id = ?1",
+            )?
+            .execute(params![row.id, refs, line.len, state as i64, referrer, released])?;
         Ok(())
     }
 }

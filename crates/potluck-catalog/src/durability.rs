@@ -1,11 +1,11 @@
 //! How much a change of the catalog must have outlived before its caller hears of it. How safe files are is decided in
-//! [`crate::enough_copies`].
+//! [`crate::versions::enough_copies`].
 
 /// The meaning of a job's success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// It survives the death of the manager. For what is rebuilt after a power cut.
+    /// The change survives the death of the manager, but perhaps no power cut: enough for what can be rebuilt.
     Process,
-    /// It survives a power cut.
+    /// The change survives a power cut.
     Disk,
 }

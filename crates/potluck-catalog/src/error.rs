@@ -39,7 +39,7 @@ pub enum Error {
         path: PoolPath,
         /// The version that should have been there.
         expected: VersionId,
-        /// The one that is.
+        /// The version that is there.
         found: Option<VersionId>,
     },
     /// A file is where a directory is needed.
@@ -84,7 +84,7 @@ pub enum Error {
     /// The operation does not work on the pool's root or a space itself.
     #[error("{0} is not inside a space")]
     OutsideSpaces(PoolPath),
-    /// A move from one space to another.
+    /// A file, directory or link was to be moved from one space to another.
     #[error("{from} and {to} lie in different spaces")]
     AcrossSpaces {
         /// The path of what was to be moved.
@@ -92,7 +92,7 @@ pub enum Error {
         /// The path to which it was to be moved.
         to: PoolPath,
     },
-    /// A directory moved into itself.
+    /// A directory was to be moved into itself.
     #[error("{from} cannot be moved into itself, to {to}")]
     IntoItself {
         /// The path of the directory.
@@ -105,13 +105,13 @@ pub enum Error {
     TooLong {
         /// The target of the move or the copy.
         to: PoolPath,
-        /// How long it would be.
+        /// The length of the longest path, in bytes.
         bytes: usize,
     },
     /// No checkpoint of this identifier is open where it is named.
     #[error("no checkpoint {0} is open there: it was committed or aborted, or it expired")]
     NoCheckpoint(CheckpointId),
-    /// What is staged is visible already.
+    /// The checkpoint is visible already.
     #[error("the checkpoint {id} was committed as {target}")]
     CheckpointCommitted {
         /// The identifier of the checkpoint.
@@ -141,10 +141,10 @@ pub enum Error {
     /// A path leads to where old versions are kept and snapshots are read, which nobody changes.
     #[error("{0} lies where old versions are kept and snapshots are read")]
     KeptPlace(PoolPath),
-    /// What is to be kept would have a longer path than any may have.
+    /// The path under which it would be kept is longer than any may be.
     #[error("{0} is too long a path to be kept")]
     TooLongToKeep(PoolPath),
-    /// Nothing, or not this, is kept of a name.
+    /// No version of a name is kept, or not the one that was asked for.
     #[error("{}", match number {
         Some(number) => format!("version {number} of {path} is not kept"),
         None => format!("nothing is kept of {path}"),
@@ -155,10 +155,10 @@ pub enum Error {
         /// The version that was asked for.
         number: Option<VersionId>,
     },
-    /// No snapshot is there.
+    /// No snapshot of this name is there.
     #[error("there is no snapshot {0}")]
     NoSnapshot(PoolPath),
-    /// The name of a snapshot is none that a directory could have.
+    /// The name of a snapshot is not a name that a directory could have.
     #[error("{0}")]
     BadSnapshotName(String),
     /// A directory has as many snapshots as one may have.
@@ -172,15 +172,15 @@ pub enum Error {
     /// A directory that looks empty has snapshots.
     #[error("{0} has snapshots")]
     HasSnapshots(PoolPath),
-    /// A directory has so many entries that nobody says which of them are the newest.
+    /// A directory has so many entries that the newest of them are not worked out.
     #[error("{path} has more than {most} steps, so that none is purged")]
     TooManySteps {
         /// The path of the directory.
         path: PoolPath,
-        /// The most that are looked at.
+        /// The most entries that are looked at.
         most: usize,
     },
-    /// A space is no series: all that is in it would be steps.
+    /// A space cannot be a series, for all that is in it would be steps.
     #[error("{0} is a space, and steps are purged in directories")]
     SpaceAsSeries(PoolPath),
     /// Something is to be brought back to a directory that was removed itself.
@@ -191,7 +191,7 @@ pub enum Error {
         /// The path of the directory that was removed.
         removed: PoolPath,
     },
-    /// A cursor nobody was given.
+    /// A cursor is one that the catalog never gave out.
     #[error("the listing cannot go on from where the cursor points")]
     BadCursor,
     /// The write session has ended or never was.
@@ -212,9 +212,9 @@ pub enum Error {
         path: PoolPath,
         /// The chunk's index in the file, from 0.
         index: usize,
-        /// Donors that have it.
+        /// The number of donors that have the chunk.
         have: usize,
-        /// Donors that must have it.
+        /// The number of donors that must have the chunk.
         need: usize,
     },
     /// A chunk of an erasure-coded group shares its donors with others of its group.
@@ -222,17 +222,20 @@ pub enum Error {
     NotApart {
         /// The path of the file.
         path: PoolPath,
-        /// Which of its chunks; parity counts on after the data.
+        /// The chunk's index in the file; parity chunks count on after the data chunks.
         index: usize,
         /// The erasure code of the file.
         ec: Ec,
     },
-    /// Donors acknowledged enough, and are not heard any more.
-    #[error("of chunk {index} of {path} too little is left: donors that took it have gone since")]
+    /// Donors that acknowledged enough copies of a chunk are away or dead by now.
+    #[error(
+        "of chunk {index} of {path} too little is left: donors that took it are away or dead since"
+    )]
     HoldersAway {
         /// The path of the file.
         path: PoolPath,
-        /// The first of its chunks with such a donor; parity counts on after the data.
+        /// The first of the file's chunks that such a donor acknowledged; parity chunks count on after the data
+        /// chunks.
         index: usize,
     },
     /// Parts of a file are to be judged anew before it becomes visible; whoever commits sees to that.
@@ -243,7 +246,7 @@ pub enum Error {
     TooManyChunks {
         /// The path of the copy.
         path: PoolPath,
-        /// Chunks of the file.
+        /// The number of chunks of the file.
         chunks: u64,
     },
     /// The parts that were committed are not those of the file.
@@ -257,7 +260,7 @@ pub enum Error {
         /// The redundancy that it is to have.
         redundancy: Redundancy,
     },
-    /// A chunk known by another length.
+    /// A chunk is known by another length than the file says.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]
     WrongLength {
         /// The path of the file.
@@ -279,7 +282,7 @@ pub enum Error {
     /// No token has this number.
     #[error("there is no invitation {0}")]
     NoToken(u32),
-    /// A token that is more than a token by now.
+    /// A token was used already, and made somebody a member.
     #[error("invitation {token} was used: it made member {member}")]
     TokenOfMember {
         /// The number of the token.
@@ -287,15 +290,23 @@ pub enum Error {
         /// The number of the member that joined with the token.
         member: u32,
     },
-    /// A request that cannot be certified.
+    /// A certificate request cannot be certified.
     #[error("{0}")]
     BadCertificateRequest(String),
-    /// No such group.
+    /// No group of this name is there.
     #[error("there is no group “{0}”")]
     NoGroup(String),
     /// A group of this name is there.
     #[error("the group “{0}” exists already")]
     GroupExists(String),
+    /// The name that a member or a group is to have belongs to another group or member.
+    #[error("{holder} is called “{name}” already")]
+    NameTaken {
+        /// The name that is taken.
+        name: String,
+        /// The kind of its owner: a group, or a member.
+        holder: &'static str,
+    },
     /// A member has made as many spaces as one may.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
@@ -304,19 +315,19 @@ pub enum Error {
     TooManyPolicies {
         /// The name of the space.
         space: String,
-        /// How many directories may.
+        /// The most directories that may set something differently.
         most: u64,
     },
-    /// More than may be in a space, or in all that a member made.
+    /// A quota would be exceeded, of a space or of all spaces that a member made.
     #[error("{of} {}", over(*quota, *files, *bytes))]
     OverQuota {
-        /// The space or the member whose quota it is, in words.
+        /// The space or the member that the quota is of, in words.
         of: String,
         /// The limits of the quota.
         quota: Quota,
-        /// Files that there would be, where that is more than may be.
+        /// The files that there would be, where these are more than the quota allows.
         files: Option<u64>,
-        /// The bytes of all files together, where that is more than may be.
+        /// The bytes that all files would have together, where these are more than the quota allows.
         bytes: Option<u64>,
     },
     /// A file would be stored with less safety than the policy asks for where it is to be, and its command did not ask
@@ -327,7 +338,7 @@ pub enum Error {
         space = .0.space()
     )]
     LessSafe(PoolPath),
-    /// No such member.
+    /// No member has this number.
     #[error("there is no member {0}")]
     NoMember(u32),
     /// The pool would be left without an admin.
@@ -339,16 +350,16 @@ pub enum Error {
     /// The disk that holds the catalog takes no writes, or fails.
     #[error("the disk that holds the catalog fails: {0}")]
     Disk(String),
-    /// The file is not what was written.
+    /// The file of the catalog is damaged: its content is not what was written.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
     /// Something else keeps the catalog locked.
     #[error("another program keeps the catalog locked")]
     Contended,
-    /// Too many wait for sums over trees.
-    #[error("the manager is adding up other trees")]
+    /// Too many queries that take long wait for their turn.
+    #[error("the manager is adding up what others asked for")]
     Busy,
-    /// Anything else that the engine says.
+    /// Any other error of the engine.
     #[error("the catalog failed: {0}")]
     Sql(String),
     /// The manager is shutting down.
@@ -378,12 +389,12 @@ fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
 }
 
 impl Error {
-    /// Whether it is the fault of the disk that holds the catalog.
+    /// Whether this error is the fault of the disk that holds the catalog.
     pub fn is_disks(&self) -> bool {
         matches!(self, Self::DiskFull | Self::Disk(_))
     }
 
-    /// Whether the catalog itself fails, whatever it is asked for: what was to be done to others would fail, too.
+    /// Whether the catalog itself fails, so that other operations would fail, too.
     pub fn is_of_catalog(&self) -> bool {
         self.is_disks() || matches!(self, Self::Contended | Self::Sql(_) | Self::Closed)
     }

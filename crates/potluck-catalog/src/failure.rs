@@ -1,6 +1,6 @@
 //! The catalog's refusals as they reach a person, with what to do next.
 
-use super::error::Error;
+use crate::error::Error;
 use potluck_pool::NoSession;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -171,7 +171,8 @@ impl From<Error> for Failure {
             }
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
-            // The pool may have held what was not sent, at donors that were given up since.
+            // Chunks that were not sent because the pool held them may have been at donors that
+            // were given up since.
             Error::HoldersAway { .. }
             | Error::NotAcknowledged { .. }
             | Error::TooFewCopies { .. }
@@ -188,7 +189,8 @@ impl From<Error> for Failure {
             Error::PartsUnjudged => {
                 failure(K::Retry, code::CATALOG, "the manager is still at it: try again")
             }
-            // Who asked for it reads it, and finds that nothing of it needs to be sent.
+            // Whoever asked for the copy reads and writes the file instead, and its chunks are not
+            // sent again.
             Error::TooManyChunks { .. } => {
                 failure(K::Other, code::NOT_ACKNOWLEDGED, "read it and write it again")
             }
@@ -211,7 +213,9 @@ impl From<Error> for Failure {
             Error::NoGroup(_) => {
                 failure(K::NotFound, code::NO_ENTRY, "`potluck group ls` lists the groups")
             }
-            Error::GroupExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
+            Error::GroupExists(_) | Error::NameTaken { .. } => {
+                failure(K::Conflict, code::EXISTS, "choose another name")
+            }
             Error::TooManySpaces(_) => failure(
                 K::NoSpace,
                 code::TOO_MANY_SPACES,

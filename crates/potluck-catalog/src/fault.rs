@@ -1,6 +1,6 @@
 //! Whether the disk that holds the catalog takes what is written.
 
-use super::error::Error;
+use crate::error::Error;
 use std::sync::Mutex;
 
 /// The error of the last write that the disk did not take, until it takes writes again.
@@ -17,7 +17,7 @@ impl CatalogDiskFault {
         }
     }
 
-    /// The disk takes writes again.
+    /// Notes that the disk takes writes again.
     pub fn end(&self) {
         *self.0.lock().expect("no holder panics") = None;
     }

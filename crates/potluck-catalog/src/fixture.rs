@@ -1,12 +1,19 @@
 //! A catalog in a directory of its own, and files to put into it.
 
-use crate::commit::{self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
-use crate::donors::{self, StoredDonor};
+use crate::chunks::units;
 use crate::engine::{self, Database};
-use crate::sessions::{self, StoredSession};
-use crate::spaces::{self, NewSpace};
+use crate::log::changes;
+use crate::pool_records::{
+    donors,
+    sessions::{self, StoredSession},
+    spaces::{self, NewSpace},
+    stored_donor::StoredDonor,
+};
+use crate::versions::commit::{
+    self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
+};
 use crate::when::When;
-use crate::{Catalog, Durability, Error, PageLimit, changes, units};
+use crate::{Catalog, Durability, Error, PageLimit};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::{Clock, SharedClock, Tick, UnixMillis};
@@ -154,7 +161,6 @@ impl Fixture {
             asked: AskedPolicy::default(),
             reserved: Vec::new(),
             files: files.into_iter().map(Ok).collect(),
-            atomic: false,
             done: false,
         };
         let tx = self.db.begin().expect("a transaction");
@@ -181,15 +187,15 @@ impl Fixture {
 
     /// Scans everything as a manager does, but without rests.
     pub fn scan(&self, mut findings: Findings) -> Findings {
-        for root in units::roots(&self.db).expect("spaces") {
-            findings.enter(root.space, &root.name, Redundancy::Copies(2));
+        for space in spaces::all(&self.db).expect("spaces") {
+            findings.enter(space.id, &space.name, Redundancy::Copies(2));
             let mut cursor: Option<String> = None;
             loop {
                 let limit = PageLimit { chunks: 2048, entries: 2048 };
                 let snapshot = self.db.begin().expect("a snapshot");
                 let page =
-                    units::page(&snapshot, root.dir, cursor.as_deref(), limit).expect("read");
-                units::judge(&root, page.files, &mut findings);
+                    units::page(&snapshot, space.root, cursor.as_deref(), limit).expect("read");
+                units::judge(&space, page.files, &mut findings);
                 cursor = page.next;
                 if cursor.is_none() {
                     break;

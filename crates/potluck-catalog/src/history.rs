@@ -1,43 +1,59 @@
-//! What is kept of files, directories and links that were replaced or removed, for as long as the policy of their
+//! Keeps files, directories and links that were replaced or removed, for as long as the policy of their
 //! directory says ([`potluck_core::policy::Retention`]).
 //!
 //! What is kept stays an entry: it moves into the directory [`KEPT_DIR`] beside it, under its number. So it is repaired,
 //! scanned, counted and logged as all files are, moves with its directory, and inherits its policies. A row says which
 //! name it had, and when it goes ([note 0012](../../../docs/notes/0012-versions-and-trash.md)).
 
-use super::bygone::{self, BygoneRow};
-use super::changes::{self, ChangeOp};
-use super::chunks::ReferenceCounts;
-use super::dir_policies;
-use super::dir_times::touched;
-use super::entries::{self, DirId, EntryPlace, FoundEntry, split};
-use super::error::Error;
-use super::kept_entry::KeptEntry;
-use super::kept_rows::{self, HistoryRow};
-use super::meta::Counter;
-use super::spaces::{self, Sums};
-use super::trash;
-use super::versions;
-use super::when::{WhatIsKept, When};
+pub(crate) mod bygone;
+pub(crate) mod bygone_name;
+pub(crate) mod kept;
+pub(crate) mod kept_entry;
+pub(crate) mod kept_rows;
+pub(crate) mod reaping;
+pub(crate) mod series;
+pub(crate) mod snapshot_rows;
+pub(crate) mod snapshots;
+pub(crate) mod taken_snapshot;
+pub(crate) mod trash;
+
+use crate::chunks::ReferenceCounts;
+use crate::error::Error;
+use crate::history::{bygone::BygoneRow, kept_entry::KeptEntry, kept_rows::HistoryRow};
+use crate::log::{
+    changes::{self, ChangeOp},
+    records::Record,
+};
+use crate::names::{
+    dir_policies,
+    dir_times::touched,
+    entries::{self, DirId, EntryPlace, FoundEntry, split},
+};
+use crate::pool_records::{
+    meta::Counter,
+    spaces::{self, Sums},
+};
 use crate::sql::Tx;
+use crate::versions;
+use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::{MOST_VERSIONS, Retention};
 
-/// When it is tried again to let something go that could not be.
+/// How long after a failed attempt it is tried again to let something go.
 const TRIED_AGAIN_MS: u64 = 3_600_000;
 
 /// An entry that loses its name.
 pub(crate) struct LeavingEntry<'a> {
-    /// The directory that it is in.
+    /// The directory that the entry is in.
     pub dir: DirId,
-    /// The path that leads to it.
+    /// The path that leads to the entry.
     pub path: &'a PoolPath,
-    /// What it is.
+    /// The thing that the entry stands for.
     pub place: &'a EntryPlace,
-    /// Whether it is removed; otherwise something else takes its place.
+    /// Whether the entry is removed; otherwise something else takes its place.
     pub removed: bool,
 }
 
@@ -47,7 +63,7 @@ impl LeavingEntry<'_> {
     }
 }
 
-/// What a policy says of things at `path`, where anything is kept at all.
+/// Returns how long the policy that holds at `path` keeps things, or keeps none where nothing is ever kept.
 pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retention, Error> {
     let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
@@ -70,7 +86,7 @@ pub(crate) fn keep(
     }
     let keeps = match leaving.removed {
         true => !retention.removed.is_none(),
-        // Nothing but its target is in a link.
+        // A link that is replaced is not kept, for nothing is in it but its target.
         false => !retention.replaced.is_none() && !matches!(leaving.place, EntryPlace::Link(_)),
     };
     let is_shown = when.keeps != WhatIsKept::AsTheLogSays
@@ -87,7 +103,7 @@ pub(crate) fn keep(
     put_away(db, leaving, (until_ms, false), when)?;
     let LeavingEntry { dir, removed, .. } = *leaving;
     if let (true, Some(until_ms)) = (removed, until_ms) {
-        // Those that are kept by their number would never be enough.
+        // Versions of this name that are kept by their number would stay for ever, since no newer ones follow.
         end_by(db, (leaving.dir, leaving.path), until_ms, true)?;
     }
     let most = if removed { MOST_VERSIONS } else { retention.replaced.newest };
@@ -116,8 +132,8 @@ pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), 
     if bytes > MAX_PATH { Err(Error::TooLongToKeep(path.clone())) } else { Ok(()) }
 }
 
-/// A name leads to nothing any more, and what it led to is not kept: of one that was removed nothing is, and of one that
-/// was moved away what is kept is what was removed before, for as long as that.
+/// Records that a name leads to nothing any more and that what it led to is not kept. After a removal nothing is kept
+/// of the name; after a move, kept versions without a time of their own are kept for as long as removed files are.
 pub(crate) fn forget_name(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
@@ -143,7 +159,7 @@ fn end_by(
     let name = path.file_name().unwrap_or_default();
     if kept_rows::end_by(db, dir, name, until_ms, only_endless)? {
         let path = path.clone();
-        changes::append(db, &ChangeOp::KeptUntil { path, until_ms, only_endless })?;
+        changes::tell(db, Record::KeptUntil { path, until_ms, only_endless })?;
     }
     Ok(())
 }
@@ -172,7 +188,7 @@ fn put_away(
     changes::append(db, &ChangeOp::Kept { from: path.clone(), entry: entry(row, at) })
 }
 
-/// The number under which something is kept.
+/// Returns the number under which something is kept.
 fn number_of(db: &Tx, place: &EntryPlace) -> Result<VersionId, Error> {
     match place {
         EntryPlace::File(version) => Ok(*version),
@@ -202,8 +218,8 @@ fn move_to(
     Ok(at)
 }
 
-/// Keeps what is being taken apart where a snapshot shows it, if one does elsewhere; whether it does: a directory that no
-/// path leads to shows nothing.
+/// Keeps something that is about to be taken apart where a snapshot shows it, if one shows it elsewhere, and returns
+/// whether it does: a directory that no path leads to shows nothing.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
@@ -223,11 +239,11 @@ pub(crate) fn keep_shown(
         shown: true,
     };
     let at = move_to(db, from, &above, &row)?;
-    changes::append(db, &ChangeOp::KeptAs(entry(row, at)))?;
+    changes::tell(db, Record::Kept(entry(row, at)))?;
     Ok(true)
 }
 
-/// The first row about something whose directory a path leads to, with that.
+/// Returns the first row about something whose directory a path leads to, with that path.
 fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
     for row in bygone::all_of_place(db, place)? {
         if let Some(above) = entries::path_of(db, row.dir)? {
@@ -237,12 +253,12 @@ fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>
     Ok(None)
 }
 
-/// No snapshot shows something any more: it is let go, if it was kept for that alone.
+/// Lets something go that no snapshot shows any more, if it was kept for snapshots alone.
 pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), Error> {
     let Some((_, name)) = entries::holder_of(db, place)? else { return Ok(()) };
     let Some(number) = name.parse().ok().map(VersionId) else { return Ok(()) };
     let Some(row) = kept_rows::get(db, number)?.filter(|row| row.shown) else { return Ok(()) };
-    // A file elsewhere may be called by a number.
+    // The name alone does not tell: a file elsewhere may have a number as its name, too.
     match find(db, &row)? {
         Some((_, found)) if found.place == *place => {
             write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), shown: false, ..row })
@@ -251,21 +267,21 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
     }
 }
 
-/// Writes a row that says something else than before.
+/// Writes a row that was changed.
 fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
     kept_rows::put(db, &row)?;
     let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir, number: row.number };
-    place.path().map_or(Ok(()), |at| changes::append(db, &ChangeOp::KeptAs(entry(row, at))))
+    place.path().map_or(Ok(()), |at| changes::tell(db, Record::Kept(entry(row, at))))
 }
 
-/// The row as the log tells of it.
+/// Returns the row as the log tells of it.
 fn entry(row: HistoryRow, at: PoolPath) -> KeptEntry {
     let HistoryRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
     KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
 }
 
-/// The row about what a path leads to, as the log tells of it.
+/// Returns the row about what a path leads to, as the log tells of it.
 pub(crate) fn entry_at(db: &Tx, at: &PoolPath) -> Result<Option<KeptEntry>, Error> {
     let Some(place) = KeptPlace::of(at) else { return Ok(None) };
     Ok(kept_rows::get(db, place.number)?.map(|row| entry(row, at.clone())))
@@ -283,7 +299,7 @@ pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     Counter::Version.pass(db, number.0 as i64)
 }
 
-/// Has what is kept of a name go as the log tells.
+/// Lets go what is kept of a name, as the log tells.
 pub(crate) fn replay_end(
     db: &Tx,
     path: &PoolPath,
@@ -300,7 +316,7 @@ pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     KeptPlace::of(path).map_or(Ok(()), |place| kept_rows::forget(db, place.number))
 }
 
-/// Has what is kept of a name beyond the `most` newest go at once, which the upkeep does.
+/// Lets the kept things of a name beyond the `most` newest go at once, by the next round of upkeep.
 fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<(), Error> {
     if kept_rows::count_of_name(db, dir, name)? <= most.into() {
         return Ok(());
@@ -316,8 +332,8 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
     Ok(())
 }
 
-/// Lets one go for good, unless a snapshot shows it: its place is given up at once, and a tree is taken apart in the
-/// background.
+/// Lets one kept thing go for good, unless a snapshot shows it: its place is given up at once, and a tree is taken
+/// apart in the background.
 pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error> {
     if let Some((_, found)) = find(db, row)?
         && bygone::of_place(db, &found.place)?.is_some()
@@ -325,7 +341,7 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
         return write_anew(db, HistoryRow { until_ms: None, shown: true, ..row.clone() });
     }
     kept_rows::forget(db, row.number)?;
-    // Where no path leads to its directory it is taken apart with that.
+    // If no path leads to its directory any more, it is taken apart together with that.
     let Some(above) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir: above, number: row.number };
     let Some((holder, found)) = find(db, row)? else { return Ok(()) };
@@ -335,17 +351,18 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
     match found.place {
         EntryPlace::File(version) => {
             let mut counts = ReferenceCounts::new(db, when.pool_ms);
-            sums.sub(versions::delete(db, version, &mut counts)?.size as i64);
+            let deleted = versions::delete(db, version, &mut counts)?;
+            sums.deleted(deleted.size, deleted.in_catalog);
             counts.close()?;
         }
         EntryPlace::Link(_) => sums.sub(0),
         EntryPlace::Dir(dir) => trash::throw(db, dir, space)?,
     }
     spaces::add_sums(db, space, sums)?;
-    // Where its path is too long by now, because a directory above was moved, the log knows it at another, where its time
-    // is over as well.
+    // If its path is too long by now, because a directory above was moved, the log has it at another path, where its
+    // time is over as well.
     if let Ok(at) = place.path() {
-        changes::append(db, &ChangeOp::Removed(at))?;
+        changes::tell(db, Record::Removed { path: at })?;
     }
     leave(db, row.dir, &place.dir, holder)
 }
@@ -358,17 +375,17 @@ pub(crate) fn find(db: &Tx, row: &HistoryRow) -> Result<Option<(DirId, FoundEntr
     Ok(found.map(|found| (holder, found)))
 }
 
-/// Removes the directory in which things are kept, if that was the last.
+/// Removes the directory in which things are kept, if nothing is left in it.
 fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Error> {
     if entries::has_children(db, holder)? {
         return Ok(());
     }
     entries::delete(db, dir, KEPT_DIR)?;
     entries::dir_ended(db, spaces::named(db, path.space())?.id, holder)?;
-    path.join(KEPT_DIR).map_or(Ok(()), |path| changes::append(db, &ChangeOp::Removed(path)))
+    path.join(KEPT_DIR).map_or(Ok(()), |path| changes::tell(db, Record::Removed { path }))
 }
 
-/// Lets the first `limit` go whose time is over; whether there may be more.
+/// Lets the first `limit` kept things go whose time is over, and returns whether there may be more.
 pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let due = kept_rows::due(db, now_ms, limit)?;
     let when = When { pool_ms: now_ms, ..When::default() };
@@ -376,7 +393,7 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
         match db.savepoint(|| let_go(db, row, when)) {
             Err(why) if !why.is_of_catalog() => {
                 tracing::warn!(number = %row.number, %why, "something that is kept cannot be let go");
-                // It holds up no others that are due.
+                // It is tried again later, so that it holds up no others that are due.
                 let until_ms = Some(now_ms + TRIED_AGAIN_MS);
                 kept_rows::put(db, &HistoryRow { until_ms, ..row.clone() })?;
             }
@@ -386,12 +403,12 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
     Ok(due.len() == limit)
 }
 
-/// Whether the time of something is over.
+/// Whether the time for which something is kept is over.
 pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
     Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
 }
 
-/// Lets those of these go that are kept of `path`, or below it.
+/// Lets the given things go that are kept of `path`, or below it.
 pub(crate) fn let_go_of(
     db: &Tx,
     path: &PoolPath,
@@ -408,12 +425,12 @@ pub(crate) fn let_go_of(
     Ok(())
 }
 
-/// What was brought back.
+/// The outcome of bringing something back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroughtBack {
     /// The number of the version, or of the directory or link.
     pub number: VersionId,
-    /// Whether something was there, which is kept now.
+    /// Whether something had the name, which is now kept.
     pub replaced: bool,
 }
 
@@ -454,7 +471,7 @@ pub(crate) fn bring_back(
     let place = KeptPlace { dir: above.clone(), number: row.number };
     let from = place.path().map_err(|why| Error::Bug(why.to_string()))?;
     entries::rename(db, (holder, &place.name()), (parent, name))?;
-    changes::append(db, &ChangeOp::Moved { from, to: path.clone() })?;
+    changes::tell(db, Record::Moved { from, to: path.clone() })?;
     leave(db, parent, &above, holder)?;
     if current.is_none() {
         touched(db, &above, parent, FileTime::of_ms(when.wall_ms))?;
@@ -462,7 +479,7 @@ pub(crate) fn bring_back(
     Ok(BroughtBack { number: row.number, replaced: current.is_some() })
 }
 
-/// The directory above a path, or which of those above was removed.
+/// Returns the directory above a path, or which of the directories above it was removed.
 pub(crate) fn above_of(
     db: &Tx,
     path: &PoolPath,
@@ -473,9 +490,9 @@ pub(crate) fn above_of(
     for (depth, name) in above.names().iter().enumerate() {
         dir = match entries::lookup(db, dir, name)?.map(|found| found.place) {
             Some(EntryPlace::Dir(next)) => next,
-            Some(_) => return Err(Error::NotADirectory(entries::ancestor(path, depth + 1))),
+            Some(_) => return Err(Error::NotADirectory(path.ancestor(depth + 1))),
             None => {
-                let missing = entries::ancestor(path, depth + 1);
+                let missing = path.ancestor(depth + 1);
                 let rows = kept_rows::of_name(db, dir, name)?;
                 let was_removed = |row: &HistoryRow| row.removed && row.is_live(now_ms);
                 return Err(match rows.iter().any(was_removed) {

@@ -1,143 +1,85 @@
 //! The catalog: everything the pool must not forget.
 //!
 //! Its face is the operations of [`Catalog`] ([`operations`]), each of which changes all it changes in
-//! one transaction and reads what it tells at one moment, on the plain types that are named here. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
-//! whose statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
+//! one transaction and reads what it tells at one moment, on the plain types that are named here. Below them are functions over a [`Tx`](sql::Tx), in a
+//! folder for each subject: [`names`] and what they lead to ([`versions`], [`chunks`]), what they led to ([`history`]), what is
+//! to be published ([`checkpoints`]), who may do what ([`members`]), [`policies`] that change, the metadata [`log`], and what the
+//! pool remembers of itself ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
 //! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
 //! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
 
-mod authority;
-mod bygone;
-mod bygone_name;
-mod changes;
-mod checkpoint_rows;
 mod checkpoints;
 mod chunks;
-mod commit;
-mod committed;
-mod conversions;
-mod copies;
-mod counted_copies;
-mod dir_id;
-mod dir_policies;
-mod dir_times;
-mod donors;
 mod durability;
 mod engine;
-mod enough_copies;
-mod entries;
 mod error;
-mod excess;
-mod export;
 mod failure;
 mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
-mod followed;
-mod grantees;
-mod grants;
-mod groups;
 mod history;
-mod kept;
-mod kept_entry;
-mod kept_rows;
-mod leases;
-mod links;
-mod lists;
-mod log_position;
+mod log;
 mod members;
-mod meta;
 mod names;
-mod notes;
-mod open;
-mod open_checkpoint;
-mod open_error;
 mod operations;
-mod parts;
-mod placements;
-mod policy_changes;
-mod publishing;
-mod quotas;
-mod reaping;
-mod rebuild;
-mod records;
-mod referrers;
-mod rejudging;
-mod replay;
-mod restored;
-mod series;
-mod sessions;
-mod snapshot_rows;
-mod snapshots;
-mod spaces;
+mod policies;
+mod pool_records;
 mod sql;
 mod sqlite;
-mod stats;
-mod system;
-mod taken_snapshot;
-mod term_history;
-mod tokens;
-mod trash;
-mod units;
-mod unlisted;
-mod unused_chunks;
 mod versions;
-mod visible;
-mod walk;
 mod when;
-mod wholes;
 mod writer_state;
 
-pub use authority::Authority;
-pub use bygone_name::BygoneName;
-pub use changes::ChangeNumber;
-pub use checkpoint_rows::{CommittedCheckpoint, KnownCheckpoints};
+pub use checkpoints::checkpoint_rows::{CommittedCheckpoint, KnownCheckpoints};
+pub use checkpoints::open_checkpoint::OpenCheckpoint;
 pub use checkpoints::{CheckpointOutcome, NewCheckpoint};
-pub use chunks::{KnownChunk, UnusedChunk};
-pub use commit::{
-    Batch, CommitOutcome, CommitStep, PreparedChunk, PreparedFile, Refused, StoredFile,
-};
-pub use committed::{ChangeListener, CommittedChange};
-pub use conversions::{Computed, Encoded};
-pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
-pub use counted_copies::CountedCopies;
-pub use donors::{Goal, StoredDonor};
+pub use chunks::counted_copies::CountedCopies;
+pub use chunks::followed::{Followed, ToFollow};
+pub use chunks::placements::{Compared, HeldAt, ToldCopies};
+pub use chunks::referrers::Referrers;
+pub use chunks::stats::Stats;
+pub use chunks::units::{Met, PageLimit, SomeUnits, judge as judge_files};
+pub use chunks::unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};
+pub use chunks::unused_chunks::{Condemned, UnusedSince};
+pub use chunks::{CatalogChunk, KnownChunk, UnusedChunk};
 pub use durability::Durability;
 pub use error::Error;
-pub use export::CatalogSnapshot;
-pub use followed::{Followed, ToFollow};
-pub use grants::SeenSpaces;
 pub use history::BroughtBack;
-pub use kept_entry::KeptEntry;
-pub use leases::{LEASE, MOST_LEASES};
-pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
-pub use members::StoredMember;
-pub use open::OpenedPage;
-pub use open_checkpoint::OpenCheckpoint;
-pub use open_error::OpenError;
+pub use history::bygone_name::BygoneName;
+pub use history::kept_entry::KeptEntry;
+pub use history::series::{Series, SeriesStep};
+pub use history::taken_snapshot::TakenSnapshot;
+pub use log::changes::ChangeNumber;
+pub use log::committed::{ChangeListener, CommittedChange};
+pub use log::export::CatalogSnapshot;
+pub use log::log_position::{Advance, Extent, LogCopy, LogPlace, Position};
+pub use log::rebuild::{Rebuild, Revival};
+pub use log::records::Record;
+pub use log::restored::RestoredContent;
+pub use members::authority::Authority;
+pub use members::grants::SeenSpaces;
+pub use members::quotas::{QuotaLimits, StoredQuota};
+pub use members::stored_member::StoredMember;
+pub use members::tokens::{Certified, Moment, NewToken, Token};
+pub use names::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
 pub use operations::{
     AdmittedWrite, CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted,
     TIME_LEAP, TermStart, Upkeep, WrittenDown,
 };
-pub use placements::{Compared, ToldCopies};
-pub use policy_changes::PolicyScope;
-pub use quotas::{QuotaLimits, StoredQuota};
-pub use rebuild::{Rebuild, Revival};
-pub use records::Record;
-pub use referrers::Referrers;
-pub use rejudging::PartsAhead;
-pub use restored::RestoredContent;
-pub use series::{Series, SeriesStep};
-pub use sessions::StoredSession;
-pub use spaces::{NewSpace, Space, Sums};
-pub use stats::Stats;
-pub use system::block_path;
-pub use taken_snapshot::TakenSnapshot;
-pub use term_history::{LAST_EPOCH, Term};
-pub use tokens::{Certified, Moment, NewToken, Token};
-pub use units::{Met, PageLimit, Root, SomeUnits, judge as judge_files, kind_of};
-pub use unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};
-pub use unused_chunks::{Condemned, UnusedSince};
+pub use policies::conversions::{Computed, Encoded};
+pub use policies::policy_changes::PolicyScope;
+pub use pool_records::sessions::StoredSession;
+pub use pool_records::spaces::{NewSpace, Space, Sums};
+pub use pool_records::stored_donor::{Goal, StoredDonor};
+pub use pool_records::system::block_path;
+pub use pool_records::term_history::{LAST_EPOCH, Term};
+pub use versions::commit::{
+    Batch, CommitOutcome, CommitStep, PreparedChunk, PreparedFile, Refused, StoredFile,
+};
+pub use versions::leases::{LEASE, MOST_LEASES};
+pub use versions::open::OpenedPage;
+pub use versions::open_error::OpenError;
+pub use versions::rejudging::PartsAhead;
 pub use when::{WhatIsKept, When};
 pub use writer_state::WriterTimes;
 
@@ -159,15 +101,15 @@ pub struct Catalog {
     writer: Arc<CatalogWriter>,
     state: WriterState,
     readers: Arc<Readers>,
-    /// Turns of queries that take long.
+    /// The turns that queries which take long wait for.
     long_reads: Arc<Semaphore>,
-    /// Whether it was checked before it was opened.
+    /// Whether the catalog was checked before it was opened.
     is_checked: bool,
 }
 
-/// Queries that take long run at once: heartbeats and commits read between them.
+/// The most queries that take long and run at once; heartbeats and commits read between them.
 const LONG_READS: usize = 2;
-/// How long such a query waits for its turn. Its caller asks again.
+/// How long a query that takes long waits for its turn before its caller is told to ask again.
 const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 impl Catalog {
@@ -208,8 +150,8 @@ impl Catalog {
         self.offload.run(check).await
     }
 
-    /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
-    /// by it whether they meet an older copy (`term_history`).
+    /// Returns how many changes the catalog has that no power cut undoes; the number only grows. Donors are told it,
+    /// and know by it whether they meet an older copy (`term_history`).
     pub fn changes(&self) -> u64 {
         self.state.changes.load(Ordering::Acquire)
     }
@@ -219,7 +161,7 @@ impl Catalog {
         let _ = self.state.listener.set(listener);
     }
 
-    /// How long the writer was held, since the catalog was opened.
+    /// Returns how long the writer was held since the catalog was opened.
     pub fn writer_times(&self) -> &WriterTimes {
         &self.state.times
     }
@@ -245,7 +187,7 @@ impl Catalog {
         self.offload.run(move || readers.run(query)).await
     }
 
-    /// Runs a query that may take some tenths of a second when it is its turn.
+    /// Waits for a turn, then runs a query that may take some tenths of a second.
     async fn read_in_turn<T: Send + 'static>(
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
@@ -255,12 +197,12 @@ impl Catalog {
         self.read(query).await
     }
 
-    /// Why the disk did not take a write, until [`Self::disk_recovered`].
+    /// Returns why the disk did not take a write, until [`Self::disk_recovered`] is called.
     pub fn disk_fault(&self) -> Option<Error> {
         self.state.fault.get()
     }
 
-    /// The disk was seen to take writes again.
+    /// Notes that the disk was seen to take writes again.
     pub fn disk_recovered(&self) {
         self.state.fault.end();
     }

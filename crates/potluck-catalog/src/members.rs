@@ -1,34 +1,20 @@
 //! Keeps the members of the pool.
 
-use super::changes::{self, ChangeOp};
-use super::error::Error;
-use super::grantees;
+pub(crate) mod authority;
+pub(crate) mod grantees;
+pub(crate) mod grants;
+pub(crate) mod groups;
+pub(crate) mod quotas;
+pub(crate) mod stored_member;
+pub(crate) mod tokens;
+
+use crate::error::Error;
+use crate::log::{changes, records::Record};
+use crate::members::stored_member::StoredMember;
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
-use serde::{Deserialize, Serialize};
-
-/// A member of the pool: somebody with a certificate of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredMember {
-    /// The number of the member.
-    pub id: MemberId,
-    /// The role of the member.
-    pub role: Role,
-    /// The name that people call them by.
-    pub name: String,
-    /// The fingerprint of the member's certificate.
-    pub fingerprint: Digest,
-    /// Whether their rights ended.
-    pub revoked: bool,
-    /// When the member joined, in milliseconds of wall time.
-    pub joined_wall_ms: i64,
-    /// The member that made the invitation; `None` for an admin that was made with the pool or at a restore.
-    pub invited_by: Option<MemberId>,
-    /// When a call of theirs came last, wall time, as far as it was saved.
-    pub seen_wall_ms: Option<i64>,
-}
 
 /// Somebody who is about to become a member.
 #[derive(Debug, Clone)]
@@ -67,7 +53,7 @@ fn member(row: &Row<'_>) -> Result<StoredMember, Error> {
 }
 
 /// A role as it is written in a row.
-pub(super) fn role(text: &str) -> Result<Role, Error> {
+pub(crate) fn role(text: &str) -> Result<Role, Error> {
     text.parse().map_err(|why: String| Error::Damaged(format!("a role: {why}")))
 }
 
@@ -89,9 +75,8 @@ pub(crate) fn add(
     let id = MemberId(number as u32);
     let fingerprint = certify(id)?;
     db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
-    changes::append(db, &ChangeOp::Member(id))?;
     let (name, revoked, seen_wall_ms) = (name.into(), false, None);
-    Ok(StoredMember {
+    let member = StoredMember {
         id,
         role,
         name,
@@ -100,7 +85,9 @@ pub(crate) fn add(
         joined_wall_ms,
         invited_by,
         seen_wall_ms,
-    })
+    };
+    changes::tell(db, Record::Member(member.clone()))?;
+    Ok(member)
 }
 
 /// The member with a number, if there ever was one.
@@ -108,7 +95,13 @@ pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<StoredMember>, Error> 
     db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
 }
 
-/// Writes a member down who was one before, under the same number.
+/// Whether a user or an admin has this name.
+pub(crate) fn is_user(db: &Tx, name: &str) -> Result<bool, Error> {
+    let mut users = all(db)?.into_iter().filter(|it| !it.revoked && it.role != Role::Donor);
+    Ok(users.any(|user| user.name == name))
+}
+
+/// Writes down, under its former number, a member who was one before.
 pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
@@ -140,7 +133,7 @@ pub(crate) fn skip(db: &Tx, spare: u32) -> Result<(), Error> {
     db.skip_numbers("members", spare)
 }
 
-/// Remembers when members were seen. No change for the log: it comes with every other one.
+/// Remembers when members were seen. That alone is no change for the log: each other change brings it along.
 pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
     let mut update = db.prepare("UPDATE members SET seen_wall_ms = ?2 WHERE id = ?1")?;
     for (id, wall_ms) in seen {
@@ -149,7 +142,7 @@ pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends a member's rights; gives the member. One whose rights ended before stays as they are.
+/// Ends a member's rights, and returns the member. A member whose rights ended before stays as it is.
 pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
     let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
     if found.revoked {
@@ -176,9 +169,9 @@ pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
     donors.collect()
 }
 
-/// Ends a member's rights, whoever is left.
+/// Ends a member's rights, even if no admin is left.
 pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
     grantees::forget_member(db, id)?;
-    changes::append(db, &ChangeOp::Member(id))
+    get(db, id)?.map_or(Ok(()), |member| changes::tell(db, Record::Member(member)))
 }

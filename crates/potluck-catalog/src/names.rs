@@ -1,29 +1,39 @@
 //! Changes to names: making, moving and removing entries.
 
-use super::bygone;
-use super::changes::{self, ChangeOp};
-use super::chunks::ReferenceCounts;
-use super::dir_times::touched;
-use super::entries::{self, DirId, EntryPlace, split};
-use super::error::Error;
-use super::history::{self, LeavingEntry};
-use super::quotas;
-use super::snapshots;
-use super::spaces::{self, Sums};
-use super::trash;
-use super::versions;
-use super::visible;
-use super::walk::{Walk, What};
-use super::when::When;
+pub(crate) mod copies;
+pub(crate) mod dir_id;
+pub(crate) mod dir_policies;
+pub(crate) mod dir_times;
+pub(crate) mod entries;
+pub(crate) mod links;
+pub(crate) mod lists;
+pub(crate) mod walk;
+
+use crate::chunks::ReferenceCounts;
+use crate::error::Error;
+use crate::history::{
+    bygone, snapshots, trash, {self, LeavingEntry},
+};
+use crate::log::{changes, records::Record};
+use crate::members::quotas;
+use crate::names::{
+    dir_times::touched,
+    entries::{DirId, EntryPlace, split},
+    walk::{Walk, What},
+};
+use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
+use crate::versions;
+use crate::versions::visible;
+use crate::when::When;
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::SNAPSHOT_DIR;
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_wire::control::{Condition, OnlyIf, Removed};
 
-/// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
-/// for no turn behind sums of other trees.
+/// The most entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal
+/// waits for no turn behind sums of other trees.
 const COUNTED: usize = 10_000;
 
 /// Makes a directory; with `parents` also those above it, and one that exists is as good, whatever its attributes.
@@ -44,11 +54,11 @@ pub(crate) fn make_dir(
     }
     admit_dirs(db, path, 1)?;
     entries::make_dir(db, parent, name, attributes)?;
-    changes::append(db, &ChangeOp::Dir(path.clone(), attributes))?;
+    changes::tell(db, Record::Dir { path: path.clone(), attributes })?;
     touched(db, &above, parent, attributes.mtime)
 }
 
-/// Refuses so many directories more in the space of a path, where a quota leaves no room for them.
+/// Refuses to add so many directories to the space of a path where a quota leaves no room for them.
 pub(crate) fn admit_dirs(db: &Tx, path: &PoolPath, dirs: u64) -> Result<(), Error> {
     quotas::admit(db, spaces::named(db, path.space())?.id, Sums::of_dirs(dirs))
 }
@@ -76,7 +86,7 @@ pub(crate) fn set_attributes(
                 return Ok(());
             }
             versions::set_attributes(db, id, attributes)?;
-            changes::append(db, &ChangeOp::VersionAttributes(id))
+            changes::tell(db, Record::VersionAttributes { version: id, attributes })
         }
         EntryPlace::Dir(_) if version.is_some() => Err(Error::IsADirectory(path.clone())),
         EntryPlace::Link(target) if version.is_some() => {
@@ -84,7 +94,7 @@ pub(crate) fn set_attributes(
         }
         EntryPlace::Dir(_) | EntryPlace::Link(_) => {
             let is_link = matches!(found.place, EntryPlace::Link(_));
-            // Nothing asks for those of a link.
+            // Nothing asks for the permissions of a link.
             let permissions = new.permissions.filter(|_| !is_link);
             let attributes = found.attributes.with(AttributesToSet { permissions, ..new });
             if attributes == found.attributes {
@@ -95,7 +105,7 @@ pub(crate) fn set_attributes(
                 Err(_) => (DirId::ROOT, path.space()),
             };
             entries::set_attributes(db, parent, name, attributes)?;
-            changes::append(db, &ChangeOp::PathAttributes(path.clone(), attributes))
+            changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
         }
     }
 }
@@ -159,7 +169,8 @@ pub(crate) fn move_entry(
         }
     }
     if let Some(place) = &there {
-        // An empty directory is removed, with what was kept in it, and is no version of the other.
+        // A directory that is replaced is empty. It counts as removed, and not as an older version of what takes its
+        // place.
         let removed = matches!(place, Dir(_));
         let leaving = LeavingEntry { dir: to_dir, path: to, place, removed };
         match history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
@@ -169,7 +180,7 @@ pub(crate) fn move_entry(
     }
     bygone::note(db, (from_dir, from), when)?;
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
-    changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
+    changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
     if let Some(dir) = moved_dir {
         snapshots::moved(db, dir, from_dir, to_dir)?;
     }
@@ -180,7 +191,8 @@ pub(crate) fn move_entry(
     there.map_or(Ok(()), |place| drop_place(db, to, &place, when))
 }
 
-/// Refuses what is for empty directories only, of one in which people see something or checkpoints stage their files.
+/// Refuses a change meant for empty directories, if people see something in the directory or checkpoints stage files
+/// there.
 fn check_empty(
     db: &Tx,
     dir: DirId,
@@ -199,7 +211,7 @@ fn check_empty(
     Ok(())
 }
 
-/// Refuses to remove something else than was meant.
+/// Refuses a removal where something else is at the path than was meant.
 pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(), Error> {
     let is_dir = || -> Result<bool, Error> {
         Ok(matches!(entries::existing(db, path)?.place, EntryPlace::Dir(_)))
@@ -212,7 +224,7 @@ pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(
     }
 }
 
-/// Refuses a change where a file is to be of `version`, and is of another.
+/// Refuses a change of a file that is not of the `version` it is expected to be of.
 pub(crate) fn check_version(
     db: &Tx,
     path: &PoolPath,
@@ -243,13 +255,13 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let now = FileTime::of_ms(when.wall_ms);
     let kept = history::keep(db, &leaving, retention, when)?;
     if kept && retention.removed.is_none() {
-        // It is kept for a snapshot alone.
+        // Only a snapshot keeps it, so nothing else is kept under its name either.
         history::forget_name(db, (parent, path), true, when)?;
     }
     if kept {
         return touched(db, &above, parent, now);
     }
-    changes::append(db, &ChangeOp::Removed(path.clone()))?;
+    changes::tell(db, Record::Removed { path: path.clone() })?;
     entries::delete(db, parent, name)?;
     history::forget_name(db, (parent, path), true, when)?;
     touched(db, &above, parent, now)?;
@@ -264,7 +276,8 @@ fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Resul
     match place {
         EntryPlace::File(version) => {
             let mut counts = ReferenceCounts::new(db, when.pool_ms);
-            sums.sub(versions::delete(db, *version, &mut counts)?.size as i64);
+            let deleted = versions::delete(db, *version, &mut counts)?;
+            sums.deleted(deleted.size, deleted.in_catalog);
             counts.close()?;
         }
         EntryPlace::Link(_) => sums.sub(0),
@@ -296,7 +309,7 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
                 left -= 1;
                 match item.map(|item| item.what) {
                     Ok(What::File(version)) => add(version.size),
-                    // One whose record is damaged is removed all the same.
+                    // An entry whose record is damaged is removed all the same.
                     Ok(What::Link(_)) | Err(_) => add(0),
                     Ok(What::Dir(_)) => {}
                 }

@@ -13,19 +13,19 @@
 //! | subject | operations |
 //! |---|---|
 //! | Names (`names`) | `list_directory` `look_up` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
-//! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `roots` `files_of` `files_at` `files_followed` `pathless` |
+//! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `files_of` `files_at` `files_followed` `pathless` |
 //! | What is kept of what was replaced or removed (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
 //! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
-//! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `are_in_use` `committed_before` |
+//! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |
 //! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `shared_file` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
 //! | Quotas (`quotas`) | `set_quota` `quotas` |
 //! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |
-//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `counted_at` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` `referrers_at` |
+//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `counted_at` `tell` `unlisted_at` `mark_missing` `held_at` `sample` `chunks` `referrers_at` |
 //! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
-//! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `still_condemned` `forget_copies` |
+//! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `forget_copies` |
 //! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `save_time` `upkeep` |

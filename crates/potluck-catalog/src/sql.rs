@@ -3,14 +3,14 @@
 //! Statements are written in the SQL that SQLite and PostgreSQL share, with parameters `?1`, `?2`, ….
 //! Features that only one engine has are in its own folder, behind [`Tx`](crate::Tx).
 
-pub(crate) use super::engine::{Row, Tx};
-use super::error::Error;
+pub(crate) use crate::engine::{Row, Tx};
+use crate::error::Error;
 use potluck_core::ids::ChunkId;
 
 /// A value of a column or a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// The value of a column that has none.
+    /// The absence of a value (NULL).
     Null,
     /// A number, or 0 and 1 for what is false or true.
     Number(i64),
@@ -107,7 +107,7 @@ impl<T: Param> Param for Option<T> {
 
 /// A value that can be read from a column.
 pub trait Column: Sized {
-    /// The value as this, if it is one.
+    /// Returns the value as this type, if it is of it.
     fn of(value: Value<'_>) -> Option<Self>;
 }
 

@@ -1,9 +1,19 @@
 //! Versions: one immutable state of a file, and its recipe.
 
-use super::chunks::{ReferenceCounts, packed};
-use super::conversions;
-use super::error::Error;
-use super::trash;
+pub(crate) mod commit;
+pub(crate) mod enough_copies;
+pub(crate) mod leases;
+pub(crate) mod open;
+pub(crate) mod open_error;
+pub(crate) mod parts;
+pub(crate) mod rejudging;
+pub(crate) mod visible;
+pub(crate) mod wholes;
+
+use crate::chunks::{ReferenceCounts, packed};
+use crate::error::Error;
+use crate::history::trash;
+use crate::policies::conversions;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
@@ -15,7 +25,7 @@ use potluck_pool::redundancy::Version;
 /// The columns of [`of_row`], for queries that join `versions AS v`.
 pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
 
-/// How many columns that are.
+/// The number of columns that [`COLUMNS`] names.
 pub const COLUMN_COUNT: usize = 15;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
@@ -101,13 +111,15 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// What a deleted version was; nothing where that could not be read.
+/// The facts about a deleted version; nothing where they could not be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeletedVersion {
     /// The size of its file in bytes.
     pub size: u64,
     /// How many chunks it had of its own.
     pub chunks: u64,
+    /// Whether its content lived in the catalog.
+    pub in_catalog: bool,
 }
 
 /// Deletes a version. The references of its chunks, parity included, end with it; those of one
@@ -144,9 +156,13 @@ fn delete_with(
     let deleted = match readable(id, get(db, id).map(Some))? {
         Some(version) => {
             end_references(db, &version, counts, at_once)?;
-            DeletedVersion { size: version.size, chunks: version.chunks }
+            let Version { size, chunks, .. } = version;
+            DeletedVersion { size, chunks, in_catalog: chunks == 0 }
         }
-        None => DeletedVersion { size: size_of(db, id)?, chunks: 0 },
+        None => {
+            let (size, chunks) = counted_of(db, id)?;
+            DeletedVersion { size, chunks: 0, in_catalog: chunks == 0 }
+        }
     };
     db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
     Ok(deleted)
@@ -179,7 +195,7 @@ fn end_references(
     Ok(())
 }
 
-/// What was read of a version that goes; nothing where its record is damaged.
+/// The facts read about a version that is being deleted; nothing where its record is damaged.
 fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Error> {
     match read {
         Err(Error::Damaged(why)) => {
@@ -192,10 +208,16 @@ fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Erro
 
 /// The bytes of a version's file, whatever else of its record is damaged; 0 where there is none.
 pub(crate) fn size_of(db: &Tx, id: VersionId) -> Result<u64, Error> {
-    let size: Option<i64> = db
-        .prepare("SELECT size FROM versions WHERE id = ?1")?
-        .query_one(params![id.0 as i64], |row| row.get(0))?;
-    Ok(size.unwrap_or_default() as u64)
+    counted_of(db, id).map(|(size, _)| size)
+}
+
+/// The bytes and the chunks of a version's file, whatever else of its record is damaged; nothing where there is none.
+fn counted_of(db: &Tx, id: VersionId) -> Result<(u64, u64), Error> {
+    let counted: Option<(i64, i64)> = db
+        .prepare("SELECT size, chunks FROM versions WHERE id = ?1")?
+        .query_one(params![id.0 as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (size, chunks) = counted.unwrap_or_default();
+    Ok((size as u64, chunks as u64))
 }
 
 /// Sets the attributes of a version, if it is still there.
@@ -213,7 +235,7 @@ pub(crate) fn set_attributes(
     Ok(())
 }
 
-/// Gives a version another redundancy, whose references are counted already.
+/// Gives a version another redundancy, whose references have been counted before.
 pub(crate) fn set_redundancy(
     db: &Tx,
     id: VersionId,
@@ -230,7 +252,7 @@ pub(crate) fn set_redundancy(
     Ok(())
 }
 
-/// The version with a number, if it is still there.
+/// Returns the version with a number, if it is still there.
 pub(crate) fn find(db: &Tx, id: VersionId) -> Result<Option<Version>, Error> {
     let found = db
         .prepare(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
@@ -238,7 +260,7 @@ pub(crate) fn find(db: &Tx, id: VersionId) -> Result<Option<Version>, Error> {
     Ok(found?.flatten())
 }
 
-/// Sets what a version, with all of its parts, is being changed to; `None`: it stays as it is.
+/// Sets the redundancy to which a version, with all of its parts, is being changed; `None`: it keeps the one it has.
 pub(crate) fn set_goal(db: &Tx, id: VersionId, goal: Option<Redundancy>) -> Result<(), Error> {
     db.prepare(
         "UPDATE versions SET goal = ?2
@@ -262,7 +284,7 @@ pub(crate) fn pages(db: &Tx, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
     Ok(pages)
 }
 
-/// Reads the pages of `version`'s recipe. One that is not whole, or not that of the file's digest, is never
+/// Reads the pages of `version`'s recipe. A recipe that is incomplete, or does not match the file's digest, is never
 /// handed out (promise D4).
 pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error> {
     let damaged =
@@ -329,7 +351,7 @@ pub(crate) fn parity(db: &Tx, version: &Version) -> Result<Vec<ChunkName>, Error
     Ok(names.iter().map(|name| ChunkName(*name)).collect())
 }
 
-/// Content that lives in the catalog.
+/// Returns the content of a version that lives in the catalog.
 pub(crate) fn inline(db: &Tx, id: VersionId) -> Result<Option<Vec<u8>>, Error> {
     let found = db
         .prepare("SELECT inline FROM versions WHERE id = ?1")?

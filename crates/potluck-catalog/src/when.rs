@@ -16,7 +16,7 @@ pub struct When {
 }
 
 impl When {
-    /// The same moment, of a change that this member makes.
+    /// Returns this moment as that of a change which `member` makes.
     pub fn made_by(self, member: MemberId) -> Self {
         Self { by: Some(member), ..self }
     }
@@ -25,10 +25,10 @@ impl When {
 /// The rule for what is kept of a file that a change replaces or removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhatIsKept {
-    /// What the policies of directories ask for.
+    /// The policies of directories say how much is kept.
     #[default]
     AsPoliciesSay,
-    /// Nothing: it is gone for good, with what was kept of the name before.
+    /// Nothing is kept: the file is gone for good, with what was kept of its name before.
     Nothing,
     /// The change is replayed: the log tells of what was kept by records of their own.
     AsTheLogSays,

@@ -1,27 +1,27 @@
 //! What the catalog's writer shares with those who ask about it.
 
-use crate::committed::ChangeListener;
 use crate::fault::CatalogDiskFault;
-use crate::leases::Leases;
+use crate::log::committed::ChangeListener;
+use crate::versions::leases::Leases;
 use potluck_core::clock::SharedClock;
 use potluck_wire::metrics::Times;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// How the writer is doing. Clones share it.
+/// The state of the catalog's writer. Clones share it.
 #[derive(Clone)]
 pub struct WriterState {
-    /// How many changes no power cut undoes.
+    /// The number of changes that no power cut undoes.
     pub changes: Arc<AtomicU64>,
-    /// What the disk did not take.
+    /// The error of the last write that the disk did not take, if any.
     pub fault: Arc<CatalogDiskFault>,
     /// The versions that readers have open.
     pub leases: Arc<Leases>,
     /// The clock by which the writer is timed, and work in the background ends its steps.
     pub clock: SharedClock,
-    /// How long the writer was held.
+    /// The time for which the writer was held.
     pub times: Arc<WriterTimes>,
-    /// Who is told of what is committed.
+    /// The listener that is told of all that is committed.
     pub listener: Arc<OnceLock<Arc<dyn ChangeListener>>>,
 }
 
@@ -36,8 +36,9 @@ impl WriterState {
 /// How long the catalog's writer was held, since the catalog was opened.
 #[derive(Debug, Default)]
 pub struct WriterTimes {
-    /// Jobs, each without the commit that keeps its work.
+    /// The time of jobs, each without the commit that keeps its work.
     pub jobs: Times,
-    /// Commits of the transactions that jobs share, until the disk has them where one of the jobs asked for that.
+    /// The time of commits of the transactions that jobs share, until the disk has them where one of the jobs asked
+    /// for that.
     pub commits: Times,
 }

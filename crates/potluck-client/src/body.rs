@@ -27,7 +27,7 @@ pub enum Body {
 
 /// A chunk that the pool has, and that is read only if it lacks copies of it.
 pub struct KeptChunk {
-    /// Reads it, with what it is stored together with.
+    /// The reader of the row of chunks that this chunk is stored with.
     pub row: Arc<dyn ReadRow>,
     /// The position of the chunk in its row, parity after the data.
     pub position: usize,
@@ -52,16 +52,16 @@ impl fmt::Debug for KeptChunk {
 pub struct FileRange {
     /// The file, open for reading.
     pub file: Arc<File>,
-    /// Bytes of the file before the part.
+    /// The offset of the part in the file, in bytes.
     pub offset: u64,
     /// Bytes of the part.
     pub len: u32,
-    /// The share of the part in what may be on its way at once, as if it were in memory.
+    /// The share of the part in the budget for bytes on their way, as if it were in memory.
     _claim: Claim,
 }
 
 impl Body {
-    /// How many bytes it has.
+    /// Returns the number of stored bytes of the chunk.
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
@@ -78,7 +78,7 @@ impl Body {
         }
     }
 
-    /// All bytes of it, as they are now.
+    /// Reads all bytes of the chunk, as they are now.
     #[cfg(test)]
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
@@ -92,7 +92,7 @@ impl Body {
         }
     }
 
-    /// Whether its file has other bytes there by now than those called `name`. Blocks.
+    /// Whether the local file of this body has other bytes by now than those that are called `name`. Blocks.
     pub fn has_changed(&self, name: &ChunkName) -> bool {
         match self {
             Self::Memory(_) | Self::Kept(_) => false,
@@ -102,12 +102,12 @@ impl Body {
 }
 
 impl FileRange {
-    /// The `len` bytes of `file` from `offset` on, which count as much as `claim`.
+    /// Makes a part of `file`: its `len` bytes from `offset` on, with their share `claim` of the memory budget.
     pub fn new(file: Arc<File>, offset: u64, len: u32, claim: Claim) -> Self {
         Self { file, offset, len, _claim: claim }
     }
 
-    /// The name of the bytes that are there now; `None` if they cannot be read, or are fewer.
+    /// Computes the name of the bytes that are there now; `None` if they cannot be read, or are fewer.
     fn name_now(&self) -> Option<ChunkName> {
         let (mut hasher, mut piece) = (ChunkHasher::default(), vec![0; PIECE]);
         let end = self.offset + u64::from(self.len);

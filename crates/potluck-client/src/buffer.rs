@@ -10,13 +10,13 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Below this, the allocator's own shelves do as well, but for segments.
+/// The size from which buffers are kept for reuse; the allocator does as well with smaller ones, except for segments.
 const LARGE: usize = 1 << 20;
 
-/// Bytes of buffers for a segment, sealed or not.
+/// Sizes of buffers for one segment, sealed or not.
 const ONE_SEGMENT: Range<usize> = SEGMENT as usize..2 * SEGMENT as usize;
 
-/// Buffers for segments that are kept: as many as are read at once.
+/// Most free buffers for segments that are kept: as many as are read at once.
 const SEGMENTS_KEPT: usize = 64;
 
 /// Bytes per permit of the budget.
@@ -32,7 +32,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers of at most `budget` bytes together.
+    /// Makes a pool of buffers, which take at most `budget` bytes together.
     pub fn new(budget: usize) -> Self {
         let grains = (budget / GRAIN).max(1);
         Self {
@@ -43,7 +43,7 @@ impl Buffers {
         }
     }
 
-    /// Where buffers of this size are kept, and how many.
+    /// Returns the free list for buffers of this size, and the most buffers that it keeps.
     fn free_list(&self, size: usize) -> Option<(MutexGuard<'_, Vec<Vec<u8>>>, usize)> {
         let (free, most) = match size {
             LARGE.. => (&self.large, usize::MAX),
@@ -85,7 +85,7 @@ impl Claim {
         Self { permit, buffers: self.buffers.clone() }
     }
 
-    /// A buffer of `len` bytes, their content whatever was there before.
+    /// Returns a buffer of `len` bytes, whose content is whatever was there before.
     pub fn buffer(self, len: usize) -> Buffer {
         let kept = self.buffers.free_list(len).and_then(|(mut free, _)| free.pop());
         let mut bytes = kept.unwrap_or_default();

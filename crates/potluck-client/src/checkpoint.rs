@@ -10,7 +10,7 @@ use potluck_wire::control::{
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::time::Duration;
 
-/// How often in the time that it stays open unused a checkpoint is kept open.
+/// How many times a checkpoint is renewed within the time for which it stays open unused.
 const RENEWALS: u32 = 4;
 
 /// A checkpoint that is open. What is written below [`Checkpoint::staging`] becomes visible with its commit; where this
@@ -30,32 +30,27 @@ impl Checkpoint {
         self.id
     }
 
-    /// The directory that its files become, or are merged into.
+    /// Returns the directory that the files become, or are merged into.
     pub fn target(&self) -> &PoolPath {
         &self.target
     }
 
-    /// The directory in which its files are staged.
+    /// Returns the directory in which the files are staged.
     pub fn staging(&self) -> &PoolPath {
         &self.staging
     }
 
-    /// How long it stays open while nothing is written to it.
+    /// Returns how long the checkpoint stays open while nothing is written to it.
     pub(crate) fn idle(&self) -> Duration {
         self.idle
     }
 
-    /// The place where a file is staged that is to be at `path`, which is the target or below it.
+    /// Returns the path at which a file is staged whose final place is `path`, which is the target or below it.
     pub fn staged(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
         rebased(path, &self.target, &self.staging)
     }
 
-    /// The place that a staged file will have.
-    pub fn unstaged(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
-        rebased(path, &self.staging, &self.target)
-    }
-
-    /// A failure that names files where they will be, and not where they are staged.
+    /// Rewrites a failure so that it names files where they will be, and not where they are staged.
     pub fn in_terms_of_target(&self, mut failure: Failure) -> Failure {
         failure.message =
             failure.message.replace(&self.staging.to_string(), &self.target.to_string());
@@ -63,7 +58,7 @@ impl Checkpoint {
     }
 }
 
-/// A path below `from` as it is below `to`.
+/// Turns a path below `from` into the path at the same place below `to`.
 fn rebased(path: &PoolPath, from: &PoolPath, to: &PoolPath) -> Result<PoolPath, Failure> {
     let bad = |why: String| {
         Failure::new(ErrorKind::Usage, code::BAD_PATH, why).hint("choose a shorter path")
@@ -72,7 +67,7 @@ fn rebased(path: &PoolPath, from: &PoolPath, to: &PoolPath) -> Result<PoolPath, 
         return Err(bad(format!("{path} is not in {from}")));
     }
     let below = &path.names()[from.names().len()..];
-    let rebased = below.iter().try_fold(to.clone(), |at, name| at.join(name));
+    let rebased = to.join_all(below.iter().map(String::as_str));
     rebased.map_err(|why| bad(format!("{path} as it is staged: {why}")))
 }
 
@@ -90,8 +85,8 @@ impl Pool {
         self.join_checkpoint(id, target, style).await
     }
 
-    /// Begins a checkpoint under this identifier, or writes to the one that is open under it; that stays open for longer
-    /// then.
+    /// Begins a checkpoint under this identifier, or joins the one that is open under it, which then stays open for
+    /// longer.
     ///
     /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another target.
     pub async fn join_checkpoint(
@@ -106,8 +101,8 @@ impl Pool {
         Ok(Checkpoint { id, target, staging, style, idle })
     }
 
-    /// Has the files of the checkpoint `id` in a space become visible, all at one moment; with `spare_content` no empty
-    /// file takes the place of one with content. One that was committed before stays as it is.
+    /// Makes all files of the checkpoint `id` in a space visible at one moment; with `spare_content` no empty file
+    /// takes the place of one with content. A checkpoint that was committed before stays as it is.
     ///
     /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; where files are merged,
     /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`], and
@@ -123,7 +118,8 @@ impl Pool {
         self.call_retrying(&CheckpointCommit { space, id, condition, spare_content }).await
     }
 
-    /// Removes the files of the checkpoint `id` in a space. One that was aborted before, or has expired, stays so.
+    /// Removes the files of the checkpoint `id` in a space. A checkpoint that was aborted before, or has expired,
+    /// stays so.
     ///
     /// Errors: [`code::CHECKPOINT_COMMITTED`], [`code::NO_CHECKPOINT`] where it is not known any more.
     pub async fn abort_checkpoint(&self, space: &str, id: CheckpointId) -> Result<(), Failure> {
@@ -132,7 +128,7 @@ impl Pool {
             .map(drop)
     }
 
-    /// The checkpoints that are open in the spaces that this member may list.
+    /// Lists the open checkpoints of the spaces that this member may list.
     pub async fn checkpoints(&self) -> Result<Checkpoints, Failure> {
         self.call(&CheckpointList {}).await
     }
@@ -142,7 +138,7 @@ impl Pool {
 pub struct CheckpointedWork {
     client: Pool,
     checkpoint: Checkpoint,
-    /// Whether there is nothing to abort.
+    /// Whether the checkpoint has ended, so that there is nothing to abort.
     has_ended: bool,
 }
 
@@ -160,7 +156,7 @@ impl CheckpointedWork {
         &self.checkpoint
     }
 
-    /// Does the work, and keeps the checkpoint open meanwhile.
+    /// Runs `work`, and keeps the checkpoint open meanwhile.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let renewing = async {
             loop {
@@ -177,7 +173,7 @@ impl CheckpointedWork {
         }
     }
 
-    /// Has its files become visible; where that is refused it is aborted.
+    /// Makes the files of the checkpoint visible; where that is refused the checkpoint is aborted.
     ///
     /// Errors: those of [`Pool::commit_checkpoint`].
     pub async fn commit(
@@ -187,7 +183,7 @@ impl CheckpointedWork {
     ) -> Result<(), Failure> {
         let (space, id) = (self.checkpoint.target.space(), self.checkpoint.id);
         let committed = self.client.commit_checkpoint(space, id, condition, spare_content).await;
-        // Who got no answer does not know whether it was committed, and must not end what may be visible.
+        // A client that got no answer does not know whether it was committed, and must not abort what may be visible.
         self.has_ended = match &committed {
             Ok(_) => true,
             Err(failure) => failure.code == code::NO_MANAGER,

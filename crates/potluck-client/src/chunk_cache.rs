@@ -3,7 +3,7 @@
 //! What comes out of the directory is verified segment by segment, against hashes that are kept with it and that say which
 //! segment of which chunk it is; a disk that changes a bit makes a miss of it. Segments are plaintext.
 
-mod directory;
+pub(crate) mod directory;
 mod memory;
 
 use crate::chunk_cache::directory::CacheDir;
@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
-/// Longer runs of segments go past the memory: they are read in order, and hardly ever again soon.
+/// The longest run of segments that is kept in memory. Longer runs are read in order, and hardly ever again soon.
 const MOST_IN_MEMORY: usize = 256 << 10;
-/// Bytes that wait to be written to the directory. While so many do, others are not kept there.
+/// The most bytes that may wait to be written to the directory; while so many wait, further segments are not kept
+/// there.
 const MOST_WAITING: usize = 16 << 20;
 
 /// A cache of segments. Clones share it.
@@ -28,49 +29,49 @@ const MOST_WAITING: usize = 16 << 20;
 pub struct ChunkCache {
     memory: Arc<RecentSegments>,
     dir: Option<Arc<CacheDir>>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<UnwrittenSegments>>,
     found: Arc<AtomicU64>,
 }
 
-/// What waits to be written to the directory.
+/// Segments that wait to be written to the directory.
 #[derive(Default)]
-struct Waiting {
+struct UnwrittenSegments {
     runs: VecDeque<(SegmentRun, Vec<u8>)>,
     bytes: usize,
-    /// Whether somebody writes.
+    /// Whether a task is writing them.
     is_written: bool,
 }
 
 /// A run of segments of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentRun {
-    /// The chunk, as stored.
+    /// The name of the chunk, as stored.
     pub chunk: ChunkName,
     /// Bytes of plaintext of the whole chunk.
     pub chunk_len: u32,
-    /// The segments, from 0.
+    /// The numbers of the segments in their chunk, from 0.
     pub segments: Range<u32>,
 }
 
 impl SegmentRun {
-    /// Bytes of a segment.
+    /// Returns the number of plaintext bytes of a segment.
     fn len_of(&self, segment: u32) -> usize {
         (self.chunk_len.saturating_sub(segment * SEGMENT)).min(SEGMENT) as usize
     }
 
-    /// Bytes of all of them.
+    /// Returns the number of plaintext bytes of all segments of the run.
     pub fn len(&self) -> usize {
         self.segments.clone().map(|segment| self.len_of(segment)).sum()
     }
 
-    /// Whether these are all segments of the chunk.
+    /// Whether the run has all segments of its chunk.
     fn is_whole(&self) -> bool {
         self.segments == (0..self.chunk_len.div_ceil(SEGMENT))
     }
 }
 
 impl ChunkCache {
-    /// A cache of at most `memory` bytes in memory.
+    /// Makes a cache that keeps at most `memory` bytes in memory, and nothing in a directory.
     pub fn in_memory(memory: usize) -> Self {
         Self {
             memory: Arc::new(RecentSegments::new(memory)),
@@ -80,19 +81,20 @@ impl ChunkCache {
         }
     }
 
-    /// This cache, with at most `most` bytes in the directory `dir` besides, which other processes may use as well.
+    /// Returns this cache with a directory `dir` of at most `most` bytes besides, which other processes may use as
+    /// well.
     ///
     /// Errors: the directory can neither be made nor used.
     pub fn and_in(self, dir: &Path, most: u64) -> io::Result<Self> {
         Ok(Self { dir: Some(Arc::new(CacheDir::open(dir, most)?)), ..self })
     }
 
-    /// Bytes that were found in it so far.
+    /// Returns how many bytes were found in the cache so far.
     pub fn found(&self) -> u64 {
         self.found.load(Ordering::Relaxed)
     }
 
-    /// Copies a run to `bytes`, which are as long as it; whether all of it was there.
+    /// Copies a run to `bytes`, which are as long as the run; returns whether all of it was in the cache.
     pub(crate) async fn get(&self, run: &SegmentRun, bytes: &mut [u8]) -> bool {
         let is_here = self.memory.get(run, bytes) || self.get_from_dir(run, bytes).await;
         if is_here {
@@ -111,7 +113,7 @@ impl ChunkCache {
         true
     }
 
-    /// Keeps a run that was read.
+    /// Keeps a run of segments that was read.
     pub(crate) fn put(&self, run: &SegmentRun, bytes: &[u8]) {
         self.remember(run, bytes);
         let Some(dir) = self.dir.clone() else { return };
@@ -135,8 +137,8 @@ impl ChunkCache {
     }
 }
 
-/// Writes what waits, until nothing does.
-fn write_all(waiting: &Mutex<Waiting>, dir: &CacheDir) {
+/// Writes segments that wait to the directory, until none waits.
+fn write_all(waiting: &Mutex<UnwrittenSegments>, dir: &CacheDir) {
     loop {
         let next = {
             let mut waiting = waiting.lock().expect("no holder panics");

@@ -2,48 +2,54 @@
 //! them an index of where they belong (docs/format/contribution.md).
 
 use potluck_core::byte_ranges::ByteRanges;
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The last bytes of each contribution.
+/// The magic bytes with which each contribution ends.
 const MAGIC: [u8; 8] = *b"POTCONT1";
-/// Bytes of an extent in the index.
+/// The size of an extent in the index, in bytes.
 const EXTENT: usize = 24;
-/// Bytes of what is behind the extents.
+/// The size of the footer behind the extents, in bytes.
 pub const FOOTER: usize = 24;
-/// The most extents of a contribution: 24 MiB of index.
+/// The most extents of one contribution (24 MiB of index), and of all contributions to one version together.
 pub const MOST_EXTENTS: usize = 1 << 20;
 
-/// Bytes of a contribution that belong together.
+/// An extent: bytes that lie together both in the file and in the contribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenExtent {
-    /// Where they belong in the file.
+    /// The offset in the file where the bytes belong.
     pub at: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub len: u64,
-    /// Where they are in the contribution.
+    /// The offset of the bytes in the contribution.
     pub from: u64,
 }
 
 impl WrittenExtent {
-    /// The bytes that both have.of the file.
+    /// Returns the range of the file that the extent covers.
     pub fn range(&self) -> Range<u64> {
         self.at..self.at + self.len
     }
+
+    /// Whether `next` begins where this extent ends, both in the file and in the contribution.
+    pub fn adjoins(&self, next: &Self) -> bool {
+        self.at + self.len == next.at && self.from + self.len == next.from
+    }
 }
 
-/// Where the bytes of a contribution belong.
+/// The index of a contribution: which bytes of the file it has, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Index {
-    /// The extents in the order in which they were written: a later one lies over those before.
+    /// The extents in the order in which they were written: a later one hides earlier ones that it overlaps.
     pub extents: Vec<WrittenExtent>,
-    /// The least size of the file.
+    /// The least size that the file is to have.
     pub size: u64,
 }
 
 impl Index {
-    /// The index as it is written at the end of a contribution.
+    /// Encodes the index as it is written at the end of a contribution.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.extents.len() * EXTENT + FOOTER);
         for WrittenExtent { at, len, from } in &self.extents {
@@ -55,9 +61,9 @@ impl Index {
         bytes
     }
 
-    /// Bytes of the extents of a contribution with this footer, and the size that it asks for.
+    /// Reads a footer: returns the bytes of the extents before it, and the size that the contribution asks for.
     ///
-    /// Errors: [`ErrorKind::Integrity`] where it is none.
+    /// Errors: [`ErrorKind::Integrity`] where `footer` is no footer of a contribution.
     pub fn of_footer(footer: &[u8]) -> Result<(usize, u64), Failure> {
         let [count, size, magic] = footer.as_chunks::<8>().0 else { return Err(damaged()) };
         let count = u64::from_le_bytes(*count);
@@ -67,9 +73,9 @@ impl Index {
         Ok((count as usize * EXTENT, u64::from_le_bytes(*size)))
     }
 
-    /// The index whose extents are these `bytes`, behind `len` bytes of content.
+    /// Decodes the index whose extents are these `bytes`, behind `len` bytes of content.
     ///
-    /// Errors: [`ErrorKind::Integrity`] where extents lie outside.
+    /// Errors: [`ErrorKind::Integrity`] where extents lie outside of the content.
     pub fn decode(bytes: &[u8], size: u64, len: u64) -> Result<Self, Failure> {
         let numbers: Vec<u64> =
             bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
@@ -79,9 +85,10 @@ impl Index {
             .collect();
         let fits = |extent: &WrittenExtent| {
             let WrittenExtent { at, len: bytes, from } = *extent;
-            at.checked_add(bytes).is_some() && from.checked_add(bytes).is_some_and(|end| end <= len)
+            let is_of_file = at.checked_add(bytes).is_some_and(|end| end <= LARGEST_FILE);
+            is_of_file && from.checked_add(bytes).is_some_and(|end| end <= len)
         };
-        match extents.iter().all(fits) {
+        match size <= LARGEST_FILE && extents.iter().all(fits) {
             true => Ok(Self { extents, size }),
             false => Err(damaged()),
         }
@@ -94,54 +101,70 @@ fn damaged() -> Failure {
         .hint("give the shared file up (`potluck shared abort`), and write it anew")
 }
 
-/// Where bytes of a new version come from.
+/// The source of a range of bytes of a new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteSource {
-    /// A contribution, from this place on.
+    /// The contribution with this number has the bytes, from the offset `from` on.
     Contribution { number: usize, from: u64 },
-    /// The same place of the version before.
+    /// The bytes are those that the version before has at this place.
     Before,
     /// Nobody wrote them, and the version before does not have them.
     Zeros,
 }
 
-/// Two contributions that have bytes in common.
+/// The reason why no version can be made of the contributions.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Overlap {
-    /// The bytes that both have.
-    pub range: Range<u64>,
-    /// The numbers of the contributions.
-    pub numbers: (usize, usize),
+pub enum NotComposed {
+    /// Two contributions have bytes in common.
+    Overlap {
+        /// The range of bytes that both contributions have.
+        range: Range<u64>,
+        /// The numbers of the two contributions.
+        numbers: (usize, usize),
+    },
+    /// The contributions have more extents than [`MOST_EXTENTS`] together.
+    TooManyPieces {
+        /// The number of the contribution that has the most extents.
+        number: usize,
+    },
 }
 
 /// The byte ranges that a new version is made of, and where each comes from.
 #[derive(Debug, Default)]
 pub struct Composition {
-    /// The runs of contributed bytes, by where each begins: where it ends, whose it is, and where it is there.
+    /// Runs of contributed bytes by their start: their end, the number of their contribution, and their offset there.
     runs: BTreeMap<u64, (u64, usize, u64)>,
     claims: ByteRanges<usize>,
+    /// The number of extents of each contribution.
+    extents: Vec<usize>,
     before: u64,
     size: u64,
 }
 
 impl Composition {
-    /// A version that is made of one before of so many bytes.
+    /// Begins the composition of a version that replaces one of `before` bytes.
     pub fn of_version(before: u64) -> Self {
         Self { before, size: before, ..Self::default() }
     }
 
-    /// Bytes of the new version.
+    /// Returns the size of the new version in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Adds a contribution, whose bytes must be those of no other.
-    pub fn add(&mut self, number: usize, index: &Index) -> Result<(), Overlap> {
+    /// Adds the next contribution, which may have no bytes in common with those added earlier.
+    pub fn add(&mut self, index: &Index) -> Result<(), NotComposed> {
+        let number = self.extents.len();
+        self.extents.push(index.extents.len());
+        if self.extents.iter().sum::<usize>() > MOST_EXTENTS {
+            let most = self.extents.iter().enumerate().max_by_key(|(_, count)| **count);
+            return Err(NotComposed::TooManyPieces { number: most.map_or(number, |(at, _)| at) });
+        }
         self.size = self.size.max(index.size);
         for extent in index.extents.iter().filter(|extent| extent.len > 0) {
             let range = extent.range();
             if let Some((range, other)) = self.claims.taken(&range, number) {
-                return Err(Overlap { range, numbers: (other, number) });
+                return Err(NotComposed::Overlap { range, numbers: (other, number) });
             }
             self.claims.add(range.clone(), number);
             self.lay(extent, number);
@@ -150,7 +173,7 @@ impl Composition {
         Ok(())
     }
 
-    /// Puts an extent over what is there.
+    /// Places an extent over whatever it overlaps.
     fn lay(&mut self, extent: &WrittenExtent, number: usize) {
         let Range { start, end } = extent.range();
         let under = self.runs.range(..end).rev().take_while(|(_, (run_end, ..))| *run_end > start);
@@ -175,7 +198,7 @@ impl Composition {
         };
     }
 
-    /// The bytes that both have.from `at` on that come from one source, and that source.
+    /// Returns the run of bytes from `at` on that come from one source, and that source.
     pub fn run(&self, at: u64) -> (Range<u64>, ByteSource) {
         let last = self.runs.range(..=at).next_back();
         if let Some((start, (end, number, from))) = last.filter(|(_, (end, ..))| *end > at) {

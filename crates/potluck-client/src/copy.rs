@@ -22,10 +22,10 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Files that wait to be written while another is read; small ones are in the catalog, and are
-/// there at once.
+/// The most files that wait to be written while another is read. Small files live in the catalog, so that their
+/// content comes at once.
 const FILES_AHEAD: usize = 64;
-/// Parts of one file on their way from its reader to its writer.
+/// The most parts of one file that wait between its reader and its writer.
 const PARTS_AHEAD: usize = 2;
 
 /// The report of a copy without moving bytes.
@@ -107,7 +107,7 @@ impl Pool {
         let writing = put(self, root, Box::new(queue.into_iter()), options, progress);
         tokio::pin!(reading, writing);
         let mut read = None;
-        // Who writes waits for who reads, and when the writer has given up nobody reads on.
+        // The writer waits for the reader; when the writer has given up, nobody reads on.
         let written = loop {
             tokio::select! {
                 result = &mut reading, if read.is_none() => read = Some(result),
@@ -138,7 +138,8 @@ async fn feed(
         let page: Listing = client.call_retrying(&list).await?;
         for entry in page.entries {
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
-            // A directory has no file if what follows it is not inside it. A file that is copied is listed at `to` itself.
+            // A directory is empty if what follows it is not inside it. A file that is copied is listed at `to`
+            // itself.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
                 make_dir(client, dir, Permissions::DIR).await?;
             }
@@ -169,7 +170,7 @@ async fn make_dir(client: &Pool, path: PoolPath, permissions: Permissions) -> Re
     client.call_retrying(&make).await.map(drop)
 }
 
-/// Reads one file into the hands of its writer; false when that one is gone.
+/// Reads one file and sends its parts to its writer; false when the writer is gone.
 async fn read_one(
     client: &Pool,
     source: &PoolPath,
@@ -201,7 +202,7 @@ async fn read_one(
 
 fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
     let names = relative.split('/').filter(|name| !name.is_empty());
-    { names }.try_fold(path.clone(), |path, name| path.join(name)).map_err(|why: BadPath| {
+    path.join_all(names).map_err(|why: BadPath| {
         Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
             .hint("the manager sent a name that no file can have")
     })

@@ -23,18 +23,18 @@ pub struct Donors {
     buffers: Buffers,
     known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
     rates: Arc<Mutex<Rates>>,
-    /// Rung whenever a donor has more room in its window.
+    /// Notified whenever a donor has more room in its window.
     pub room: Arc<Notify>,
-    /// Is told of donors that are reached, and of those that cannot be.
+    /// The client that is told which donors were reached, and which cannot be.
     client: Option<Pool>,
 }
 
 struct Known {
-    /// Shared, for each chunk that is asked for looks at it.
+    /// The access to the donor; shared because each request for a chunk looks at it.
     access: Arc<DonorAccess>,
-    /// When the ticket came.
+    /// When the current ticket came.
     since: Tick,
-    /// Whether the next ticket replaces this one, and the link that was opened with it.
+    /// Whether the next ticket replaces the current one, and the link that was opened with it.
     is_discarded: bool,
     /// Serialises opening, so that many chunks waiting for one donor open one link.
     link: Arc<tokio::sync::Mutex<Option<Link>>>,
@@ -57,7 +57,7 @@ impl Donors {
         Self { env, buffers, known, rates, room, client: None }
     }
 
-    /// Returns these donors, of which `client` hears whether they are reached.
+    /// Returns these donors, set to tell `client` whether they are reached.
     pub(crate) fn told_to(self, client: Pool) -> Self {
         Self { client: Some(client), ..self }
     }
@@ -90,20 +90,20 @@ impl Donors {
         }
     }
 
-    /// A donor did not let this client in, or does not answer: the next ticket replaces the one there is, and
-    /// the link that was opened with it.
+    /// Marks the ticket of a donor that did not let this client in, or does not answer: the next ticket replaces it,
+    /// and the link that was opened with it.
     pub fn discard(&self, donor: DonorId) {
         if let Some(known) = self.known.lock().expect("no holder panics").get_mut(&donor) {
             known.is_discarded = true;
         }
     }
 
-    /// When the ticket for a donor came that is used now.
+    /// Returns when the ticket came that is now used for a donor.
     pub fn ticket_since(&self, donor: DonorId) -> Option<Tick> {
         self.known.lock().expect("no holder panics").get(&donor).map(|known| known.since)
     }
 
-    /// The donors whose tickets are in the second half of their lifetime: new ones should be asked for.
+    /// Returns the donors whose tickets are in the second half of their lifetime, and should be renewed.
     pub fn to_renew(&self) -> Vec<DonorId> {
         let now = self.env.clock.now();
         let known = self.known.lock().expect("no holder panics");
@@ -122,7 +122,7 @@ impl Donors {
         known.get(&donor).map(|known| Arc::clone(&known.access))
     }
 
-    /// Those of `holders` that the manager named, as sources to pick from.
+    /// Returns those of `holders` that the manager told how to reach, as sources to pick from.
     pub fn sources(&self, holders: &[DonorId]) -> Vec<ReadSource> {
         let known = self.known.lock().expect("no holder panics");
         let source = |donor: &DonorId| {
@@ -132,7 +132,7 @@ impl Donors {
         holders.iter().filter_map(source).collect()
     }
 
-    /// How many donors the manager named.
+    /// Returns how many donors the manager told how to reach.
     pub fn count(&self) -> usize {
         self.known.lock().expect("no holder panics").len()
     }
@@ -156,7 +156,12 @@ impl Donors {
         self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name.clone())
     }
 
-    /// The open link to a donor; opens it if need be.
+    /// Describes why a donor failed, or why it cannot be reached from here.
+    pub fn fault(&self, donor: DonorId, error: &LinkError) -> String {
+        format!("{}: {error}", self.name(donor))
+    }
+
+    /// Returns the open link to a donor, and opens one if need be.
     pub async fn link(&self, donor: DonorId) -> Result<Link, LinkError> {
         let (access, slot) = {
             let known = self.known.lock().expect("no holder panics");

@@ -35,8 +35,8 @@ impl Pool {
         File::open(self, path, true).await
     }
 
-    /// Renews the leases of all files that are open under one now, and not when it is their time: a manager that has just
-    /// started knows of none, and takes apart what is replaced or removed before they are renewed.
+    /// Renews the leases of all files that are open under one now, instead of when they are due: a manager that has
+    /// just started knows of none, and reclaims what is replaced or removed before they are renewed.
     pub fn renew_leases_now(&self) {
         self.leases.renew_now();
     }
@@ -107,9 +107,9 @@ impl Pool {
         self.call(&Stat { path: path.clone(), chunks: true }).await
     }
 
-    /// The kind of the entry at a path, if one is there.
+    /// Returns the kind of the entry at a path; `None` where nothing is there.
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`]; that nothing is at the path is none.
+    /// Errors: [`code::NO_SPACE_NAMED`]; a path at which nothing is, is no error.
     pub async fn kind(&self, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
         if path.space().is_empty() {
             return Ok(Some(EntryKind::Dir));
@@ -190,7 +190,7 @@ impl Pool {
         .await
     }
 
-    /// The spaces of the pool that this member may list.
+    /// Lists the spaces of the pool that this member may list.
     pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Failure> {
         Ok(self.call(&SpaceList {}).await?.spaces)
     }

@@ -51,20 +51,21 @@ pub struct Fetcher {
 pub struct Fetched {
     /// The plaintext of the piece.
     pub bytes: Buffer,
-    /// Bytes of the chunk before it.
+    /// The offset of the piece in its chunk, in bytes.
     start: u32,
     _ahead: OwnedSemaphorePermit,
 }
 
 impl Fetched {
-    /// Takes as much of `ahead` as it has bytes, as far as there is.
+    /// Makes a fetched piece of `bytes`, which takes as many permits of `ahead` as it has bytes, as far as there are
+    /// so many.
     fn new(bytes: Buffer, start: u32, ahead: &mut OwnedSemaphorePermit) -> Self {
         let permits = bytes.len().min(ahead.num_permits());
         let _ahead = ahead.split(permits).expect("no more than there are");
         Self { bytes, start, _ahead }
     }
 
-    /// The bytes of the piece for which this was fetched.
+    /// Returns the bytes of the piece for which this was fetched.
     pub fn of(&self, piece: &Piece) -> &[u8] {
         let at = (piece.skip - self.start) as usize;
         &self.bytes[at..at + piece.take as usize]
@@ -80,17 +81,17 @@ struct Asked<'a> {
     end: End,
 }
 
-/// How a request ended.
+/// The way in which a request ended.
 enum End {
     /// The request was answered, and is counted in its donor's rate estimate.
     Answered,
-    /// Refused, or not answered as it should be.
+    /// The request was refused, or was not answered as it should be.
     Failed,
-    /// Given up: before `due` by no fault of the donor.
+    /// The request was given up; if that was before `due`, the donor is not to blame.
     GivenUp { due: Tick },
 }
 
-/// The segments that a piece is in.
+/// Returns the run of segments that a piece is in.
 fn segment_run(recipe: &Recipe, piece: &Piece) -> SegmentRun {
     let entry = &recipe.entries[piece.index];
     let segments = recipe.segments(piece).unwrap_or(0..entry.segments());
@@ -125,12 +126,12 @@ impl Fetcher {
         }
     }
 
-    /// Whether what it reads is sealed with this key, or with none.
+    /// Whether what this fetcher reads is sealed with `key`, or not sealed where `key` is `None`.
     pub fn is_sealed_with(&self, key: Option<&SpaceKey>) -> bool {
         self.key.as_ref() == key
     }
 
-    /// The rows of a recipe, to be stored again.
+    /// Returns the rows of a recipe, from which its chunks can be read to be stored again.
     pub fn rows_of(&self, recipe: Arc<Recipe>) -> StoredRows {
         let (key, offload) = (self.key.clone(), self.client.env.offload);
         StoredRows { recipe, fetcher: self.clone(), key, offload }
@@ -141,7 +142,7 @@ impl Fetcher {
         self.donors.learn(access);
     }
 
-    /// How often another copy stood in for one that failed or hung, and chunks that were rebuilt.
+    /// Counts how often another copy stood in for one that failed or hung, and how many chunks were rebuilt.
     pub fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Relaxed)
     }
@@ -186,7 +187,7 @@ impl Fetcher {
         }
     }
 
-    /// The pieces, if the client's cache has all of them.
+    /// Returns the pieces from the client's cache, if it has all of them.
     async fn cached(
         &self,
         recipe: &Recipe,
@@ -207,12 +208,12 @@ impl Fetcher {
         Some(found.into_iter().map(fetched).collect())
     }
 
-    /// Has the client's cache keep pieces that were fetched.
+    /// Puts pieces that were fetched into the client's cache.
     fn keep(&self, recipe: &Recipe, pieces: &[Piece], fetched: &[Fetched]) {
         let Some(cache) = &self.client.cache else { return };
         for (piece, fetched) in pieces.iter().zip(fetched) {
             let run = segment_run(recipe, piece);
-            // Of a group more may have been fetched than was asked for.
+            // More of a group may have been fetched than was asked for.
             let before = (run.segments.start * SEGMENT).checked_sub(fetched.start);
             let bytes = before.and_then(|at| fetched.bytes.get(at as usize..)?.get(..run.len()));
             if let Some(bytes) = bytes {
@@ -301,7 +302,7 @@ impl Fetcher {
         (donor, answer)
     }
 
-    /// The chunk of an entry, or some of its segments.
+    /// Makes the request for the chunk of an entry, or for some of its segments.
     fn chunk_request(&self, entry: &Entry, part: Option<&Range<u32>>) -> ChunkRequest {
         let proof = match self.key.as_ref().filter(|_| entry.sealed) {
             Some(key) => Proof::Seal(key.clone(), entry.digest),
@@ -311,8 +312,8 @@ impl Fetcher {
         ChunkRequest { name: entry.name, len: entry.stored_len(), part, proof }
     }
 
-    /// Tells the manager of a copy that is gone or spoiled; the donor looks before anything is
-    /// believed, so nothing depends on this call.
+    /// Tells the manager of a copy that is gone or spoiled. The manager has the donor check its copy before it
+    /// believes that, so nothing depends on this call.
     fn report(&self, donor: DonorId, chunk: ChunkName, error: &LinkError) {
         let fault = match error {
             LinkError::WrongBytes => CopyFault::WrongBytes,
@@ -320,7 +321,7 @@ impl Fetcher {
             LinkError::Refused(BulkStatus::DiskFailed) => CopyFault::Unreadable,
             _ => return,
         };
-        // Whoever reads on is told how many there were; where, with -v.
+        // The report of a read tells how many bad copies there were; only with -v does it say where.
         tracing::info!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
         self.client.meet_bad_copy();
         let (client, report) = (self.client.clone(), Report { chunk, donor, fault });
@@ -335,10 +336,8 @@ impl Fetcher {
 
     fn unreadable(&self, name: &ChunkName, faults: &[(DonorId, LinkError)]) -> Failure {
         let spoiled = |error: &LinkError| matches!(error, LinkError::WrongBytes);
-        let reasons: Vec<_> = faults
-            .iter()
-            .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
-            .collect();
+        let reasons: Vec<_> =
+            faults.iter().map(|(donor, error)| self.donors.fault(*donor, error)).collect();
         let chunk = &name.to_string()[..12];
         if reasons.is_empty() {
             let what = format!("no donor that is known holds chunk {chunk}…");

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Chunks, or groups of them, of one file that are asked for at once; memory bounds them further.
+/// The most units of one file, each a chunk or a group, that are asked for at once; memory bounds them further.
 pub(crate) const UNITS_AT_ONCE: usize = 64;
 
 /// One version of a file. Cheap to clone, and for any number of threads: clones share what is known of the
@@ -37,7 +37,7 @@ pub(crate) const UNITS_AT_ONCE: usize = 64;
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
-    /// Whether writers shared it when it was opened.
+    /// Whether several writers shared the file when it was opened.
     is_shared: bool,
 }
 
@@ -45,9 +45,9 @@ struct Inner {
     about: About,
     content: Content,
     fetcher: Fetcher,
-    /// Turns for reading rows that another version keeps.
+    /// Permits for reading rows that another version keeps.
     turns: Arc<Semaphore>,
-    /// Has the pool keep the version.
+    /// The lease that has the pool keep the version, if it was opened under one.
     _lease: Option<Lease>,
 }
 
@@ -58,14 +58,14 @@ struct About {
     digest: Digest,
     version: VersionId,
     attributes: EntryAttributes,
-    /// Bytes of each chunk but the last.
+    /// The size of each chunk but the last, in bytes.
     chunk_size: u32,
     ec: Option<Ec>,
 }
 
-/// The content of a file, as far as it is known where that is.
+/// The content of a file, or where it is found.
 enum Content {
-    /// All of its chunks, or its content itself.
+    /// The recipe of the whole file, which has its content itself if that lives in the catalog.
     Own(Arc<Recipe>),
     /// The parts of the file, each of which is opened when it is read.
     Parts(Box<OpenedParts>),
@@ -74,7 +74,7 @@ enum Content {
 }
 
 impl File {
-    /// A file that is not visible yet, made of these `parts` of whole chunks. Its digest is that of nothing.
+    /// Makes a file that is not visible yet, of these `parts` of whole chunks. Its digest is that of no bytes.
     pub(crate) fn unpublished(
         path: &PoolPath,
         parts: Vec<Arc<Recipe>>,
@@ -100,7 +100,7 @@ impl File {
         Self { inner, is_shared: false }
     }
 
-    /// The `file` that was found at or below `root`.
+    /// Makes an open file of the `file` that the manager found at or below `root`.
     ///
     /// Errors: [`ErrorKind::Integrity`] where its recipe is not that of its digest.
     pub(crate) fn new(
@@ -119,8 +119,8 @@ impl File {
         let content = if file.parts.is_empty() {
             Content::Own(Arc::new(Recipe::check(file, key)?))
         } else {
-            let mut names = file.path.split('/').filter(|name| !name.is_empty());
-            let path = names.try_fold(root.clone(), |path, name| path.join(name));
+            let names = file.path.split('/').filter(|name| !name.is_empty());
+            let path = root.join_all(names);
             let path = path.map_err(|why| {
                 Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
                     .hint("the manager sent a name that no file can have")
@@ -165,7 +165,7 @@ impl File {
         self.inner.about.size
     }
 
-    /// The digest of its content, the same for the same bytes however they are stored.
+    /// Returns the digest of the content, which is the same for the same bytes however they are stored.
     pub fn digest(&self) -> Digest {
         self.inner.about.digest
     }
@@ -180,19 +180,19 @@ impl File {
         self.inner.about.version
     }
 
-    /// When it was modified, and who may do what with it, as it was when it was opened.
+    /// Returns the modification time and the permissions that the file had when it was opened.
     pub fn attributes(&self) -> EntryAttributes {
         self.inner.about.attributes
     }
 
-    /// How often another copy stood in for one that failed or was late, and chunks that were rebuilt from
+    /// Counts how often another copy stood in for one that failed or was late, and how many chunks were rebuilt from
     /// others of their group.
     pub fn failovers(&self) -> u64 {
         self.inner.fetcher.failovers()
     }
 
-    /// The bytes from `offset` on, `len` of them or as many as the file has there. Only the 64 KiB segments
-    /// that they are in are moved, and each is verified. The manager is not asked.
+    /// Reads `len` bytes from `offset` on, or as many as the file has there. Only the 64 KiB segments that they are in
+    /// are moved, and each is verified. The manager is not asked.
     ///
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all
     /// that was reached is spoiled.
@@ -246,7 +246,8 @@ impl File {
         is_subtree && is_same && self.inner.fetcher.is_sealed_with(key)
     }
 
-    /// The row of whole chunks that begins at `at`; `None` where no row does, or the last one is a short one.
+    /// Returns the row of whole chunks that begins at `at`; `None` where no row begins there, or only a last, short
+    /// one.
     pub(crate) async fn row_at(&self, at: u64) -> Result<Option<Arc<KeptRow>>, Failure> {
         let About { chunk_size, ec, .. } = self.inner.about;
         let count = ec.map_or(1, Ec::data);
@@ -267,7 +268,7 @@ impl File {
         Ok(Some(Arc::new(KeptRow::new(rows, row, Arc::clone(&self.inner.turns)))))
     }
 
-    /// The content of a file that lives in the catalog.
+    /// Returns the content of a file that lives in the catalog; `None` for other files.
     pub(crate) fn inline(&self) -> Option<&[u8]> {
         match &self.inner.content {
             Content::Own(recipe) => recipe.inline.as_deref(),
@@ -275,7 +276,7 @@ impl File {
         }
     }
 
-    /// The beginning of a range, as far as it is in one part of the file, and what follows it.
+    /// Returns the beginning of a range, as far as it is in one part of the file, and the range that follows.
     pub(crate) async fn stretch(&self, range: Range<u64>) -> Result<Stretch, Failure> {
         match &self.inner.content {
             Content::Own(recipe) => {
@@ -299,7 +300,7 @@ impl File {
         }
     }
 
-    /// Fetches the chunks of one unit of its recipe for whoever writes them away at once.
+    /// Fetches the chunks of one unit of a recipe for a caller that writes them away at once.
     pub(crate) async fn unit(
         &self,
         recipe: &Recipe,
@@ -324,9 +325,9 @@ impl File {
 pub(crate) struct Stretch {
     /// The recipe of the file, or of a part of it.
     pub recipe: Arc<Recipe>,
-    /// Where the first piece is in the file, from which the pieces count.
+    /// The offset in the file to which the positions of the pieces are relative.
     pub at: u64,
-    /// The pieces of the beginning, by what is fetched together.
+    /// The pieces of the beginning, grouped by the units that are fetched together.
     pub units: Vec<Vec<Piece>>,
     /// The range that follows.
     pub rest: Range<u64>,
@@ -337,7 +338,7 @@ type Unit = (Vec<Piece>, Result<Vec<Fetched>, Failure>);
 
 /// A part of a range that cannot be read now.
 pub struct Unreadable {
-    /// Bytes of the file.
+    /// The range of the file that cannot be read now.
     pub bytes: u64,
     pub failure: Failure,
 }
@@ -346,11 +347,11 @@ pub struct Unreadable {
 /// pool handle share until the reader is dropped.
 pub struct Reader {
     file: File,
-    /// The rest of a file that lives in the catalog.
+    /// The unread rest of a file that lives in the catalog.
     inline: Option<Range<usize>>,
-    /// The range whose units are not known yet.
+    /// The range whose units have not been looked up yet.
     rest: Range<u64>,
-    /// Units that were not asked for yet.
+    /// Units that were not asked for yet, each with its recipe.
     units: VecDeque<(Arc<Recipe>, Vec<Piece>)>,
     under_way: FuturesOrdered<BoxFuture<'static, Unit>>,
     parts: VecDeque<Part>,
@@ -358,7 +359,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Bytes of the range that [`Reader::next`] has not given yet.
+    /// Returns how many bytes of the range [`Reader::next`] has not given yet.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -372,7 +373,7 @@ impl Reader {
         Some(next.map_err(|unreadable| self.fail(unreadable.failure)))
     }
 
-    /// The bytes that came together with those that were given last, as far as they were not given yet.
+    /// Returns the bytes that came together with those that were given last, as far as they were not given yet.
     pub fn at_hand(&mut self) -> Option<Part> {
         self.parts.pop_front().map(|part| self.gives(part))
     }
@@ -416,7 +417,7 @@ impl Reader {
         }
     }
 
-    /// Finds out which units follow, if any do.
+    /// Looks up the units that follow, if there are any.
     async fn look_ahead(&mut self) -> Result<(), Failure> {
         if !self.rest.is_empty() {
             let Stretch { recipe, units, rest, .. } = self.file.stretch(self.rest.clone()).await?;
@@ -426,7 +427,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Ends the reading.
+    /// Ends the reading after a failure, and returns that failure.
     fn fail(&mut self, failure: Failure) -> Failure {
         self.rest = 0..0;
         self.units.clear();
@@ -439,7 +440,7 @@ impl Reader {
         part
     }
 
-    /// Asks for as much as there is memory for now.
+    /// Asks for further units, as many as there is memory for now.
     fn ask_ahead(&mut self) {
         let inner = self.file.inner.clone();
         while self.under_way.len() < UNITS_AT_ONCE {
@@ -450,12 +451,12 @@ impl Reader {
         }
     }
 
-    /// Asks for the next unit, whose bytes have a `place` in the memory.
+    /// Asks for the next unit, whose bytes are covered by the permit `place` of the memory.
     fn ask(&mut self, place: tokio::sync::OwnedSemaphorePermit) {
         let Some((recipe, pieces)) = self.units.pop_front() else { return };
         let inner = self.file.inner.clone();
-        // A task of its own: a reader that is not asked for a while keeps no donor's answer waiting, on
-        // which other reads of the file would wait in turn. It ends with the reader.
+        // The unit is fetched in a task of its own, which ends with the reader: otherwise a reader that is not asked
+        // for a while would keep a donor's answer waiting, and other reads of the file behind it.
         let mut task = JoinSet::new();
         task.spawn(async move {
             let fetched = inner.fetcher.unit(&recipe, &pieces, place).await;

@@ -39,10 +39,10 @@ pub struct GetReport {
     pub links: u64,
     /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Files and links that were not, and why; relative to what was asked for.
+    /// Files and links that could not be copied, by paths relative to the one that was asked for, and why.
     pub failed: Vec<(String, Failure)>,
-    /// How often another copy stood in for one that failed or hung, and chunks that were rebuilt
-    /// from others of their group.
+    /// Counts how often another copy stood in for one that failed or hung, and how many chunks were rebuilt from
+    /// others of their group.
     pub failovers: u64,
 }
 
@@ -51,15 +51,16 @@ pub struct GetReport {
 pub enum ByteRange {
     /// Bytes from `start` up to, not including, `end`.
     From(u64, Option<u64>),
-    /// The last bytes of the file, this many.
+    /// The last bytes of the file, as many as this says.
     Last(u64),
 }
 
 impl ByteRange {
-    /// The range of a whole file.
+    /// The range that covers a whole file.
     pub const ALL: Self = Self::From(0, None);
 
-    /// The bytes meant of a file of `size` bytes; `None` where it begins after their end.
+    /// Returns the bytes of a file of `size` bytes that are meant; `None` where the range begins after the end of the
+    /// file.
     fn resolve(self, size: u64) -> Option<Range<u64>> {
         match self {
             Self::From(start, _) if start > size => None,
@@ -74,11 +75,12 @@ impl ByteRange {
 pub struct GetOptions {
     /// True where nothing may be at the path of the copy.
     pub if_absent: bool,
-    /// The file must be at this version.
+    /// The version that the file must have, if one is given.
     pub if_version: Option<VersionId>,
-    /// The directory it goes to is made if need be.
+    /// True where the directory that the copy goes to is made if need be.
     pub make_dir: bool,
-    /// The copy gets what the caller may give it of owner and group, and times and modes of directories, too.
+    /// True where the copy gets the owner and group as far as the caller may give them, and directories their times
+    /// and modes.
     pub archive: bool,
 }
 
@@ -194,18 +196,18 @@ pub async fn get_tree(
 fn check_absent(to: &Path) -> Result<(), Failure> {
     match to.symlink_metadata() {
         Ok(_) => Err(local_failure(to, &io::ErrorKind::AlreadyExists.into())),
-        Err(_) => Ok(()), // what else is wrong with it, writing says
+        Err(_) => Ok(()), // writing tells what else is wrong with it
     }
 }
 
-/// What reading a file to its end, whatever of it is spoiled, came to.
+/// The outcome of reading a file to its end, whatever of it is spoiled.
 #[derive(Debug, Default)]
 pub struct CheckedFile {
-    /// Bytes that are right.
+    /// The number of bytes that were read and are right.
     pub bytes: u64,
-    /// Bytes that cannot be read now.
+    /// The number of bytes that cannot be read now.
     pub unreadable: u64,
-    /// Why the first of those cannot be read.
+    /// The reason why the first unreadable bytes cannot be read.
     pub why: Option<Failure>,
 }
 
@@ -237,8 +239,8 @@ pub async fn check_file(
     Ok(checked)
 }
 
-/// Reads and checks every byte of everything below `path`, and keeps none of it. Of a file that fails the rest is not
-/// read: [`check_file`] does.
+/// Reads and checks every byte of everything below `path`, and keeps none of it. A file that fails is not read any
+/// further; [`check_file`] reads such a file to its end.
 ///
 /// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`. Files that failed alone are
 /// in the report.
@@ -266,10 +268,10 @@ async fn tree(
         progress.expect(page.files.iter().map(|file| file.size).sum());
         if let Some(to) = &mut to {
             if open.after.is_none() {
-                to.make_dir("", &mut made)?; // once: what is in it is looked through for what killed downloads left
+                to.make_dir("", &mut made)?; // once: it looks for leftovers of killed downloads
             }
             for OpenDir { path, attributes } in page.dirs {
-                // The files below it fail, each by itself, and the others are copied.
+                // The files below it fail, each by itself, and all others are copied.
                 match to.make_dir(&path, &mut made) {
                     Ok(()) => to.is_dir(path, attributes),
                     Err(failure) => report.failed.push((path, failure)),
@@ -383,12 +385,12 @@ async fn stream_range<W: Write + Send + 'static>(
     };
     let mut reader = file.read(range);
     while let Some(part) = reader.next().await {
-        // What came together is written by one turn of another thread.
+        // Parts that came together are written in one turn of another thread.
         let mut parts = vec![part?];
         parts.extend(std::iter::from_fn(|| reader.at_hand()));
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let written = client.env.offload.run(move || {
-            // Each gives its memory back as soon as it is written.
+            // Each part gives its memory back as soon as it is written.
             let result = parts.into_iter().try_for_each(|part| out.write_all(&part));
             (out, result)
         });
@@ -415,7 +417,7 @@ async fn write_file(
         progress.advance(content.len() as u64);
     }
     let all = if file.inline().is_some() { 0..0 } else { 0..file.size() };
-    // Part by part; the next is looked at while the chunks of this one are on their way.
+    // The file is read part by part; the next is looked up while the chunks of this one are on their way.
     let units = stream::try_unfold(all, |rest| async move {
         if rest.is_empty() {
             return Ok::<_, Failure>(None);
@@ -444,7 +446,7 @@ async fn write_file(
     local.finish(mtime, owner, !options.if_absent).map_err(failed)
 }
 
-/// Writes what was fetched together, each at its place.
+/// Writes the pieces of a unit that was fetched, each at its place.
 async fn write_unit(
     client: &Pool,
     writer: LocalWriter,
@@ -452,7 +454,7 @@ async fn write_unit(
 ) -> io::Result<()> {
     let bytes: usize = fetched.iter().map(|(_, fetched)| fetched.bytes.len()).sum();
     let write = move || {
-        // Each gives its memory back as soon as it is written.
+        // Each unit gives its memory back as soon as it is written.
         fetched.into_iter().try_for_each(|(at, fetched)| writer.write_at(&fetched.bytes, at))
     };
     // Handing a small write to another thread costs more than the write.
@@ -462,7 +464,7 @@ async fn write_unit(
     client.env.offload.run(write).await
 }
 
-/// The local place of a pool file; names from the network never lead out of `to`.
+/// Returns the local path of a pool file; names from the network never lead out of `to`.
 fn local_path(to: &Path, relative: &str) -> Result<PathBuf, Failure> {
     let mut path = to.to_path_buf();
     for name in relative.split('/').filter(|name| !name.is_empty()) {

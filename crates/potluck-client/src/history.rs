@@ -36,9 +36,9 @@ impl Pool {
         }
     }
 
-    /// Where this version of what is, or was, at a path is read.
+    /// Returns the path at which this version of the entry that is, or was, at a path can be read.
     ///
-    /// Errors: [`code::NOT_KEPT`] where it is not kept.
+    /// Errors: [`code::NOT_KEPT`] where the version is not kept.
     pub async fn version_at(
         &self,
         path: &PoolPath,
@@ -57,8 +57,9 @@ impl Pool {
         })
     }
 
-    /// Makes what is kept of a path current again: this version, or what was kept last. What is at the path is kept in
-    /// turn. With `removed` it must have been removed, and nothing may be at the path.
+    /// Makes a kept version of a path current again: the given version, or the one that was kept last. The entry that
+    /// is at the path is kept in turn. With `removed` the entry must have been removed, and nothing may be at the
+    /// path.
     ///
     /// Errors: [`code::NOT_KEPT`]; [`code::EXISTS`] where something is there that cannot give way.
     pub async fn bring_back(
@@ -70,7 +71,7 @@ impl Pool {
         self.call(&BringBack { path: path.clone(), number, removed }).await
     }
 
-    /// Lets kept things go for good that are of `path`, or below it.
+    /// Lets kept versions go for good: those of these numbers at `path`, or below it.
     pub async fn let_go(&self, path: &PoolPath, numbers: &[VersionId]) -> Result<(), Failure> {
         for numbers in numbers.chunks(MOST_LET_GO) {
             self.call(&LetGo { path: path.clone(), numbers: numbers.to_vec() }).await?;

@@ -10,26 +10,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often leases are renewed, which end a minute after they were renewed last.
+/// The interval at which leases are renewed; a lease ends a minute after its last renewal.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
-/// How soon that is tried again where the manager did not answer.
+/// The pause before a renewal is tried again that the manager did not answer.
 const RENEW_AGAIN: Duration = Duration::from_secs(2);
 
 /// All leases of a client. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct OpenLeases {
-    open: Arc<Mutex<Open>>,
-    /// Told when they are to be renewed without waiting.
+    open: Arc<Mutex<LeasedFiles>>,
+    /// Notified when the leases are to be renewed without waiting.
     now: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Open {
-    /// The open files, by numbers of their own.
+struct LeasedFiles {
+    /// The open files, by numbers that only this client uses.
     files: BTreeMap<u64, Leased>,
-    /// The number of the next.
+    /// The number of the next file that is opened.
     next: u64,
-    /// Whether a task renews them.
+    /// Whether a task is renewing the leases.
     is_renewed: bool,
 }
 
@@ -44,9 +44,9 @@ struct Leased {
 
 /// The tickets by which an open file is read.
 pub(crate) trait ReadTickets: Send + Sync {
-    /// The donors for which new ones should be asked.
+    /// Returns the donors for which new tickets should be asked.
     fn due(&self) -> Vec<DonorId>;
-    /// Uses new ones.
+    /// Uses these new tickets from now on.
     fn renew(&self, access: Vec<DonorAccess>);
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Lease {
 }
 
 impl OpenLeases {
-    /// Has the lease of a version renewed that was just opened in a space under one, and the tickets for its
+    /// Begins to renew the lease of a version that was just opened under one in a space, and the tickets for its
     /// donors.
     pub fn keep(
         &self,
@@ -71,7 +71,7 @@ impl OpenLeases {
         open.next += 1;
         let leased = Leased { space: space.into(), version, donors };
         open.files.insert(file, leased);
-        // Without a runtime nothing is read either.
+        // Without a runtime nothing is read either, so nothing has to be renewed.
         if !open.is_renewed
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -81,7 +81,7 @@ impl OpenLeases {
         Lease { of: self.clone(), file }
     }
 
-    /// Has all of them renewed now, if there are any.
+    /// Renews all leases now, if there are any.
     pub fn renew_now(&self) {
         self.now.notify_one();
     }
@@ -93,7 +93,7 @@ impl Drop for Lease {
     }
 }
 
-/// Renews leases until there are none.
+/// Renews leases until none is left.
 async fn renew(leases: OpenLeases, caller: Caller) {
     let mut pause = RENEW_EVERY;
     loop {

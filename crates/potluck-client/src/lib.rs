@@ -29,12 +29,15 @@ mod body;
 mod buffer;
 mod checkpoint;
 mod chunk_cache;
+mod content_reader;
 mod contribution;
 mod copy;
 mod donors;
 mod facade;
 mod fetch;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod get;
 mod history;
 mod leases;
@@ -51,6 +54,7 @@ mod shared_writer;
 mod source;
 mod stored_rows;
 mod suspended;
+mod version_composer;
 mod write {
     //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;

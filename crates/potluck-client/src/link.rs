@@ -46,16 +46,16 @@ pub struct StoredPut {
     pub forwarded: Vec<Option<Receipt>>,
 }
 
-/// Where a donor is to forward what it stores.
+/// The donors that a donor is to forward a chunk to once it has stored it.
 #[derive(Debug, Clone)]
 pub struct Forwarding {
     /// The donors that copies are forwarded to, at most [`potluck_wire::bulk::MAX_ROUTES`].
     pub to: Vec<Source>,
-    /// Whether its answer waits for these copies.
+    /// Whether the answer of the first donor waits for these copies.
     pub wait: bool,
 }
 
-/// Why a donor did not do what it was asked.
+/// The reason why a donor did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The donor cannot be reached, went away or stopped answering.
@@ -67,10 +67,10 @@ pub enum LinkError {
     /// The donor sent bytes that are not the chunk.
     #[error("sent bytes that are not the chunk")]
     WrongBytes,
-    /// Was sent other bytes than were read before, for the local file they come from has changed.
+    /// The donor was sent other bytes than were read before, for the local file that they come from has changed.
     #[error("was sent bytes of a file that has changed meanwhile")]
     FileChanged,
-    /// Was sent nothing, for what was to be sent could not be read.
+    /// The donor was sent nothing, for the bytes to send could not be read.
     #[error("was sent nothing: {0}")]
     Unread(Failure),
 }
@@ -83,7 +83,7 @@ fn describe(status: BulkStatus) -> &'static str {
         BulkStatus::Mismatch => "received other bytes than were sent",
         BulkStatus::Denied => "refused the ticket",
         BulkStatus::DiskFailed => "has a failing disk",
-        BulkStatus::Away => "is paused or shutting down",
+        BulkStatus::Away => "is shutting down, or has lost its disk",
     }
 }
 
@@ -98,11 +98,11 @@ impl From<UpgradeError> for LinkError {
     }
 }
 
-/// Bytes of a file that are written by way of this process where the socket takes no more.
+/// The most bytes of a file that are copied through this process at a time while its socket takes no more.
 const WAITING_PIECE: usize = 64 << 10;
 
 enum Job {
-    /// Writes what the socket did not take of a request that its caller wrote himself.
+    /// Writes the bytes that the socket did not take of a request that its caller wrote itself.
     Flush,
     Put {
         name: ChunkName,
@@ -122,10 +122,10 @@ type Received = Result<Body, LinkError>;
 
 /// The bytes that answer a get.
 enum Body {
-    /// Verified as they came.
+    /// The bytes were verified as they came.
     Verified(Buffer),
-    /// Some segments and the hashes that came before them, which their reader verifies: meanwhile the link
-    /// receives what others wait for.
+    /// The bytes are some segments and the hashes that came before them. Their reader verifies them, so that the link
+    /// receives meanwhile what others wait for.
     Segments(Buffer, Vec<u8>),
 }
 
@@ -136,9 +136,9 @@ pub struct ChunkRequest {
     pub name: ChunkName,
     /// Size of the chunk in stored bytes.
     pub len: u32,
-    /// Which of these are to come, whole segments; all of them otherwise.
+    /// The segments that are asked for; `None` for the whole chunk.
     pub part: Option<Range<u32>>,
-    /// The proof of the bytes.
+    /// The proof by which the bytes are verified.
     pub proof: Proof,
 }
 
@@ -150,34 +150,34 @@ pub enum Proof {
     /// The seal of the chunk, which is opened on arrival: that proves the bytes in the same pass over them that
     /// decrypts them (docs/notes/0003).
     Seal(SpaceKey, Digest),
-    /// Nothing yet. What is rebuilt of this part and others will be opened.
+    /// Nothing proves the bytes yet; they are verified when the chunk that is rebuilt from them and others is opened.
     Rebuilt,
 }
 
 impl ChunkRequest {
-    /// Stored bytes that are to come.
+    /// Returns the number of stored bytes that are to come.
     pub fn bytes(&self) -> u32 {
         self.part.as_ref().map_or(self.len, |part| part.end - part.start)
     }
 
-    /// The segments that need hashes of others for their proof.
+    /// Returns the segments asked for, if it takes the hashes of other segments to prove them.
     fn proven_segments(&self) -> Option<Range<usize>> {
         let by_name = self.part.as_ref().filter(|_| matches!(self.proof, Proof::Name));
         by_name.and_then(|part| whole_segments(part, self.len))
     }
 
-    /// Bytes of these hashes.
+    /// Returns the number of bytes of the hashes that prove the segments.
     fn proof_len(&self) -> usize {
         let count = segment_count(self.len.into()) as usize;
         self.proven_segments().map_or(0, |segments| proof_len(count, &segments))
     }
 
-    /// Whether these bytes, before which their donor sent these hashes, are the part that was asked for; opens
-    /// them if they are sealed.
+    /// Whether `buffer` has the part that was asked for, by the `hashes` that its donor sent before it; opens the
+    /// bytes if they are sealed.
     fn verify(&self, buffer: &mut Buffer, hashes: &[u8]) -> bool {
         match (&self.proof, self.proven_segments()) {
             (Proof::Seal(key, digest), _) => {
-                let Some(part) = &self.part else { return false }; // opened on arrival
+                let Some(part) = &self.part else { return false }; // it was opened on arrival
                 let (part, count) = (sealed_segments(part), sealed_segments(&(0..self.len)).end);
                 key.open_part(Meaning::Chunk, digest, &part, count, buffer.bytes_mut()).is_ok()
             }
@@ -199,7 +199,7 @@ impl ChunkRequest {
     }
 }
 
-/// An answer that is owed; beside it goes the place in all that is sent where its request ends.
+/// An answer that a donor owes. With it is kept the count of all bytes that are sent by the end of its request.
 enum Owed {
     Put { done: oneshot::Sender<PutResult>, forwarded: bool },
     Route,
@@ -231,14 +231,14 @@ impl Link {
             let incoming = Incoming { io, inbox, kernel, written, buffers, sealed: Vec::new() };
             let mut receiver = tokio::spawn(incoming.receive(owed));
             tokio::select! {
-                // Answers that were owed when the sender stopped are still received; a donor that died ends
-                // it.
+                // Answers that were owed when the sender stopped are still received; if the donor died, there are
+                // none and this ends.
                 () = send(&sending, queue) => {
                     *sending.lock().await = None;
                     drop(receiver.await);
                 }
-                // Nothing will be answered any more; a sender that is stuck in a full socket would
-                // never know, and with it everybody whose job still waits.
+                // Nothing will be answered any more. A sender that is stuck in a full socket would never know, nor
+                // would anybody whose job still waits.
                 _ = &mut receiver => *sending.lock().await = None,
             }
         });
@@ -266,7 +266,7 @@ impl Link {
     /// Fetches a chunk, verifies it, and opens it if it is sealed.
     pub async fn get(&self, asked: ChunkRequest) -> GetResult {
         let (done, result) = oneshot::channel();
-        // Whoever finds the socket free writes his request himself, which wakes nobody here.
+        // If the socket is free, the caller writes the request itself, which wakes nobody here.
         match self.sending.try_lock().as_deref_mut() {
             Ok(Some(sending)) if sending.rest.is_empty() => {
                 sending.get_now(asked.clone(), done)?;
@@ -301,13 +301,13 @@ struct Sending {
     routes: Routes,
     /// The number of the next request.
     tag: u32,
-    /// Bytes of all requests until now.
+    /// The number of bytes of all requests until now.
     end: u64,
-    /// What the socket did not take of the last request; goes before the next one.
+    /// The bytes that the socket did not take of the last request; they go before the next request.
     rest: Vec<u8>,
-    /// Tells the receiving half what is owed.
+    /// The channel that tells the receiving half which answers are owed.
     owe: mpsc::UnboundedSender<(Owed, u64)>,
-    /// Sends parts of files, where the stream is a socket of the machine.
+    /// The sender for parts of files, where the stream is a socket of this machine's kernel.
     files: Option<FileSender>,
     written: Arc<AtomicU64>,
 }
@@ -345,7 +345,7 @@ impl Sending {
         let mut now = Context::from_waker(Waker::noop());
         let written = match Pin::new(&mut self.io.0).poll_write(&mut now, &head) {
             Poll::Ready(Ok(bytes)) => bytes,
-            // What is wrong shows when the rest is written.
+            // An error shows again when the rest is written.
             Poll::Ready(Err(_)) | Poll::Pending => 0,
         };
         head.drain(..written);
@@ -381,7 +381,7 @@ impl Sending {
                 Some(_) => continue,
                 None => {}
             }
-            // To write waits until the socket takes more, of which the rest goes past this process again.
+            // This waits until the socket takes more; what follows goes past this process again.
             piece.resize(WAITING_PIECE, 0);
             let piece = &mut piece[..WAITING_PIECE.min((end - at) as usize)];
             match range.file.read_at(piece, at) {
@@ -392,7 +392,7 @@ impl Sending {
                 _ => break,
             }
         }
-        // Of a file that got shorter, or cannot be read any more. So many bytes were announced, and the donor
+        // The file got shorter, or cannot be read any more. As many bytes as were announced are sent, and the donor
         // finds that they are not the chunk.
         let zeros = vec![0; if at < end { PIECE } else { 0 }];
         while at < end {
@@ -470,7 +470,8 @@ struct Routes {
 }
 
 impl Routes {
-    /// Returns the requests to send before a put so that it can be forwarded, and how it refers to them.
+    /// Returns the requests to send before a put so that it can be forwarded, and the way in which the put refers to
+    /// them.
     fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(Request, Vec<u8>)>, Forward) {
         let Some(Forwarding { to, wait }) = forwarding else { return (Vec::new(), Forward::NONE) };
         let mut new = Vec::new();
@@ -488,12 +489,12 @@ impl Routes {
         }
         match Forward::to(&numbers, wait) {
             Some(forward) => (new, forward),
-            None => (new, Forward::NONE), // whoever asked counts them as not made
+            None => (new, Forward::NONE), // the caller counts the copies as not made
         }
     }
 
-    /// The next number that this put does not use. A donor remembers so many; what the number stood
-    /// for is forgotten at both ends, in the order of the requests.
+    /// The next number that this put does not use. A donor remembers [`KNOWN_ROUTES`] of them, and what a number
+    /// stood for is forgotten at both ends, in the order of the requests.
     fn free(&mut self, used: &[u8]) -> u8 {
         loop {
             let number = self.next;
@@ -505,7 +506,7 @@ impl Routes {
     }
 }
 
-/// The sending half; counts what the system has taken.
+/// The sending half of a stream, which counts the bytes that the system has taken.
 struct Counted {
     stream: WriteHalf<BoxStream>,
     written: Arc<AtomicU64>,

@@ -22,9 +22,9 @@ impl Pool {
         .await
     }
 
-    /// Calls the manager to begin a write. Where donors are silent that this client has reached before, in whatever work,
-    /// they are waited for as in the middle of a write: a mount makes a write of each file that is closed, and its
-    /// programs know nothing of that. Who reached nobody is told at once.
+    /// Calls the manager to begin a write. Where donors are silent that this client has reached before, in any work,
+    /// they are waited for as in the middle of a write: a mount begins a write for each file that is closed, and its
+    /// programs know nothing of that. A client that has reached no donor is told at once.
     pub(crate) async fn call_to_begin<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let RetryLimits { at_first, donors, .. } = self.retry_limits;
         let donors = if self.reached().is_empty() { Duration::ZERO } else { donors };
@@ -60,7 +60,7 @@ impl Pool {
         let under_way = self.retry_limits.under_way;
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => under_way,
-            // Over is over.
+            // A session that has ended does not come back.
             code::NO_SESSION => Duration::ZERO,
             _ if failure.kind == ErrorKind::Retry => donors,
             _ => Duration::ZERO,
@@ -68,8 +68,8 @@ impl Pool {
         .await
     }
 
-    /// Asks again for as long as `limit` says of the failure: with a manager that is away counted from
-    /// the first try, with anything else from when the manager answered, which it could not say before.
+    /// Asks again for as long as `limit` allows for the failure. The wait for a manager that is away counts from the
+    /// first try, any other wait from when the manager first answered.
     async fn repeat<C: Call>(
         &self,
         request: &C,
@@ -100,7 +100,7 @@ impl Pool {
     }
 }
 
-/// The failure of a request that nobody may repeat unseen.
+/// Adds advice to the failure of a request that must not be repeated unseen, where it may have been done.
 fn perhaps_done(failure: Failure) -> Failure {
     match failure.code.as_str() {
         code::NO_MANAGER => failure.hint(

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Parts that are remembered: some hundred KiB each.
+/// The most parts that are remembered, of some hundred KiB each.
 const REMEMBERED: usize = 16;
 
 /// The parts of a file.
@@ -28,13 +28,13 @@ pub struct OpenedParts {
     name: String,
     version: VersionId,
     size: u64,
-    /// Bytes of each part but the last.
+    /// The size of each part but the last, in bytes.
     row: u64,
     digests: Vec<Digest>,
     key: Option<SpaceKey>,
-    /// Those that were read last, the latest at the end.
+    /// The parts that were read last, with their numbers, the latest at the end.
     opened: Mutex<VecDeque<(u32, Arc<Recipe>)>>,
-    /// Held by who opens a part, so that each is opened once.
+    /// A lock that is held by the task that opens a part, so that each part is opened once.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -67,7 +67,8 @@ impl OpenedParts {
         })
     }
 
-    /// The first part of a range of the file: its number, the bytes before it, and what it has of the range.
+    /// Returns the first part that has bytes of a range of the file: its number, the bytes before it, and its share
+    /// of the range.
     pub fn first_of(&self, range: &Range<u64>) -> (u32, u64, Range<u64>) {
         let number = range.start / self.row;
         let before = number * self.row;
@@ -75,7 +76,7 @@ impl OpenedParts {
         (number as u32, before, range.start - before..end - before)
     }
 
-    /// Returns what is known of a part, which is opened if need be; its donors are told to `fetcher`.
+    /// Returns the recipe of a part, which is opened if need be; `fetcher` learns how to reach its donors.
     pub async fn open(&self, number: u32, fetcher: &Fetcher) -> Result<Arc<Recipe>, Failure> {
         if let Some(known) = self.known(number) {
             return Ok(known);
@@ -87,7 +88,7 @@ impl OpenedParts {
         let (path, version) = (self.path.clone(), self.version);
         let open = OpenPart { path, version, number };
         let opened = self.client.call_retrying(&open).await;
-        // It was there when the file was opened.
+        // The part was there when the file was opened, so the file was replaced or removed since.
         let mut opened = opened.map_err(|failure| match failure.kind {
             ErrorKind::NotFound => changed(&self.name),
             _ => failure,

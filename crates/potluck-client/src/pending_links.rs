@@ -1,4 +1,4 @@
-//! Symbolic links on their way into the pool, some at a time.
+//! Symbolic links that wait to be made in the pool, several by one call.
 
 use crate::pool::Pool;
 use potluck_core::path::PoolPath;
@@ -10,14 +10,14 @@ pub struct PendingLinks {
     client: Pool,
     condition: Condition,
     pending: Vec<NewLink>,
-    /// Links that were made.
+    /// The number of links that were made.
     pub made: u64,
-    /// Links that were not, and why.
+    /// Links that could not be made, and why.
     pub failed: Vec<(PoolPath, Failure)>,
 }
 
 impl PendingLinks {
-    /// None yet; `condition` says when one may replace another.
+    /// Makes an empty list of links; `condition` says when a link may replace another.
     pub fn new(client: &Pool, condition: Condition) -> Self {
         let (pending, made, failed) = Default::default();
         Self { client: client.clone(), condition, pending, made, failed }

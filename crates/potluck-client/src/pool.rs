@@ -21,20 +21,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Bytes of chunks a client holds in memory at most, unless single chunks are larger than a
-/// quarter of this, or more donors take part: enough for four donors' full windows and a batch of offers.
+/// The most bytes of chunks that a client holds in memory, unless single chunks are larger than a quarter of this, or
+/// more donors take part: enough for the full windows of four donors and a batch of offers.
 const MEMORY: usize = 96 << 20;
-/// Donors whose windows are thought of; with more, some have less on its way.
+/// The most donors whose full windows the memory is meant for; with more donors, some have less on its way.
 const MOST_DONORS: usize = Width::AUTO_MOST as usize;
 /// Chunks for each donor of a write: the one that it is sent, and the one that follows at once.
 const WRITTEN_AHEAD: usize = 2;
 /// Chunks for each donor of a write that are cut and offered while others are sent.
 const CUT_AHEAD: usize = 12;
 
-/// How long the manager is not told again that the same donor cannot be reached.
+/// The time for which the manager is not told again that the same donor cannot be reached.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long what is remembered of the donors is not asked for again, in milliseconds.
+/// The time for which whereabouts of donors that were noted are not asked for again, in milliseconds.
 const FOUND_AGAIN_MS: i64 = 600_000;
 /// How long the manager may take to say where donors are.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -48,28 +48,28 @@ pub struct Pool {
     pub(crate) caller: Caller,
     /// Memory for chunks that are written.
     pub(crate) buffers: Buffers,
-    /// How long it waits for those who do not answer.
+    /// How long the client waits for a manager or donors that do not answer.
     pub(crate) retry_limits: RetryLimits,
-    /// Is told whom it waits for.
+    /// The watcher that is told whom the client waits for.
     pub(crate) watcher: Arc<dyn Progress>,
     /// Memory for what is read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
-    /// Keeps chunks that were read, if there is a cache.
+    /// The cache of chunks that were read, if there is one.
     pub(crate) cache: Option<ChunkCache>,
-    /// Memory for what its sessions write.
+    /// Memory for what the client's sessions write.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
     /// The versions that are open under a lease.
     pub(crate) leases: OpenLeases,
     bad_copies: Arc<AtomicU64>,
-    /// When it was told last of which donor that it cannot be reached.
+    /// The moment when the manager was last told of each donor that it cannot be reached.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
-    /// Donors to which a link was open once: this machine does reach them.
+    /// The donors to which a link was open at some time, so that this machine does reach them.
     reached: Arc<Mutex<BTreeSet<DonorId>>>,
 }
 
 impl Pool {
-    /// A client that calls its manager through `caller`.
+    /// Makes a client that calls its manager through `caller`.
     pub fn new(env: Env, caller: Caller) -> Self {
         Self {
             env,
@@ -93,32 +93,32 @@ impl Pool {
         Self { retry_limits, ..self.clone() }
     }
 
-    /// Returns this client keeping what it reads in `cache`, and reading what is there.
+    /// Returns this client with `cache`, in which it keeps what it reads and looks before it asks donors.
     pub fn with_cache(&self, cache: ChunkCache) -> Self {
         Self { cache: Some(cache), ..self.clone() }
     }
 
-    /// How long it waits for those who do not answer.
+    /// Returns how long the client waits for a manager or donors that do not answer.
     pub fn retry_limits(&self) -> RetryLimits {
         self.retry_limits
     }
 
-    /// The time since a moment of its own, which never goes back.
+    /// Returns the time since some fixed moment; it never goes back.
     pub fn now(&self) -> Tick {
         self.env.clock.now()
     }
 
-    /// Bytes that nobody can guess.
+    /// Returns random bytes that nobody can guess.
     pub fn random(&self) -> [u8; 16] {
         self.env.entropy.bytes()
     }
 
-    /// The time of day, in milliseconds since 1970.
+    /// Returns the time of day, in milliseconds since 1970.
     pub fn wall_ms(&self) -> i64 {
         self.env.clock.wall()
     }
 
-    /// Whoever is told whom it waits for.
+    /// Returns the watcher that is told whom the client waits for.
     pub fn watcher(&self) -> Arc<dyn Progress> {
         Arc::clone(&self.watcher)
     }
@@ -141,8 +141,8 @@ impl Pool {
         }
     }
 
-    /// Returns this client for the rest of work that has begun: whatever it calls the manager for, one that
-    /// is away is waited for as in the middle of a transfer.
+    /// Returns this client for the rest of work that has begun: each of its calls waits for a manager that is away as
+    /// long as in the middle of a transfer.
     pub fn under_way(&self) -> Self {
         self.with_retry_limits(RetryLimits {
             at_first: self.retry_limits.under_way,
@@ -183,8 +183,8 @@ impl Pool {
         Self { buffers, ..self.clone() }
     }
 
-    /// Copies that were found missing or spoiled while others were read, by this client and all that
-    /// were made from it. After [`Pool::settle`] without those that the manager counted no more.
+    /// Counts the copies that were found missing or spoiled while others were read, by this client and all that were
+    /// made from it. After [`Pool::settle`] the count leaves out copies that the manager did not count any more.
     pub fn bad_copies(&self) -> u64 {
         self.bad_copies.load(Ordering::Relaxed)
     }
@@ -193,12 +193,12 @@ impl Pool {
         self.bad_copies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of those that [`Pool::meet_bad_copy`] counted had been let go.
+    /// Takes back one bad copy that [`Pool::meet_bad_copy`] counted, since the copy had been let go.
     pub(crate) fn met_no_bad_copy(&self) {
         self.bad_copies.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A donor that the manager says is there answers nowhere: tells the manager, once in a while.
+    /// Tells the manager, once in a while, of a donor that it calls live and that answers nowhere.
     pub(crate) fn miss(&self, donor: DonorId) {
         let now = self.env.clock.now();
         {
@@ -216,7 +216,7 @@ impl Pool {
         });
     }
 
-    /// A donor let this client in: where it falls silent, it or the link to it is away for a while.
+    /// Notes that a donor let this client in: if it falls silent later, it or the link to it is away for a while.
     pub(crate) fn reach(&self, donor: DonorId) {
         self.reached.lock().expect("no holder panics").insert(donor);
     }
@@ -227,7 +227,7 @@ impl Pool {
         self.reached.lock().expect("no holder panics").clone()
     }
 
-    /// Does something that nobody waits for now, such as telling the manager of a bad copy.
+    /// Runs work in the background that nobody waits for now, such as telling the manager of a bad copy.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -237,7 +237,7 @@ impl Pool {
         }
     }
 
-    /// Waits, but not for long, until what was left to the background is done. Call before the process ends.
+    /// Waits, but not for long, until the work in the background is done. Call before the process ends.
     pub async fn settle(&self) {
         let mut background =
             std::mem::take(&mut *self.background.lock().expect("no holder panics"));
@@ -247,17 +247,17 @@ impl Pool {
         }
     }
 
-    /// Links to donors, for one session or read, that receive into `buffers`.
+    /// Makes an empty set of donors for one session or read, whose links receive into `buffers`.
     pub(crate) fn donors(&self, buffers: Buffers) -> Donors {
         let donors = Donors::new(self.env.clone(), buffers);
         donors.told_to(self.clone())
     }
 }
 
-/// Bytes that a write under `policy` to so many `donors` needs at least.
+/// Returns how many bytes of memory a write under `policy` to so many `donors` needs at least.
 fn least_for_writing(policy: &Policy, donors: usize) -> usize {
     let units = if policy.ec.is_some() { 2 } else { 4 };
-    // A chunk that goes to several donors is held once.
+    // A chunk that goes to several donors is in memory once.
     let sent = (WRITTEN_AHEAD * donors.min(MOST_DONORS)).div_ceil(policy.copies as usize);
     let ahead = (sent + CUT_AHEAD) * policy.chunk_size.min(DEFAULT_CHUNK) as usize;
     (units * Cutter::room(policy)).max(ahead)

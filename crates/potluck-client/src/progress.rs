@@ -2,7 +2,7 @@
 
 use crate::retry_limits::Wait;
 
-/// Told as bytes are done; called often and from any thread, so it must be quick.
+/// A watcher of a transfer, which is told as bytes are done; called often and from any thread, so it must be quick.
 pub trait Progress: Send + Sync {
     /// The work has grown by this many bytes.
     fn expect(&self, bytes: u64);
@@ -10,7 +10,7 @@ pub trait Progress: Send + Sync {
     fn advance(&self, bytes: u64);
     /// A remark that does not end the work, such as a skipped file.
     fn warn(&self, text: &str);
-    /// Somebody is waited for, told about once a second; `None` when that is over.
+    /// Tells, about once a second, that somebody is waited for; `None` when the wait is over.
     fn waits(&self, _wait: Option<&Wait>) {}
 }
 

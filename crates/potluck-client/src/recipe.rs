@@ -1,4 +1,4 @@
-//! An opened file: what the manager says of it, believed as far as it adds up.
+//! Recipes of opened files: the manager's answer about a file, believed as far as it is consistent.
 
 use potluck_core::chunk::{ChunkName, Digest, sealed_len};
 use potluck_core::clock::Tick;
@@ -23,19 +23,19 @@ pub struct Recipe {
     /// The version of the file and the number of the part, where this is a part of a file.
     pub part: Option<(VersionId, u32)>,
     holders: Mutex<Arc<Holders>>,
-    /// When the manager was asked last where its chunks are. Held while somebody asks.
+    /// When the manager was last asked where the chunks are. The lock is held while somebody asks.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
-    /// Whether another version, or none, was at its path then.
+    /// Whether another version, or none, was at the path of the file when the manager was last asked.
     changed: AtomicBool,
     /// The chunks of the file in order.
     pub entries: Vec<Entry>,
-    /// Where each of them ends in the file.
+    /// The offset in the file at which each chunk ends.
     ends: Vec<u64>,
     /// The content of a file that lives in the catalog.
     pub inline: Option<Vec<u8>>,
 }
 
-/// What the reader of a version is told that is not there any more (promise A5).
+/// The failure that the reader of a version is given whose chunks are not there any more (promise A5).
 pub fn changed(path: &str) -> Failure {
     let what = format!("“{path}” was replaced, moved or removed while it was read");
     Failure::new(ErrorKind::Retry, code::CHANGED, what)
@@ -115,7 +115,7 @@ impl Recipe {
         Ok(Self { file, part, holders, reopened, changed, entries, ends, inline })
     }
 
-    /// The donors that have a chunk.
+    /// Returns the donors that have a chunk.
     pub fn holders(&self, chunk: usize) -> Vec<DonorId> {
         self.holders_now().data.get(chunk).cloned().unwrap_or_default()
     }
@@ -124,12 +124,12 @@ impl Recipe {
         Arc::clone(&self.holders.lock().expect("no holder panics"))
     }
 
-    /// The names of its chunks, data before parity.
+    /// Lists the names of the chunks, data before parity.
     pub fn names(&self) -> impl Iterator<Item = ChunkName> {
         self.entries.iter().map(|entry| entry.name).chain(self.file.parity.0.iter().copied())
     }
 
-    /// Learns that its chunks are at these donors now.
+    /// Learns which donors have the chunks now.
     pub fn located(&self, at: &BTreeMap<ChunkName, Vec<DonorId>>) {
         let holders = |name: &ChunkName| at.get(name).cloned().unwrap_or_default();
         let data = self.entries.iter().map(|entry| holders(&entry.name)).collect();
@@ -137,7 +137,7 @@ impl Recipe {
         *self.holders.lock().expect("no holder panics") = Arc::new(Holders { data, parity });
     }
 
-    /// Believes the manager about where the chunks are now; `now` is the file at its path. Of another version
+    /// Learns from the manager where the chunks are now; `now` is the file at the path. If that is another version,
     /// nothing is learnt but that this one may be gone.
     pub fn moved(&self, now: Option<OpenFile>) {
         let now = now.filter(|file| file.version == self.file.version);
@@ -153,8 +153,8 @@ impl Recipe {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// The pieces of a range, in order, by what is fetched together: whole chunks of a group; one chunk
-    /// without an erasure code; and always alone a chunk of which only some segments are needed.
+    /// Returns the pieces of a range, in order, by the units that are fetched together: the whole chunks of a group,
+    /// or one chunk without an erasure code. A chunk of which only some segments are needed is a unit of its own.
     pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
         let size = self.file.ec.map_or(1, Ec::data);
         let pieces = chunks_of_range(&self.ends, range);
@@ -163,23 +163,23 @@ impl Recipe {
         pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()
     }
 
-    /// The segments that a piece is in, if they are not all of its chunk's.
+    /// Returns the segments that a piece is in, if they are not all segments of its chunk.
     pub fn segments(&self, piece: &Piece) -> Option<Range<u32>> {
         let segments = piece.skip / SEGMENT..(piece.skip + piece.take).div_ceil(SEGMENT);
         (segments != (0..self.entries[piece.index].segments())).then_some(segments)
     }
 
-    /// Stored bytes of its longest chunk.
+    /// Returns the stored bytes of the longest chunk.
     pub fn largest_chunk(&self) -> usize {
         self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize
     }
 
-    /// Bytes that reading what is fetched together takes at most.
+    /// Returns the most bytes that reading one unit takes.
     pub fn largest_unit(&self) -> usize {
         self.largest_chunk() * self.file.ec.map_or(1, Ec::width)
     }
 
-    /// The group that a chunk is in.
+    /// Returns the group that a chunk is in.
     pub fn group(&self, ec: Ec, chunk: usize) -> Group<'_> {
         let number = chunk / ec.data();
         let first = number * ec.data();
@@ -190,7 +190,7 @@ impl Recipe {
     }
 }
 
-/// [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
+/// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
 pub fn largest(file: &OpenFile) -> (usize, usize) {
     // The first chunk of a file is no shorter than the others.
     let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
@@ -199,8 +199,8 @@ pub fn largest(file: &OpenFile) -> (usize, usize) {
     (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
 
-/// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from
-/// m; positions between that a short group lacks are zeros.
+/// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from m. The positions
+/// between, which a short group does not fill, stand for zeros.
 #[derive(Clone)]
 pub struct Group<'a> {
     recipe: &'a Recipe,
@@ -211,7 +211,7 @@ pub struct Group<'a> {
     pub data: Range<usize>,
     /// The indexes of the group's parity chunks among all of the file.
     parity: Range<usize>,
-    /// Stored bytes of its longest chunk.
+    /// The stored bytes of the longest chunk of the group.
     pub len: u32,
 }
 
@@ -221,7 +221,7 @@ impl Group<'_> {
         self.recipe.entries[self.data.clone()].get(position)
     }
 
-    /// Name and stored bytes of the chunk at a position; `None` for zeros.
+    /// Returns the name and stored bytes of the chunk at a position; `None` for zeros.
     pub fn chunk(&self, position: usize) -> Option<(ChunkName, u32)> {
         match position.checked_sub(self.ec.data()) {
             None => self.entry(position).map(|entry| (entry.name, entry.stored_len())),
@@ -239,7 +239,7 @@ impl Group<'_> {
         holders.map_or(&[], Vec::as_slice)
     }
 
-    /// How its reads race.
+    /// Returns how the requests for chunks of this group race.
     pub fn race(&self) -> Race {
         self.recipe.file.race
     }

@@ -1,15 +1,15 @@
-//! How long work waits for a manager or for donors that are away, and who is told.
+//! Limits of how long work waits for a manager or for donors that are away, and the pauses between its tries.
 
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
 use std::time::Duration;
 
-/// How long work waits for those who do not answer.
+/// Limits of how long work waits for a manager or donors that do not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
     /// How long a command waits for the manager before anything was moved.
     pub at_first: Duration,
-    /// Once work has begun: for the manager.
+    /// How long a command waits for the manager once work has begun.
     pub under_way: Duration,
     /// How long a transfer waits for donors that are away now and that this client reached before, in whatever transfer;
     /// others only as long as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are
@@ -36,11 +36,11 @@ impl Default for RetryLimits {
 /// A wait for a manager or for donors.
 #[derive(Debug, Clone)]
 pub struct Wait {
-    /// Why, such as `the manager at lab-head:7700 does not answer`.
+    /// The reason for the wait, such as `the manager at lab-head:7700 does not answer`.
     pub why: String,
     /// How long the wait has lasted so far.
     pub waited: Duration,
-    /// How long it is waited for at most.
+    /// How long the wait lasts at most.
     pub limit: Duration,
 }
 
@@ -53,8 +53,9 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The try that began at `tried` brought no good answer; `is_away`: none at all. One that is away is
-    /// waited for from the first try on, anything else from when the manager could say so.
+    /// Takes in that the try that began at `tried` brought no good answer, or with `is_away` none at all; returns
+    /// since when the wait counts: since the first try for a manager that is away, otherwise since the manager first
+    /// answered.
     pub fn waits_since(&mut self, tried: Tick, is_away: bool) -> Tick {
         if is_away {
             self.answers_since = None;
@@ -64,7 +65,7 @@ impl Asked {
     }
 }
 
-/// How long nothing more is told of a wait that was told of: what is told counts seconds.
+/// The time between two reports of the same wait; reports count seconds.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// The first pause between two tries; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -81,12 +82,12 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Begins: the first try was made at `since`.
+    /// Begins the pauses for work whose first try was made at `since`.
     pub fn new(client: &Pool, since: Tick) -> Self {
         Self { client: client.clone(), since, next: FIRST_PAUSE, told: false }
     }
 
-    /// The wait counts from `since`.
+    /// Sets the moment from which the wait counts to `since`.
     pub fn count_from(&mut self, since: Tick) {
         self.since = since;
     }
@@ -96,7 +97,7 @@ impl Pauses {
         self.since += time;
     }
 
-    /// Lets some time pass before the next try; `false` at once if `limit` is over.
+    /// Pauses before the next try; returns `false` at once if `limit` is over.
     pub async fn pause(&mut self, why: &str, limit: Duration) -> bool {
         let mut left = self.next;
         self.next = (self.next * 2).min(LONGEST_PAUSE);
@@ -126,7 +127,7 @@ impl Drop for Pauses {
     }
 }
 
-/// `donor-3 does not answer`, `donor-1 and 2 others do not answer`.
+/// Says who does not answer, such as `donor-3 does not answer` or `donor-1 and 2 others do not answer`.
 pub fn do_not_answer(names: &[String]) -> String {
     match names {
         [] => "no donor answers".into(),

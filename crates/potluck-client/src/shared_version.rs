@@ -6,12 +6,13 @@
 //! whoever finds it half done goes on with the next. A client that takes over from another renames first, so that the other
 //! finds nothing where it was.
 
-use crate::contribution::{ByteSource, Composition, FOOTER, Index, Overlap};
+use crate::contribution::{Composition, FOOTER, Index, MOST_EXTENTS, NotComposed};
 use crate::file::File;
 use crate::pool::Pool;
 use crate::shared_writer::{SharedOutcome, SharedWriter};
+use crate::version_composer::Composer;
 use crate::write::options::PutOptions;
-use crate::writer::{Attributes, Writer, unit};
+use crate::writer::{Attributes, unit};
 use futures_util::stream::{StreamExt, TryStreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
@@ -21,40 +22,40 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Cutting;
 use potluck_wire::control::{
     CLAIM_LEASE, CheckpointAbort, Condition, EntryKind, ListedEntry, Move, SharedLeave, SharedLeft,
-    SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters,
+    SharedTurn, SharedTurnOver, SharedTurnTaken, SharedWriterAbout, SharedWriters, Stat,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The directory of what writers contribute now.
 const OPEN: &str = "open";
-/// What the names begin with of directories in which a version is made.
+/// The prefix of the names of directories in which a version is made.
 const CLOSED: &str = "closed-";
-/// What such a version is made of, in its directory.
+/// The directory of the contributions that a version is made of, inside that version's directory.
 const CONTRIBUTIONS: &str = "contributions";
-/// What the name of these begins with once the version is made; behind it is the version that was there before, or nothing.
+/// The prefix of the name of the contributions once their version is made; the version that was there before follows,
+/// if any.
 const COMPOSED: &str = "composed-over-";
-/// The version that is made.
+/// The name of the version that is being made.
 const WHOLE: &str = "whole";
-/// What the names of contributions begin with.
+/// The prefix of the names of contributions.
 const WRITER: &str = "w-";
-/// While this is there, the last writer makes no version: somebody is to say that all have written.
+/// A mark: while it is there, the last writer makes no version, until somebody says that all have written.
 const KEPT_BACK: &str = "kept-back";
-/// Bytes that are read at once of what fills no row.
-const BLOCK: u64 = 256 << 10;
-/// Blocks that are kept: writers that take turns have many pieces in each.
-const BLOCKS_KEPT: usize = 128;
-/// Blocks that are read at a time.
-const READ_AT_ONCE: usize = 16;
-/// How often in a lease whoever makes a version says so.
+/// Bytes at the end of a contribution that are read at first: most indices are no longer.
+const INDEX_AHEAD: usize = 64 << 10;
+/// Indices that are read at a time: a long one takes some 50 MiB of memory.
+const INDICES_AT_ONCE: usize = 4;
+/// How many times in a lease the client that makes a version says so.
 const SIGNS_OF_LIFE: u32 = 4;
 /// The pause before somebody asks again whether it is its turn.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The first pause before a client asks again whether it is its turn: clients that write together finish at about the
+/// same time.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the contributions to a file are staged.
 #[derive(Debug, Clone)]
@@ -66,7 +67,7 @@ pub(crate) struct SharedPlace {
 }
 
 fn below(dir: &PoolPath, names: &[&str]) -> Result<PoolPath, Failure> {
-    let joined = names.iter().try_fold(dir.clone(), |path, name| path.join(name));
+    let joined = dir.join_all(names.iter().copied());
     joined.map_err(|why| {
         Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
             .hint("choose a shorter name, without “/”")
@@ -74,25 +75,34 @@ fn below(dir: &PoolPath, names: &[&str]) -> Result<PoolPath, Failure> {
 }
 
 impl SharedPlace {
-    /// Has writers share the file at `path` from now on, if they do not yet.
+    /// Makes the file at `path` a shared file, if it is none yet.
     pub async fn share(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
         let id = CheckpointId::of_shared_file(path);
         let begun = client.join_checkpoint(id, path, CommitStyle::Share).await?;
         Ok(Self { path: path.clone(), staging: begun.staging().clone(), idle: begun.idle() })
     }
 
-    /// Has the file stay shared.
+    /// Keeps the file shared for longer.
     pub async fn renew(&self, client: &Pool) -> Result<(), Failure> {
         Self::share(client, &self.path).await.map(drop)
     }
 
-    /// Where the contribution of a writer is staged.
+    /// Whether no version is to be made before somebody says that all have written.
+    async fn is_kept_back(&self, client: &Pool) -> Result<bool, Failure> {
+        let path = below(&self.staging, &[OPEN, KEPT_BACK])?;
+        match client.call_retrying(&Stat { path, chunks: false }).await {
+            Err(failure) if failure.code == code::NO_ENTRY => Ok(false),
+            stated => stated.map(|_| true),
+        }
+    }
+
+    /// Returns the path at which the contribution of a writer is staged.
     pub fn contribution(&self, name: &str) -> Result<PoolPath, Failure> {
         below(&self.staging, &[OPEN, &format!("{WRITER}{name}")])
     }
 }
 
-/// A writer leaves. The last one makes a version of what was contributed.
+/// Takes a writer out of a shared file. The last one that leaves makes a version of all contributions.
 ///
 /// Whether it is the last is known once another was heard after it left, or all others are silent for their lease: one that
 /// died a moment ago would else be taken for the one that makes the version, and nobody would.
@@ -103,21 +113,28 @@ pub(crate) async fn leave(
     has_finished: bool,
 ) -> Result<SharedOutcome, Failure> {
     let mut leave = SharedLeave { path: place.path.clone(), writer, has_finished, waited_ms: 0 };
-    let mut left = None;
+    let (mut left, mut pause) = (None, FIRST_PAUSE);
     loop {
-        match client.call_retrying(&leave).await? {
-            SharedLeft::OthersWrite => return Ok(SharedOutcome::Waiting),
-            SharedLeft::NotKnown => {}
-            SharedLeft::Last => break,
+        let is_last = match client.call_retrying(&leave).await? {
+            SharedLeft::OthersWrite | SharedLeft::Published => return Ok(SharedOutcome::Waiting),
+            SharedLeft::NotKnown => false,
+            SharedLeft::Last => true,
+        };
+        if left.is_none() && has_finished && place.is_kept_back(client).await? {
+            return Ok(SharedOutcome::Waiting); // whoever makes the version looks for who has not finished
+        }
+        if is_last {
+            break;
         }
         let left = *left.get_or_insert_with(|| client.now());
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = PAUSE.min(pause * 2);
         leave.waited_ms = client.now().saturating_sub(left).as_millis() as u64;
     }
     let making = Making { client, place, writer, leave_out: &[], is_told: false };
-    Ok(match making.take_turn().await? {
+    Ok(match making.publish().await? {
         Some(SharedOutcome::Published) => SharedOutcome::Published,
-        // Another makes the version, or has made it of this contribution, too.
+        // Another client makes the version, or has made one with this contribution, too.
         None | Some(SharedOutcome::Waiting) => SharedOutcome::Waiting,
         Some(SharedOutcome::Nothing) if has_finished => SharedOutcome::Waiting,
         Some(SharedOutcome::Nothing) => SharedOutcome::Nothing,
@@ -173,15 +190,7 @@ impl Pool {
         let place = SharedPlace::share(self, path).await?;
         let writer = SharedWriterId(self.random());
         let making = Making { client: self, place: &place, writer, leave_out, is_told: true };
-        let began = self.now();
-        loop {
-            match making.take_turn().await? {
-                Some(outcome) => return Ok(outcome),
-                // Whoever took the turn over may fail, and nothing of what was contributed is given up before it is made.
-                None if making.waits_too_long(began) => return Err(making.is_anothers()),
-                None => tokio::time::sleep(PAUSE).await,
-            }
-        }
+        making.publish().await?.ok_or_else(|| making.is_anothers())
     }
 
     /// Ends the sharing of a file. What was contributed and is in no version is removed.
@@ -202,7 +211,7 @@ impl Pool {
         })
     }
 
-    /// The writers of a shared file since its last version, by name.
+    /// Lists the writers of a shared file since its last version, by name.
     ///
     /// Errors: [`code::NO_SPACE_NAMED`], [`code::NO_RIGHT`].
     pub async fn shared_writers(&self, path: &PoolPath) -> Result<Vec<SharedWriterState>, Failure> {
@@ -231,9 +240,9 @@ impl Pool {
 pub struct SharedWriterState {
     /// The name of the writer.
     pub name: String,
-    /// What it does.
+    /// The state of the writer.
     pub state: WriterStatus,
-    /// Bytes that it has claimed, where the manager has heard of it.
+    /// The number of bytes that the writer has claimed; `None` where the manager has not heard of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed: Option<u64>,
     /// The name of the member that writes.
@@ -241,15 +250,15 @@ pub struct SharedWriterState {
     pub member: Option<String>,
 }
 
-/// What a writer of a shared file does.
+/// The state of a writer of a shared file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriterStatus {
     /// The writer has not finished, and is heard.
     Writing,
-    /// What it wrote will be in the next version.
+    /// The writer has finished: what it wrote will be in the next version.
     Finished,
-    /// It has not finished, and is not heard.
+    /// The writer has not finished, and is not heard.
     Silent,
 }
 
@@ -268,13 +277,13 @@ struct Making<'a> {
     client: &'a Pool,
     place: &'a SharedPlace,
     writer: SharedWriterId,
-    /// The names of writers of whom nothing is taken.
+    /// The names of writers whose contributions are left out.
     leave_out: &'a [String],
     /// Whether somebody said that all have written.
     is_told: bool,
 }
 
-/// A contribution, or what says that one is to come.
+/// A contribution, or the mark that one is to come.
 struct Contributed {
     name: String,
     entry: ListedEntry,
@@ -301,6 +310,23 @@ impl Making<'_> {
         Failure::new(ErrorKind::Retry, code::NOT_TOGETHER, what).hint("wait until that is done")
     }
 
+    /// Makes the version, or goes on with it where the turn was lost on the way or the answer to a step was; `None` where
+    /// others take the turn over for too long.
+    async fn publish(&self) -> Result<Option<SharedOutcome>, Failure> {
+        let began = self.client.now();
+        loop {
+            let made = self.take_turn().await;
+            let is_open = match &made {
+                Ok(made) => made.is_none(),
+                Err(failure) => failure.code == code::NO_MANAGER,
+            };
+            if !is_open || self.waits_too_long(began) {
+                return made;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// Makes the version when nobody else does; `None` where another took the turn over from this client, which was not heard
     /// for too long.
     async fn take_turn(&self) -> Result<Option<SharedOutcome>, Failure> {
@@ -321,9 +347,9 @@ impl Making<'_> {
                 }
             }
         };
-        let mut published = Vec::new();
+        let mut over = SharedTurnOver::default();
         let made = tokio::select! {
-            made = self.make(&mut published) => match made {
+            made = self.make(&mut over) => match made {
                 Err(failure) => match failure.code.as_str() {
                     code::NO_ENTRY | code::WRONG_VERSION => Ok(None),
                     _ => Err(failure),
@@ -332,19 +358,34 @@ impl Making<'_> {
             },
             () = keeping => unreachable!("it never ends"),
         };
-        let over = SharedTurn { over: Some(published), ..turn.clone() };
+        let over = SharedTurn { over: Some(over), ..turn.clone() };
         if let Err(failure) = self.client.call_retrying(&over).await {
             tracing::debug!(%failure, "the turn ends with its lease");
         }
         made
     }
 
-    fn is_left_out(&self, contributed: &Contributed) -> bool {
-        self.leave_out.contains(&contributed.name)
+    /// Removes what was contributed in a directory by those who are left out, and gives the rest. Whoever goes on with this
+    /// version, should this client die, was not told their names.
+    async fn leave_out(
+        &self,
+        dir: &PoolPath,
+        contributed: Vec<Contributed>,
+        over: &mut SharedTurnOver,
+    ) -> Result<Vec<Contributed>, Failure> {
+        let (out, rest): (Vec<_>, Vec<_>) =
+            contributed.into_iter().partition(|it| self.leave_out.contains(&it.name));
+        for Contributed { name, entry } in out {
+            match self.client.remove(&below(dir, &[&entry.path])?, false).await {
+                Err(failure) if failure.code != code::NO_ENTRY => return Err(failure),
+                _ => over.left_out.push(name),
+            }
+        }
+        Ok(rest)
     }
 
     /// Makes versions of what was contributed, and says whose contributions are in them.
-    async fn make(&self, published: &mut Vec<String>) -> Result<SharedOutcome, Failure> {
+    async fn make(&self, over: &mut SharedTurnOver) -> Result<SharedOutcome, Failure> {
         let SharedPlace { staging, .. } = self.place;
         let open = below(staging, &[OPEN])?;
         let entries = list_if_there(self.client, staging).await?;
@@ -353,20 +394,22 @@ impl Making<'_> {
         for left in closed {
             let taken = self.new_closed()?;
             self.client.rename(&below(staging, &[&left.path])?, &taken, true).await?;
-            outcome = self.go_on(&taken, published).await?;
+            outcome = self.go_on(&taken, over).await?;
         }
-        let contributed = contributed(self.client, &open).await?;
-        let is_missing = |it: &&Contributed| !it.has_finished() && !self.is_left_out(it);
+        let entries = list_if_there(self.client, &open).await?;
+        let is_kept_back = entries.iter().any(|it| it.path == KEPT_BACK);
+        let contributed = of_writers(entries);
+        let is_missing =
+            |it: &&Contributed| !it.has_finished() && !self.leave_out.contains(&it.name);
         let missing: Vec<&str> =
             contributed.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
         if !missing.is_empty() {
             return Err(self.unfinished(&missing));
         }
-        let is_kept_back =
-            list_if_there(self.client, &open).await?.iter().any(|it| it.path == KEPT_BACK);
         if is_kept_back && !self.is_told {
             return Ok(SharedOutcome::Waiting);
         }
+        let contributed = self.leave_out(&open, contributed, over).await?;
         if contributed.is_empty() && !is_kept_back {
             return Ok(outcome);
         }
@@ -374,7 +417,7 @@ impl Making<'_> {
         self.client.make_dir(&taken, true).await?;
         let contributions = below(&taken, &[CONTRIBUTIONS])?;
         self.client.rename(&open, &contributions, true).await?;
-        match self.go_on(&taken, published).await? {
+        match self.go_on(&taken, over).await? {
             SharedOutcome::Nothing => Ok(outcome),
             made => Ok(made),
         }
@@ -402,7 +445,7 @@ impl Making<'_> {
     async fn go_on(
         &self,
         taken: &PoolPath,
-        published: &mut Vec<String>,
+        over: &mut SharedTurnOver,
     ) -> Result<SharedOutcome, Failure> {
         let (contributions, whole) = (below(taken, &[CONTRIBUTIONS])?, below(taken, &[WHOLE])?);
         let mut outcome = SharedOutcome::Nothing;
@@ -412,14 +455,13 @@ impl Making<'_> {
                 Some((entry.path.clone(), entry.path.strip_prefix(COMPOSED)?.parse().ok()))
             });
             let Some((composed, before)) = made else {
-                if self.compose_all(taken, &contributions, &whole).await? {
-                    continue;
+                match self.compose_all(taken, &whole, over).await? {
+                    true => continue,
+                    false => break,
                 }
-                published.extend(names(self.client, &contributions).await?); // those that are left out
-                break;
             };
             let composed = below(taken, &[&composed])?;
-            // Where it is not there it was moved, by a client that died before it removed the rest.
+            // If the whole is not there, a client moved it and died before it removed the rest.
             if entries.iter().any(|entry| entry.path == WHOLE) {
                 if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
                     self.client.make_dir(&above, true).await?;
@@ -432,16 +474,18 @@ impl Making<'_> {
                     if !matches!(failure.code.as_str(), code::WRONG_VERSION | code::EXISTS) {
                         return Err(failure);
                     }
-                    // Somebody replaced the file meanwhile: what nobody contributed to is as it is there now.
+                    // Somebody replaced the file meanwhile: where nobody wrote, the version gets what is there now.
                     self.client.rename(&composed, &contributions, true).await?;
                     continue;
                 }
             }
-            published.extend(names(self.client, &composed).await?);
+            over.published.extend(names(self.client, &composed).await?);
             outcome = SharedOutcome::Published;
             break;
         }
-        self.client.remove(taken, true).await?;
+        if let Err(failure) = self.client.remove(taken, true).await {
+            tracing::debug!(%failure, "what a version was made of is removed with the next one");
+        }
         Ok(outcome)
     }
 
@@ -450,26 +494,28 @@ impl Making<'_> {
     async fn compose_all(
         &self,
         taken: &PoolPath,
-        contributions: &PoolPath,
         whole: &PoolPath,
+        over: &mut SharedTurnOver,
     ) -> Result<bool, Failure> {
+        let contributions = &below(taken, &[CONTRIBUTIONS])?;
         let all = contributed(self.client, contributions).await?;
-        let all = all.into_iter().filter(|it| !self.is_left_out(it));
-        let (finished, missing): (Vec<_>, Vec<_>) = all.partition(Contributed::has_finished);
+        let all = self.leave_out(contributions, all, over).await?;
+        let (finished, missing): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(Contributed::has_finished);
         for Contributed { name, entry } in missing {
-            // It came when all of this was taken, and is of the next version.
+            // This contribution came when all of this was taken, and belongs to the next version.
             let (from, to) =
                 (below(contributions, &[&entry.path])?, self.place.contribution(&name)?);
             self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
             match self.client.rename(&from, &to, true).await {
                 Err(failure) if failure.code != code::EXISTS => return Err(failure),
-                _ => {} // or one of its name has come since
+                _ => {} // or another of its name has come since
             }
         }
         if finished.is_empty() {
             return Ok(false);
         }
-        // Whoever is here still, and has lost its turn, finds another version there and stores none.
+        // A client that lost its turn and does not know finds another version there, and stores none.
         let (options, attributes) = (PutOptions::default(), Attributes::default());
         let empty = self.client.create(whole, &options, attributes).await?.finish().await?;
         let before = self.compose(contributions, &finished, (whole, empty)).await?;
@@ -492,10 +538,17 @@ impl Making<'_> {
         };
         let mut files = Vec::new();
         let mut composition = Composition::of_version(before.as_ref().map_or(0, File::size));
-        for (number, Contributed { entry, .. }) in contributed.iter().enumerate() {
-            let file = self.client.open(&below(dir, &[&entry.path])?).await?;
+        let paths = contributed.iter().map(|it| below(dir, &[&it.entry.path]));
+        let paths: Vec<PoolPath> = paths.collect::<Result<_, _>>()?;
+        let open = |path: PoolPath| async move {
+            let file = self.client.open(&path).await?;
             let index = read_index(&file).await?;
-            composition.add(number, &index).map_err(|it| self.overlap(&it, contributed))?;
+            Ok::<_, Failure>((file, index))
+        };
+        let mut opened = futures_util::stream::iter(paths).map(open).buffered(INDICES_AT_ONCE);
+        while let Some((file, index)) = opened.try_next().await? {
+            let added = composition.add(&index);
+            added.map_err(|why| self.not_composed(why, contributed))?;
             files.push(file);
         }
         let attributes = match (&before, files.first()) {
@@ -510,20 +563,24 @@ impl Making<'_> {
         let writer = self.client.create(whole, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;
         let version = before.as_ref().map(File::version);
-        let composer = Composer { composition, files, before, blocks: Blocks::default(), unit };
-        composer.write(writer).await?;
+        Composer::new(composition, files, before, unit).write(writer).await?;
         Ok(version)
     }
 
-    fn overlap(&self, overlap: &Overlap, contributed: &[Contributed]) -> Failure {
-        let Overlap { range, numbers } = overlap;
-        let [one, other] = [numbers.0, numbers.1].map(|number| contributed[number].name.as_str());
+    fn not_composed(&self, why: NotComposed, contributed: &[Contributed]) -> Failure {
         let path = &self.place.path;
-        let what = format!(
-            "{path} has no new version: {one} and {other} both wrote bytes {} to {}",
-            range.start,
-            range.end - 1
-        );
+        let name = |number: usize| contributed[number].name.as_str();
+        let (what, other) = match why {
+            NotComposed::Overlap { range, numbers } => {
+                let (one, other) = (name(numbers.0), name(numbers.1));
+                let (first, last) = (range.start, range.end - 1);
+                (format!("{one} and {other} both wrote bytes {first} to {last}"), other)
+            }
+            NotComposed::TooManyPieces { number } => {
+                (format!("it was written in more than {MOST_EXTENTS} pieces"), name(number))
+            }
+        };
+        let what = format!("{path} has no new version: {what}");
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
             "`potluck shared commit {path} --leave-out {other}` does without what one of them wrote, and `potluck \
              shared abort {path}` gives all up"
@@ -531,15 +588,19 @@ impl Making<'_> {
     }
 }
 
-/// What is contributed in a directory, if it is there.
+/// Lists the contributions in a directory, if it is there.
 async fn contributed(client: &Pool, dir: &PoolPath) -> Result<Vec<Contributed>, Failure> {
-    let entries = list_if_there(client, dir).await?;
+    Ok(of_writers(list_if_there(client, dir).await?))
+}
+
+/// Picks the entries of a directory that belong to writers.
+fn of_writers(entries: Vec<ListedEntry>) -> Vec<Contributed> {
     let files = entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
     let named = files.filter_map(|entry| {
         let name = entry.path.strip_prefix(WRITER)?.to_owned();
         Some(Contributed { name, entry })
     });
-    Ok(named.collect())
+    named.collect()
 }
 
 /// The names of those who contributed in a directory.
@@ -555,135 +616,13 @@ async fn list_if_there(client: &Pool, dir: &PoolPath) -> Result<Vec<ListedEntry>
 }
 
 async fn read_index(file: &File) -> Result<Index, Failure> {
-    let footer = file.read_at(file.size().saturating_sub(FOOTER as u64), FOOTER).await?;
-    let (bytes, size) = Index::of_footer(&footer)?;
-    let start = file.size().saturating_sub((FOOTER + bytes) as u64);
-    Index::decode(&file.read_at(start, bytes).await?, size, start)
-}
-
-/// Brings a version to its writer, row by row.
-struct Composer {
-    composition: Composition,
-    files: Vec<File>,
-    before: Option<File>,
-    blocks: Blocks,
-    unit: u64,
-}
-
-/// A block of a contribution, or of the version before (`None`), by its number.
-type BlockPlace = (Option<usize>, u64);
-
-/// Blocks that were read last.
-#[derive(Default)]
-struct Blocks {
-    kept: HashMap<BlockPlace, Arc<Vec<u8>>>,
-    order: VecDeque<BlockPlace>,
-}
-
-/// A part of a row, and where it comes from.
-struct Piece {
-    range: Range<u64>,
-    file: Option<usize>,
-    from: u64,
-}
-
-impl Composer {
-    async fn write(mut self, mut writer: Writer) -> Result<(), Failure> {
-        let (mut at, size) = (0, self.composition.size());
-        while at < size {
-            let (run, source) = self.composition.run(at);
-            let len = run.end - run.start;
-            let kept = match (source, &self.before) {
-                (ByteSource::Contribution { number, from }, _) => {
-                    writer.keep_rows(&self.files[number], from..from + len).await?
-                }
-                (ByteSource::Before, Some(before)) => writer.keep_rows(before, run).await?,
-                (ByteSource::Before | ByteSource::Zeros, _) => 0,
-            };
-            at += kept;
-            if kept == 0 {
-                let row = at..size.min((at / self.unit + 1) * self.unit);
-                at = row.end;
-                writer.write(&self.row(row).await?).await?;
-            }
-        }
-        writer.finish().await.map(drop)
-    }
-
-    /// The bytes of a row that comes from several places.
-    async fn row(&mut self, row: Range<u64>) -> Result<Vec<u8>, Failure> {
-        let mut pieces = Vec::new();
-        let mut at = row.start;
-        while at < row.end {
-            let (run, source) = self.composition.run(at);
-            let range = at..run.end.min(row.end);
-            at = range.end;
-            match source {
-                ByteSource::Contribution { number, from } => {
-                    pieces.push(Piece { range, file: Some(number), from });
-                }
-                ByteSource::Before => pieces.push(Piece { from: range.start, range, file: None }),
-                ByteSource::Zeros => {}
-            }
-        }
-        let numbers = |piece: &Piece| {
-            let last = (piece.from + (piece.range.end - piece.range.start) - 1) / BLOCK;
-            let file = piece.file;
-            (piece.from / BLOCK..=last).map(move |number| (file, number))
-        };
-        let needed: BTreeSet<BlockPlace> = pieces.iter().flat_map(numbers).collect();
-        let blocks = self.read(needed.into_iter()).await?;
-        let mut bytes = vec![0; (row.end - row.start) as usize];
-        for Piece { range, file, from } in pieces {
-            let (mut at, mut from) = (range.start, from);
-            while at < range.end {
-                let block = &blocks[&(file, from / BLOCK)];
-                let skip = (from % BLOCK) as usize;
-                let len = (block.len() - skip).min((range.end - at) as usize);
-                let to = (at - row.start) as usize;
-                bytes[to..to + len].copy_from_slice(&block[skip..skip + len]);
-                (at, from) = (at + len as u64, from + len as u64);
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// These blocks, those that are not kept from donors.
-    async fn read(
-        &mut self,
-        places: impl Iterator<Item = BlockPlace>,
-    ) -> Result<HashMap<BlockPlace, Arc<Vec<u8>>>, Failure> {
-        let mut blocks = HashMap::new();
-        let mut missing = Vec::new();
-        for place in places {
-            match self.blocks.kept.get(&place) {
-                Some(block) => drop(blocks.insert(place, Arc::clone(block))),
-                None => missing.push(place),
-            }
-        }
-        let (files, before) = (&self.files, &self.before);
-        let read = |place: BlockPlace| async move {
-            let file = match place.0 {
-                Some(number) => Some(&files[number]),
-                None => before.as_ref(),
-            };
-            let bytes = match file {
-                Some(file) => file.read_at(place.1 * BLOCK, BLOCK as usize).await?,
-                None => Vec::new(),
-            };
-            Ok::<_, Failure>((place, Arc::new(bytes)))
-        };
-        let read = futures_util::stream::iter(missing).map(read).buffer_unordered(READ_AT_ONCE);
-        let read: Vec<_> = read.try_collect().await?;
-        for (place, block) in read {
-            self.blocks.kept.insert(place, Arc::clone(&block));
-            self.blocks.order.push_back(place);
-            blocks.insert(place, block);
-        }
-        while self.blocks.order.len() > BLOCKS_KEPT {
-            let oldest = self.blocks.order.pop_front();
-            oldest.and_then(|place| self.blocks.kept.remove(&place));
-        }
-        Ok(blocks)
+    let end = file.size();
+    let tail = file.read_at(end.saturating_sub(INDEX_AHEAD as u64), INDEX_AHEAD).await?;
+    let footer = tail.len().saturating_sub(FOOTER);
+    let (bytes, size) = Index::of_footer(&tail[footer..])?;
+    let start = end.saturating_sub((FOOTER + bytes) as u64);
+    match footer.checked_sub(bytes) {
+        Some(at) => Index::decode(&tail[at..footer], size, start),
+        None => Index::decode(&file.read_at(start, bytes).await?, size, start),
     }
 }

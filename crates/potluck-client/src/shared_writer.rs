@@ -6,12 +6,14 @@
 use crate::contribution::{Index, MOST_EXTENTS, WrittenExtent};
 use crate::pool::Pool;
 use crate::shared_version::{self, SharedPlace};
+use crate::source::CutError;
 use crate::write::options::PutOptions;
 use crate::writer::{Attributes, Writer, unit};
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::control::{
     CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, OnlyIf, Remove, SharedClaim, SharedClaimed,
     SharedLeave,
@@ -19,37 +21,42 @@ use potluck_wire::control::{
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// Bytes of rows that a writer has not written all of, unless two rows are more.
+/// The most bytes of incomplete rows that a writer keeps in memory, unless two rows are more.
 const ROWS_MEMORY: usize = 32 << 20;
-/// How often in a lease a writer says that it is there: who finishes waits until it has heard so of another.
+/// Bytes that are reserved for the index of one whose size is known: more than what is kept in the catalog, for that may not be.
+const INDEX_ROOM: u64 = 64 << 10;
+/// How many times in a lease a writer says that it is there; a writer that finishes waits until it has heard so of
+/// another.
 const SIGNS_OF_LIFE: u32 = 10;
-/// How often in the time that a file stays shared unused it is said that it is used.
+/// How many times the sharing is renewed within the time for which a file stays shared unused.
 const RENEWALS: u32 = 4;
-/// The pause before something is claimed again that nobody could have yet.
+/// The pause before a claim is tried again that nobody could be granted yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What became of a shared file when a writer had done its part.
+/// The outcome for a shared file when a writer has done its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedOutcome {
-    /// It has a new version, of what all wrote.
+    /// The file has a new version, of what all wrote.
     Published,
-    /// Others are writing: the last of them makes the version, or has just made it. Or somebody began the sharing and is to
-    /// end it.
+    /// Others are writing, and the last of them makes the version, or has just made it; or else somebody began the
+    /// sharing and is to end it.
     Waiting,
     /// Nobody wrote anything since the last version.
     Nothing,
 }
 
-/// Writes its bytes of a file that others write at the same time. None of it is visible before all have finished.
+/// A writer of some bytes of a file that others write at the same time. Nothing is visible before all have finished.
 ///
-/// One that is dropped before it has finished keeps the file from getting a version, until somebody leaves it out
+/// A writer that is dropped before it has finished keeps the file from getting a version, until somebody leaves it out
 /// ([`Pool::publish_shared`]).
 pub struct SharedWriter {
     client: Pool,
@@ -60,18 +67,20 @@ pub struct SharedWriter {
     unit: u64,
     /// Rows of which a part was written, by their numbers.
     rows: BTreeMap<u64, Row>,
+    /// The buffer of a row that was stored, kept for the next row.
+    spare: Vec<u8>,
     /// Parts of rows that are to be stored together, and where each belongs.
     pack: Vec<u8>,
     packed: Vec<(u64, WrittenExtent)>,
-    /// What is stored, by the order in which it was written.
+    /// The extents that are stored, each with its number in the order of writing.
     stored: Vec<(u64, WrittenExtent)>,
-    /// Counts what is stored and packed.
+    /// A counter of writes to rows, and of what is stored and packed, that numbers extents in their order.
     order: u64,
     /// The least size of the file.
     size: u64,
 }
 
-/// That a writer is there, which the manager is told now and then, and when it is not any more.
+/// The presence of a writer, of which the manager is told now and then, and also when it ends.
 struct Presence {
     claims: Arc<Claims>,
     signs: JoinSet<()>,
@@ -79,7 +88,7 @@ struct Presence {
 }
 
 impl Presence {
-    /// The writer says itself that it leaves.
+    /// Ends the presence without telling the manager, where the writer says itself that it leaves.
     fn end(&mut self) {
         self.signs.abort_all();
         self.has_left = true;
@@ -103,15 +112,15 @@ impl Drop for Presence {
     }
 }
 
-/// A row of chunks of the file of which not all is written.
+/// A row of chunks of the file that is not written completely.
 struct Row {
     bytes: Vec<u8>,
     written: ByteRanges<()>,
-    /// When it was written to last.
+    /// The value of the writer's `order` when the row was last written to.
     touched: u64,
 }
 
-/// What a writer has claimed.
+/// The ranges that a writer has claimed.
 struct Claims {
     client: Pool,
     path: PoolPath,
@@ -121,7 +130,7 @@ struct Claims {
     ranges: Mutex<ByteRanges<()>>,
     /// Where the mark of the writer is staged, and its version.
     mark: OnceLock<(PoolPath, VersionId)>,
-    /// Why the writer has them no more.
+    /// The failure for which the writer has lost its claims, if it has.
     lost: OnceLock<Failure>,
 }
 
@@ -135,7 +144,7 @@ impl Claims {
         self.lost.get().map_or(Ok(()), |why| Err(why.clone()))
     }
 
-    /// Has the manager keep what is claimed, and add `more` to it.
+    /// Claims the range `more` at the manager, beside all that is claimed already.
     async fn claim(&self, more: &Range<u64>, is_first: bool) -> Result<(), Failure> {
         self.check()?;
         let mut ranges = self.ranges.lock().await;
@@ -161,7 +170,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Has the manager keep what is claimed.
+    /// Tells the manager that the writer is there, so that it keeps the claims.
     async fn say_that_it_is_there(&self) -> Result<(), Failure> {
         self.check()?;
         let said = self.client.call_retrying(&self.call(Vec::new())).await?;
@@ -171,9 +180,9 @@ impl Claims {
         Ok(())
     }
 
-    /// Tells a manager that does not know the writer all that it has.
+    /// Tells a manager that does not know the writer all of its claims.
     async fn tell_all(&self, ranges: &ByteRanges<()>) -> Result<(), Failure> {
-        // What the manager does not know may be of a file that was removed, or shared anew.
+        // The manager may not know the writer because the file was removed, or shared anew.
         if let Some((path, version)) = self.mark.get() {
             match self.client.stat(path).await {
                 Ok(stated) if stated.entry.version == Some(*version) => {}
@@ -204,7 +213,7 @@ impl Claims {
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint("write it again")
     }
 
-    /// Says that the writer is there, for as long as it is.
+    /// Tells the manager that the writer is there, again and again for as long as it is.
     async fn keep(self: Arc<Self>, place: SharedPlace) {
         let mut used = self.client.now();
         loop {
@@ -223,8 +232,10 @@ impl Claims {
 }
 
 impl Row {
-    fn new(unit: u64) -> Self {
-        Self { bytes: vec![0; unit as usize], written: ByteRanges::default(), touched: 0 }
+    /// Makes a row in a buffer with whatever was there before: of fresh memory each page costs a fault.
+    fn new(mut bytes: Vec<u8>, unit: u64) -> Self {
+        bytes.resize(unit as usize, 0);
+        Self { bytes, written: ByteRanges::default(), touched: 0 }
     }
 }
 
@@ -255,9 +266,11 @@ impl SharedWriter {
             lost: OnceLock::new(),
         });
         claims.claim(&(0..0), true).await?;
+        let bytes = options.bytes;
         let mut options = PutOptions { condition: Condition::IfEmpty, bytes: None, ..*options };
         options.policy.cut = Some(Cutting::Fixed); // so that it has the chunks of the file
-        // Whoever makes a version finds who has not finished, though everybody else was started again.
+        // The mark shows whoever makes a version that this writer has not finished, even if all others were started
+        // again.
         let mark = async { client.create(&staged, &options, attributes).await?.finish().await };
         let marked = mark.await.map_err(|failure| match failure.code.as_str() {
             code::EMPTY_INPUT => {
@@ -271,13 +284,15 @@ impl SharedWriter {
             Err(failure) => {
                 let (path, has_finished) = (path.clone(), false);
                 let leave = SharedLeave { path, writer, has_finished, waited_ms: 0 };
-                let _ = client.call(&leave).await; // it is silent soon
+                let _ = client.call(&leave).await; // a silent writer is left out soon
                 return Err(failure);
             }
         };
-        // What it writes is never in a file that was shared anew, nor beside that of one who took its place.
+        // The condition keeps what it writes out of a file that was shared anew, and from mixing with what a writer
+        // in its place writes. A session of its own lets the quota refuse the one file early.
         options.condition = Condition::IfVersion(marker);
-        let _ = claims.mark.set((staged.clone(), marker)); // there is one
+        options.bytes = bytes.map(|bytes| bytes.saturating_add(INDEX_ROOM));
+        let _ = claims.mark.set((staged.clone(), marker)); // it is set once, here
         let writer = client.create(&staged, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;
         let mut signs = JoinSet::new();
@@ -291,6 +306,7 @@ impl SharedWriter {
             writer,
             unit,
             rows: BTreeMap::new(),
+            spare: Vec::new(),
             pack: Vec::new(),
             packed: Vec::new(),
             stored: Vec::new(),
@@ -299,30 +315,35 @@ impl SharedWriter {
         })
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &PoolPath {
         &self.claims.path
     }
 
-    /// The name of this writer among those of the file.
+    /// Returns the name of this writer among those of the file.
     pub fn name(&self) -> &str {
         &self.claims.name
     }
 
-    /// The end of what this writer wrote, or the size that it asked for.
+    /// Returns the end of what this writer wrote, or the size that it asked for.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Has the file be of `size` bytes at least. What nobody writes is zeros.
-    pub fn extend(&mut self, size: u64) {
-        self.size = self.size.max(size);
+    /// Makes the file at least `size` bytes long. Bytes that nobody writes are zeros.
+    ///
+    /// Errors: [`code::BAD_REQUEST`] for more than [`LARGEST_FILE`].
+    pub fn extend(&mut self, size: u64) -> Result<(), Failure> {
+        self.size = self.size.max(end(0, size)?);
+        Ok(())
     }
 
     /// Claims a range before anything of it is written, so that no write there costs a call.
     ///
     /// Errors: [`code::CLAIMED`] where another has claimed some of it, which the message names; nothing is claimed then.
+    /// [`code::BAD_REQUEST`] for what no file has.
     pub async fn claim(&mut self, range: Range<u64>) -> Result<(), Failure> {
+        end(range.start, range.end.saturating_sub(range.start))?;
         self.claims.claim(&range, false).await
     }
 
@@ -332,22 +353,16 @@ impl SharedWriter {
     /// Errors: those of [`SharedWriter::claim`], and then nothing is written and the writer may go on; what ended the
     /// writing, such as [`ErrorKind::NoSpace`].
     pub async fn write_at(&mut self, offset: u64, mut bytes: &[u8]) -> Result<(), Failure> {
-        let Some(end) = offset.checked_add(bytes.len() as u64) else {
-            return Err(Failure::bad_request("no file has so many bytes"));
-        };
-        self.claims.check()?;
-        let is_claimed = self.claims.ranges.lock().await.covers(&(offset..end));
-        if !is_claimed {
-            self.claims.claim(&(offset..end), false).await?;
-        }
+        let end = self.begin_write(offset, bytes.len() as u64).await?;
         let mut at = offset;
         while !bytes.is_empty() {
             let (row, skip) = (at / self.unit, (at % self.unit) as usize);
             let (now, later) = bytes.split_at(bytes.len().min(self.unit as usize - skip));
             match now.len() as u64 == self.unit {
                 true => {
-                    self.rows.remove(&row); // what was there is under it
-                    self.store_row(row, now).await?;
+                    let from = self.begin_row(row);
+                    self.writer.write(now).await?;
+                    self.row_stored(row, from)?;
                 }
                 false => self.write_in_row(row, skip, now).await?,
             }
@@ -357,6 +372,47 @@ impl SharedWriter {
         Ok(())
     }
 
+    /// Writes a range of a local file at `offset`, as [`SharedWriter::write_at`] does. Whole rows of chunks are not copied where
+    /// they are stored as they are: the file must not be changed before the writer has finished.
+    ///
+    /// Errors: those of [`SharedWriter::write_at`], and [`code::LOCAL_IO`] where the file cannot be read, or is shorter. Finishing
+    /// fails where it was changed meanwhile.
+    pub async fn write_file(
+        &mut self,
+        offset: u64,
+        file: &Arc<fs::File>,
+        range: Range<u64>,
+    ) -> Result<(), Failure> {
+        let end = self.begin_write(offset, range.end - range.start).await?;
+        let (mut at, mut from) = (offset, range.start);
+        while at < end {
+            let (row, skip) = (at / self.unit, at % self.unit);
+            let len = (end - at).min(self.unit - skip);
+            if len == self.unit {
+                let stored = self.begin_row(row);
+                self.writer.write_unit_of(file, from).await?;
+                self.row_stored(row, stored)?;
+            } else {
+                let bytes = read_exact(&self.client, file, from, len as usize).await?;
+                self.write_in_row(row, skip as usize, &bytes).await?;
+            }
+            (at, from) = (at + len, from + len);
+        }
+        self.size = self.size.max(end);
+        Ok(())
+    }
+
+    /// Claims a range that is to be written, if it is not claimed, and returns its end.
+    async fn begin_write(&mut self, offset: u64, len: u64) -> Result<u64, Failure> {
+        let end = end(offset, len)?;
+        self.claims.check()?;
+        let is_claimed = self.claims.ranges.lock().await.covers(&(offset..end));
+        if !is_claimed {
+            self.claims.claim(&(offset..end), false).await?;
+        }
+        Ok(end)
+    }
+
     async fn write_in_row(
         &mut self,
         number: u64,
@@ -364,13 +420,16 @@ impl SharedWriter {
         bytes: &[u8],
     ) -> Result<(), Failure> {
         self.order += 1;
-        let row = self.rows.entry(number).or_insert_with(|| Row::new(self.unit));
+        let row = self.rows.entry(number);
+        let row = row.or_insert_with(|| Row::new(std::mem::take(&mut self.spare), self.unit));
         row.bytes[skip..skip + bytes.len()].copy_from_slice(bytes);
         row.written.add(skip as u64..(skip + bytes.len()) as u64, ());
         row.touched = self.order;
         if row.written.covers(&(0..self.unit)) {
             let row = self.rows.remove(&number).expect("it was just there");
-            return self.store_row(number, &row.bytes).await;
+            let from = self.begin_row(number);
+            self.spare = self.writer.write_unit(row.bytes).await?;
+            return self.row_stored(number, from);
         }
         let most = (ROWS_MEMORY / self.unit as usize).max(2);
         while self.rows.len() > most {
@@ -381,16 +440,30 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Stores a whole row, which the version takes over as it is.
-    async fn store_row(&mut self, number: u64, bytes: &[u8]) -> Result<(), Failure> {
+    /// Begins to store a whole row, over what was there; returns its offset in the contribution.
+    fn begin_row(&mut self, number: u64) -> u64 {
+        self.rows.remove(&number);
         self.order += 1;
-        let (at, from) = (number * self.unit, self.writer.written());
-        self.writer.write(bytes).await?;
-        self.stored.push((self.order, WrittenExtent { at, len: self.unit, from }));
+        self.writer.written()
+    }
+
+    /// Notes that a whole row was stored, which the version takes over as it is.
+    fn row_stored(&mut self, number: u64, from: u64) -> Result<(), Failure> {
+        let row = WrittenExtent { at: number * self.unit, len: self.unit, from };
+        let packed = self.packed.last().map_or(0, |(order, _)| *order);
+        match self.stored.last_mut() {
+            // Rows that adjoin are one extent, unless something that may lie over them was written in between.
+            Some((order, last))
+                if *order > packed && last.len.is_multiple_of(self.unit) && last.adjoins(&row) =>
+            {
+                (*order, last.len) = (self.order, last.len + row.len);
+            }
+            _ => self.stored.push((self.order, row)),
+        }
         self.check_count()
     }
 
-    /// Puts what was written of a row together with others.
+    /// Adds the written parts of a row to those of other rows, to be stored together.
     async fn pack_row(&mut self, number: u64) -> Result<(), Failure> {
         let Some(row) = self.rows.remove(&number) else { return Ok(()) };
         self.order += 1;
@@ -449,13 +522,13 @@ impl SharedWriter {
         self.claims.check()?;
         self.store_rest().await?;
         if !self.pack.is_empty() {
-            self.pack.resize(self.unit as usize, 0); // rows behind it stay rows
+            self.pack.resize(self.unit as usize, 0); // what follows begins with a row again
             self.store_pack().await?;
         }
         self.writer.flush().await
     }
 
-    /// Has done its part. The last that finishes makes the version of what all wrote.
+    /// Finishes this writer's part. The last writer that finishes makes the version of what all wrote.
     ///
     /// Errors: what ended the writing; [`code::CLAIMED`] where this writer was not heard for so long that others wrote its
     /// bytes; [`code::NOT_TOGETHER`] where no version can be made because a writer went away without finishing: what
@@ -476,7 +549,7 @@ impl SharedWriter {
                 return Err(failure);
             }
             self.presence.end();
-            // Others may wait for it.
+            // Others may wait for this writer.
             let _ = shared_version::leave(&self.client, place, claims.writer, false).await;
             return Err(claims.left_out());
         }
@@ -484,7 +557,7 @@ impl SharedWriter {
         shared_version::leave(&self.client, place, claims.writer, true).await
     }
 
-    /// Withdraws: nothing of what this writer wrote will be in the file, and the others go on without it.
+    /// Withdraws this writer: nothing that it wrote will be in the file, and the others go on without it.
     ///
     /// Errors: those of making a version, if all others have finished.
     pub async fn abort(mut self) -> Result<SharedOutcome, Failure> {
@@ -494,7 +567,7 @@ impl SharedWriter {
             let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
             let remove = Remove { path, recursive: false, forever: false, only_if };
             if let Err(failure) = self.client.call(&remove).await
-                // It was left out, or what is there is of another who took its place.
+                // This writer was left out, or the mark is of another that took its place.
                 && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)
             {
                 return Err(failure);
@@ -502,4 +575,25 @@ impl SharedWriter {
         }
         shared_version::leave(&self.client, &self.place, self.claims.writer, false).await
     }
+}
+
+/// Returns the end of `len` bytes from `offset` on, if a file may have them.
+fn end(offset: u64, len: u64) -> Result<u64, Failure> {
+    let end = offset.checked_add(len).filter(|end| *end <= LARGEST_FILE);
+    end.ok_or_else(|| Failure::bad_request("a file has at most 1 EiB"))
+}
+
+/// Reads so many bytes of a local file.
+async fn read_exact(
+    client: &Pool,
+    file: &Arc<fs::File>,
+    from: u64,
+    len: usize,
+) -> Result<Vec<u8>, Failure> {
+    let file = Arc::clone(file);
+    let read = move || {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, from).map(|()| bytes)
+    };
+    client.env.offload.run(read).await.map_err(|error| CutError::Read(error).failure())
 }

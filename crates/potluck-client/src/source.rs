@@ -6,10 +6,12 @@ mod parity;
 
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
+use crate::content_reader::{ContentReader, LocalBytes, StreamedBytes};
 use parity::Grouping;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
-use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
+use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, INLINE_MAX};
 use potluck_core::erasure::Ec;
+use potluck_core::file_digest::FileDigest;
 use potluck_core::merkle::{SegmentHashes, Tree};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
@@ -25,21 +27,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Chunks of at least so many bytes are left in their local file, if they are stored as they are there. Each keeps
-/// its file open, and what is cut ahead has no more of them than a process may have files.
+/// The size from which chunks are left in their local file, if they are stored as they are there. Each such chunk
+/// keeps its file open, and what is cut ahead has no more of them than a process may have files.
 const LEFT_IN_FILE: usize = 1 << 20;
-/// Small files cut in one go, so that handing work between threads costs less than the work.
+/// The most small files that are cut in one go, so that handing work between threads costs less than the work.
 const FILES_PER_UNIT: usize = 64;
 
 /// The source of a file's bytes.
 pub enum Input {
-    /// A local file; opened when its turn comes.
+    /// A local file, which is opened when its turn comes.
     File(PathBuf),
     /// A local file that is stored with its owner and all bits of its mode.
     Archived(PathBuf),
     /// A stream of unknown length.
     Stream(Box<dyn Read + Send>),
-    /// A file from elsewhere.
+    /// The bytes that a writer feeds its cutter.
+    #[doc(hidden)]
+    Fed(Box<dyn ContentReader>),
+    /// A file from elsewhere, with what is known of it.
     Reader {
         /// The reader of its content.
         reader: Box<dyn Read + Send>,
@@ -47,9 +52,9 @@ pub enum Input {
         bytes: u64,
         /// When the file was modified.
         mtime: FileTime,
-        /// Who may do what with it.
+        /// The permissions of the file.
         permissions: Permissions,
-        /// Whom it belongs to, if somebody said.
+        /// The owner of the file, if somebody said.
         owner: Option<FileOwner>,
     },
 }
@@ -115,11 +120,11 @@ pub enum CutError {
 }
 
 impl CutError {
-    /// The failure by which people are told of it.
+    /// Returns the failure by which people are told of the error.
     pub fn failure(&self) -> Failure {
         match self {
             CutError::Read(error) => {
-                // What is read may itself be in a pool.
+                // The file that is read may itself be in a pool.
                 let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
                 if let Some(failure) = inner {
                     return failure.clone();
@@ -143,17 +148,17 @@ pub struct Facts {
     pub size: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
-    /// The digest of its last part; of a file without parts its own.
+    /// The digest of the last part of the file; for a file without parts, that of the whole file.
     pub last_part: Digest,
     /// When the file was modified; `None` for a stream.
     pub mtime: Option<FileTime>,
-    /// Who may do what with it.
+    /// The permissions of the file.
     pub permissions: Permissions,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the file, if somebody said.
     pub owner: Option<FileOwner>,
-    /// Whether its length was not known when it was opened.
+    /// Whether the length of the file was not known when it was opened.
     pub stream: bool,
-    /// What must be so at its path; without it, the condition of its session.
+    /// The condition under which the file may replace what is at its path; `None` for that of its session.
     pub condition: Option<Condition>,
     /// The content, when it fits the catalog; sealed in a sealed space.
     pub inline: Option<Vec<u8>>,
@@ -166,7 +171,7 @@ pub struct Cutter {
     chunk_size: usize,
     /// Whether the content says where chunks end.
     by_content: bool,
-    /// Bytes of each part of a file but the last.
+    /// The size of each part of a file but the last, in bytes.
     part_bytes: u64,
     key: Option<SpaceKey>,
     grouping: Option<Grouping>,
@@ -174,31 +179,29 @@ pub struct Cutter {
     inline: bool,
     next_file: Arc<AtomicU32>,
     current: Option<Current>,
-    /// Holds pieces of chunks that are left in their file; empty until the first.
+    /// A buffer for pieces of chunks that are left in their file; empty until the first such chunk.
     piece: Vec<u8>,
 }
 
 struct Current {
     file: u32,
     path: PoolPath,
-    reader: Box<dyn Read + Send>,
-    /// The local file that `reader` is, if it is one and nothing was put back before what it reads next.
-    local: Option<Arc<File>>,
-    /// Bytes its length promises beyond those read; `None` for a stream.
+    reader: Box<dyn ContentReader>,
+    /// The bytes that the length of the file promises beyond those read; `None` for a stream.
     left: Option<u64>,
-    /// A short chunk was cut: it is the last, whatever a file that still grows would add.
+    /// Whether a short chunk was cut, which is then the last, whatever a file that still grows would add.
     ended: bool,
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     size: u64,
-    /// Bytes at the end of these that are in no chunk yet, as the content of the last one ended before them.
+    /// The last bytes that were read and are in no chunk yet, as the content of the last chunk ended before them.
     uncut: Vec<u8>,
-    /// Chunks of the part that is being cut.
+    /// The number of chunks of the part that is being cut.
     in_part: usize,
     /// The digest of the part that is being cut.
     digest: FileDigest,
-    /// The digest of the part before it, until it is known that more follows.
+    /// The digest of the last complete part, until it is known that more follows.
     whole_part: Option<Digest>,
-    /// The digests of all parts before.
+    /// The digests of all parts that are complete and followed by more.
     parts: Tree,
     mtime: Option<FileTime>,
     permissions: Permissions,
@@ -207,7 +210,8 @@ struct Current {
 }
 
 impl Cutter {
-    /// Cuts `items` as `policy` says; seals with `key` if there is one. Numbers the files from `next_file` on.
+    /// Makes a cutter of `items` as `policy` says, which seals with `key` if there is one, and numbers files from
+    /// `next_file` on.
     pub fn new(
         items: Items,
         policy: &Policy,
@@ -228,19 +232,19 @@ impl Cutter {
         }
     }
 
-    /// Returns the cutter set to cut chunks of the smallest content, too.
+    /// Returns the cutter set to cut even the smallest content into chunks.
     pub fn without_inline(self) -> Self {
         Self { inline: false, ..self }
     }
 
-    /// Bytes that one call of [`Cutter::next`] may need under `policy`.
+    /// Returns the bytes of buffers that one call of [`Cutter::next`] may need under `policy`.
     pub fn room(policy: &Policy) -> usize {
-        // The last group of a unit may begin when almost a chunk's worth is cut.
+        // The last group of a unit may begin when almost a chunk's worth is cut already.
         policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.width() + 1)
     }
 
-    /// Cuts up to one chunk's worth of bytes, and the group that it began, into buffers that
-    /// `claim` pays for ([`Cutter::room`]); nothing when all files are done.
+    /// Cuts up to one chunk's worth of bytes, and the group that this begins, into buffers that `claim` pays for
+    /// ([`Cutter::room`]); returns nothing when all files are done.
     pub fn next(&mut self, mut claim: Claim) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let (mut bytes, mut files) = (0, 0);
@@ -257,7 +261,7 @@ impl Cutter {
                     current.add(data, parity, &mut cuts);
                     self.current = Some(current);
                     if goes_on {
-                        break; // a pushed file has no more than it fed for one chunk
+                        break; // a pushed file has fed no more than one chunk takes
                     }
                 }
                 Ok(Some(Piece::Inline(content))) => {
@@ -278,8 +282,8 @@ impl Cutter {
         cuts
     }
 
-    /// Adds a group of whole chunks that the pool has, without reading it. Everything before must have been whole chunks
-    /// as well.
+    /// Adds a group of whole chunks that the pool has, without reading it. The file must consist of whole chunks so
+    /// far.
     pub fn keep(&mut self, (data, parity): RowBodies) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
@@ -295,7 +299,7 @@ impl Cutter {
         cuts
     }
 
-    /// The bytes that were read and are in no chunk yet.
+    /// Returns the bytes that were read and are in no chunk yet.
     pub fn uncut(&self) -> &[u8] {
         self.current.as_ref().map_or(&[], |current| &current.uncut)
     }
@@ -334,14 +338,14 @@ impl Cutter {
         }
     }
 
-    /// The next chunk of a local file, if it can stay there: hashed piece by piece, and not kept.
+    /// Cuts the next chunk of a local file, if it can stay there: it is hashed piece by piece, and not kept in memory.
     fn cut_in_file(
         &mut self,
         current: &mut Current,
         claim: &mut Claim,
     ) -> io::Result<Option<Piece>> {
-        let Some(file) = current.local.clone() else { return Ok(None) };
-        let (offset, mut len) = (current.size, 0);
+        let Some((file, offset)) = current.reader.local() else { return Ok(None) };
+        let mut len = 0;
         let mut hasher = ChunkHasher::default();
         self.piece.resize(PIECE, 0);
         while len < self.chunk_size {
@@ -364,17 +368,17 @@ impl Cutter {
     }
 
     fn cut_chunk(&mut self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
-        // Of a stream nobody knows what is left: less than a whole chunk means its end.
+        // The length of a stream is not known: less than a whole chunk means its end.
         let left = current.left.map_or(usize::MAX, |left| left as usize);
         let want = left.clamp(1, self.chunk_size);
-        if self.key.is_none() && current.local.is_some() && want >= LEFT_IN_FILE {
+        if self.key.is_none() && want >= LEFT_IN_FILE && current.reader.local().is_some() {
             return self.cut_in_file(current, claim);
         }
         let mut body = claim.split(want).buffer(want);
         let mut hasher = ChunkHasher::default();
         let mut len = current.fill(&mut body, |bytes| hasher.update(bytes))?;
         if len < self.chunk_size && current.left == Some(0) && !current.at_end()? {
-            // It grew meanwhile: on to a whole chunk, for only the last may be short.
+            // The file grew meanwhile, so a whole chunk is read, for only the last may be short.
             body.bytes_mut().resize(self.chunk_size, 0);
             len += current.fill(&mut body[len..], |bytes| hasher.update(bytes))?;
         }
@@ -451,10 +455,10 @@ pub type RowBodies = (Vec<(Entry, Body)>, Vec<(ChunkName, Body)>);
 /// The stored bytes of data chunks, and of the parity of a group.
 pub type RowBytes = (Vec<(Entry, Buffer)>, Vec<(ChunkName, Buffer)>);
 
-/// Makes what is stored of chunks that were read again: seals them, and gives a group its parity, which `claim`
-/// pays for.
+/// Seals chunks that were read again, and gives a group its parity, so that they are what was stored; `claim` pays for
+/// the parity.
 ///
-/// Errors: the code does not give back what was encoded.
+/// Errors: the erasure code does not give back the chunks that were encoded.
 pub fn cut_again(
     mut data: Vec<(Entry, Buffer)>,
     ec: Option<Ec>,
@@ -480,16 +484,19 @@ enum Piece {
 
 impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
-        let (mut local, mut owner) = (None, None);
+        let mut owner = None;
         let is_archived = matches!(input, Input::Archived(_));
-        let (reader, left, mtime, permissions): (Box<dyn Read + Send>, _, _, _) = match input {
-            Input::Stream(reader) => (reader, None, None, Permissions::FILE),
+        let (reader, left, mtime, permissions): (Box<dyn ContentReader>, _, _, _) = match input {
+            Input::Stream(reader) => {
+                (Box::new(StreamedBytes(reader)), None, None, Permissions::FILE)
+            }
+            Input::Fed(reader) => (reader, None, None, Permissions::FILE),
             Input::Reader { reader, bytes, mtime, permissions, owner: given } => {
                 owner = given;
-                (reader, Some(bytes), Some(mtime), permissions)
+                (Box::new(StreamedBytes(reader)), Some(bytes), Some(mtime), permissions)
             }
             Input::File(path) | Input::Archived(path) => {
-                let opened = Arc::new(File::open(path)?);
+                let opened = File::open(path)?;
                 let about = opened.metadata()?;
                 if about.is_dir() {
                     return Err(io::ErrorKind::IsADirectory.into());
@@ -497,7 +504,7 @@ impl Current {
                 // Devices and pipes report no length.
                 let left = about.is_file().then_some(about.len());
                 let mtime = about.modified().ok().map(FileTime::of_system);
-                // A pipe's say nothing of the file that is made of what it brings.
+                // The permissions of a pipe say nothing of the file that is made of what it brings.
                 let mode = Permissions::of_mode(about.permissions().mode());
                 let permissions = match (about.is_file(), is_archived) {
                     (true, true) => mode,
@@ -506,15 +513,17 @@ impl Current {
                 };
                 let has_owner = is_archived && about.is_file();
                 owner = has_owner.then(|| FileOwner { uid: about.uid(), gid: about.gid() });
-                local = about.is_file().then(|| Arc::clone(&opened));
-                (Box::new(opened), left, mtime, permissions)
+                let reader: Box<dyn ContentReader> = match about.is_file() {
+                    true => Box::new(LocalBytes::new(Arc::new(opened), 0)),
+                    false => Box::new(StreamedBytes(opened)),
+                };
+                (reader, left, mtime, permissions)
             }
         };
         Ok(Self {
             file,
             path,
             reader,
-            local,
             left,
             ended: false,
             size: 0,
@@ -530,7 +539,7 @@ impl Current {
         })
     }
 
-    /// Begins another part if `part_bytes` are cut of the one before.
+    /// Begins another part if the current one has `part_bytes`.
     fn begin_part(&mut self, part_bytes: u64) {
         let cut = self.size - self.uncut.len() as u64;
         if cut > 0 && cut.is_multiple_of(part_bytes) {
@@ -573,7 +582,7 @@ impl Current {
         Cut::End { file: self.file, facts }
     }
 
-    /// The most data chunks that the next group may have: none is in two parts.
+    /// Returns the most data chunks that the next group may have, as no group is in two parts.
     fn most_of_group(&self, ec: Ec) -> usize {
         match PART_CHUNKS - self.in_part {
             0 => ec.data(),
@@ -581,7 +590,7 @@ impl Current {
         }
     }
 
-    /// The whole content, if the file is as small as its length says.
+    /// Reads the whole content, if the file is as small as its length says.
     fn read_whole_if_small(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(left) = self.left else { return Ok(None) };
         let mut content = Vec::with_capacity(left as usize + 1);
@@ -591,46 +600,41 @@ impl Current {
         if self.size <= INLINE_MAX {
             return Ok(Some(content));
         }
-        // It has grown since; go on with what was read as its beginning.
-        let rest = self.take_reader();
-        self.reader = Box::new(io::Cursor::new(content).chain(rest));
+        // It has grown since, so what was read is taken as its beginning.
+        self.put_back(content);
         self.size = 0;
-        self.left = None;
         Ok(None)
     }
 
-    /// Takes the reader, to put something before what it reads next.
-    fn take_reader(&mut self) -> Box<dyn Read + Send> {
-        self.local = None;
-        std::mem::replace(&mut self.reader, Box::new(io::empty()))
+    /// Puts bytes back before those that are read next, where the file has more than its length promised.
+    fn put_back(&mut self, bytes: Vec<u8>) {
+        let rest = std::mem::replace(&mut self.reader, Box::new(StreamedBytes(io::empty())));
+        self.reader = Box::new(StreamedBytes(io::Cursor::new(bytes).chain(rest)));
+        self.left = None;
     }
 
-    /// Whether all that a stream brought so far is small; ask after a short read, which is its end.
+    /// Whether a stream brought only little content so far; ask after a short read, which is the end of the stream.
     fn is_small_stream(&self) -> bool {
         self.left.is_none() && self.size <= INLINE_MAX
     }
 
-    /// Gives back what was read last, because there is more than was promised.
+    /// Puts back the content that was read last, because the file has more than its length promised.
     fn unread(&mut self, content: Vec<u8>) {
         self.size -= content.len() as u64;
-        self.left = None;
-        let rest = self.take_reader();
-        self.reader = Box::new(io::Cursor::new(content).chain(rest));
+        self.put_back(content);
     }
 
-    /// Whether a file that has delivered its length has no more; one that grew becomes a stream.
+    /// Whether a file that has delivered its length has no more; a file that grew is treated as a stream.
     fn at_end(&mut self) -> io::Result<bool> {
         let mut probe = [0];
         if self.reader.read(&mut probe)? == 0 {
             return Ok(true);
         }
-        let rest = self.take_reader();
-        self.reader = Box::new(io::Cursor::new(probe).chain(rest));
-        self.left = None;
+        self.put_back(probe.to_vec());
         Ok(false)
     }
 
-    /// Fills `body` as far as the input goes; `hash` is given the pieces while they are in the cache.
+    /// Fills `body` as far as the input goes; `hash` is given each piece while it is in the processor's cache.
     fn fill(&mut self, body: &mut [u8], mut hash: impl FnMut(&[u8])) -> io::Result<usize> {
         let (mut filled, mut hashed) = (0, 0);
         loop {

@@ -1,5 +1,5 @@
 //! Rows of a file that the pool has: a chunk, or with an erasure code the chunks that are encoded together. They are
-//! read as any reader reads them, and made again into what is stored of them.
+//! read as any reader reads them, and then sealed and encoded again as they were stored.
 
 use crate::body::{Body, KeptChunk, ReadRow};
 use crate::fetch::Fetcher;
@@ -15,23 +15,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Kept rows of a file that are read at a time. Each waits for memory while it has some.
+/// The most kept rows of a file that are read at a time. Each may wait for more memory while it already has some.
 const READ_AT_ONCE: usize = 4;
 
 /// The rows of a file, or of a part of one.
 pub(crate) struct StoredRows {
-    /// The recipe that names its chunks.
+    /// The recipe that names the chunks of the rows.
     pub recipe: Arc<Recipe>,
     /// The reader of the chunks.
     pub fetcher: Fetcher,
-    /// The key that seals them again, in a sealed space.
+    /// The key that seals the chunks again, in a sealed space.
     pub key: Option<SpaceKey>,
-    /// Where they are sealed and encoded.
+    /// The threads on which chunks are sealed and encoded.
     pub offload: Offload,
 }
 
 impl StoredRows {
-    /// Reads the data chunks of a row, and makes of them what was stored.
+    /// Reads the data chunks of a row, and makes the stored bytes of the whole row from them.
     pub async fn read(&self, data: Range<usize>) -> Result<RowBytes, Failure> {
         let Self { recipe, fetcher, key, offload } = self;
         let entries = &recipe.entries[data.clone()];
@@ -51,34 +51,34 @@ impl StoredRows {
     }
 }
 
-/// A row that a new version of a file has at the same place. It is offered by the names of its chunks, and read only
-/// if the pool lacks copies of one.
+/// A row that a new version of a file has at the same place as the old one. It is offered by the names of its chunks,
+/// and read only if the pool lacks copies of a chunk.
 pub(crate) struct KeptRow {
     rows: StoredRows,
     data: Range<usize>,
-    /// The turns of all rows of the file.
+    /// Permits that all rows of the file share, so that few are read at a time.
     turns: Arc<Semaphore>,
     /// The bodies of the row's chunks once they were read, in the order of positions.
     read: OnceCell<Vec<Arc<Body>>>,
 }
 
 impl KeptRow {
-    /// The data chunks `data` of `rows`; `turns` are those of all rows of the file.
+    /// Makes the row of the data chunks `data` of `rows`; all rows of the file share `turns`.
     pub fn new(rows: StoredRows, data: Range<usize>, turns: Arc<Semaphore>) -> Self {
         Self { rows, data, turns, read: OnceCell::new() }
     }
 
-    /// The turns for reading rows of a file.
+    /// Makes the permits that the rows of a file share for being read.
     pub fn turns() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(READ_AT_ONCE))
     }
 
-    /// Bytes of plaintext.
+    /// Returns the number of plaintext bytes of the row.
     pub fn len(&self) -> u64 {
         self.entries().iter().map(|entry| u64::from(entry.len)).sum()
     }
 
-    /// The chunks of the row, and its parity, to be stored again.
+    /// Returns the chunks of the row, and its parity, to be stored again.
     pub fn chunks(self: &Arc<Self>) -> RowBodies {
         let entries = self.entries();
         let body =

@@ -18,18 +18,18 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use std::sync::Arc;
 
-/// Chunks that a writer remembers at most, in some 80 bytes each: 2 TiB of chunks of the default size.
+/// The most chunks that a writer remembers, in some 80 bytes each: 2 TiB of chunks of the default size.
 const MOST_REMEMBERED: usize = 1 << 19;
 
 /// The chunks that a writer has brought.
 #[derive(Default)]
 pub(crate) struct BroughtChunks {
-    /// Those of each part of the file; `None` once there were too many to remember.
+    /// The chunks of each part of the file; `None` once there were too many to remember.
     parts: Option<Vec<BroughtPart>>,
     count: usize,
 }
 
-/// The chunks of a part.
+/// The chunks of one part of a file.
 #[derive(Default)]
 struct BroughtPart {
     entries: Vec<Entry>,
@@ -37,12 +37,12 @@ struct BroughtPart {
 }
 
 impl BroughtChunks {
-    /// None so far.
+    /// Makes an empty list of chunks.
     pub fn new() -> Self {
         Self { parts: Some(vec![BroughtPart::default()]), count: 0 }
     }
 
-    /// Remembers what was cut.
+    /// Remembers chunks that were cut.
     pub fn add(&mut self, cuts: &[Cut]) {
         for cut in cuts {
             match (cut, &mut self.parts) {
@@ -73,26 +73,26 @@ pub struct Suspended {
 /// The write session of a file whose writing was suspended, in which [`Writer::anew`](crate::Writer::anew) goes on.
 #[derive(Clone)]
 pub struct SuspendedSession {
-    /// The session, which is open as long as this is there.
+    /// The session, which stays open as long as this handle exists.
     pub(crate) handle: Arc<SessionHandle>,
     path: PoolPath,
 }
 
 impl SuspendedSession {
-    /// The path at which the file would have become visible.
+    /// Returns the path at which the file would have become visible.
     pub fn path(&self) -> &PoolPath {
         &self.path
     }
 
-    /// The policy under which it is written.
+    /// Returns the policy under which the file is written.
     pub fn policy(&self) -> &Policy {
         &self.handle.policy
     }
 }
 
 impl Suspended {
-    /// The file at `path` of which a session has these chunks, all of them acknowledged, and whose last bytes are the
-    /// `rest`.
+    /// Makes the suspended file at `path` from the chunks that its session has, all of them acknowledged, and from the
+    /// `rest`, which are its last bytes.
     pub(crate) async fn new(
         session: Arc<SessionHandle>,
         path: PoolPath,
@@ -124,26 +124,26 @@ impl Suspended {
         Ok(Self { session: SuspendedSession { handle: session, path }, file, rest })
     }
 
-    /// The whole chunks that were written, or groups of them.
+    /// Returns the file of the whole chunks, or whole groups, that were written.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The bytes behind those of [`Suspended::file`].
+    /// Returns the bytes that follow those of [`Suspended::file`].
     pub fn rest(&self) -> &[u8] {
         &self.rest
     }
 
-    /// The session that has its chunks.
+    /// Returns the session that has the chunks of the file.
     pub fn session(&self) -> SuspendedSession {
         self.session.clone()
     }
 }
 
-/// A part of a file as if it had been opened, with holders that are still to be found.
+/// Makes the answer to an opening of one part of a file, with holders that are still to be found.
 fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -> OpenFile {
     let BroughtPart { entries, parity } = part;
-    // Chunks that are cut by content do not tell it; then it binds the pages to one another, and that is all.
+    // Chunks that are cut by content do not tell the digest; then it only binds the pages to one another.
     let digest = digest_of(&entries).unwrap_or_else(|| Digest::of(b""));
     OpenFile {
         path: path.to_string(),

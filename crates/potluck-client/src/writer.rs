@@ -4,8 +4,9 @@
 //! ([`crate::write::sliding_window`]), whose memory bounds all writers of a pool handle together. Beside it
 //! a writer keeps what does not fill a chunk yet, or a group.
 
+use crate::content_reader::{ContentReader, LocalBytes};
 use crate::file::File;
-use crate::source::{Cut, Cutter};
+use crate::source::{Cut, Cutter, Input};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Push, SessionHandle, VisibleFile, ended};
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
@@ -13,39 +14,42 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::part_bytes;
+use potluck_wire::bulk::PIECE;
 use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// The attributes that a writer sets of its file beside the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes {
-    /// When it was modified; without it, when it became visible.
+    /// When the file was modified; `None` for the time at which it becomes visible.
     pub mtime: Option<FileTime>,
-    /// Who may do what with it.
+    /// The permissions of the file.
     pub permissions: Permissions,
-    /// Whom it belongs to; nobody in particular without.
+    /// The owner of the file; `None` for nobody in particular.
     pub owner: Option<FileOwner>,
 }
 
-/// Writes one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
+/// A writer of one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
 pub struct Writer {
-    /// `None` once it is finished.
+    /// The session of the file; `None` once the writer is finished.
     shared: Option<Arc<SessionHandle>>,
     file: u32,
     path: PoolPath,
     attributes: Attributes,
-    /// The condition under which it may replace what is at its path, where that is not its session's.
+    /// The condition under which the file may replace what is at its path, where that is not its session's.
     condition: Option<Condition>,
-    /// `None` after a call that failed or was given up in the middle: the file cannot be finished then.
+    /// The cutter; `None` after a call that failed or was given up in the middle: the file cannot be finished then.
     cutter: Option<Box<Cutter>>,
-    /// Bytes that its cutter has not taken yet, less than a unit.
+    /// The bytes that the cutter has not taken yet, less than a unit.
     feed: Feed,
     written: u64,
-    /// Bytes that a flush has promised.
+    /// The number of bytes that a flush has promised.
     flushed: u64,
     brought: BroughtChunks,
 }
@@ -54,7 +58,7 @@ impl Writer {
     /// Begins a file of a session.
     pub(crate) fn new(shared: Arc<SessionHandle>, path: PoolPath, attributes: Attributes) -> Self {
         let feed = Feed::default();
-        let (file, cutter) = shared.cutter(path.clone(), Box::new(feed.clone()));
+        let (file, cutter) = shared.cutter(path.clone(), Input::Fed(Box::new(feed.clone())));
         Self {
             file,
             shared: Some(shared),
@@ -69,13 +73,13 @@ impl Writer {
         }
     }
 
-    /// Begins a file anew whose writing was suspended, in the same session. What it keeps of [`Suspended::file`] is not
-    /// sent again.
+    /// Begins a file anew whose writing was suspended, in the same session. The bytes that the new file keeps of
+    /// [`Suspended::file`] are not sent again.
     pub fn anew(session: &SuspendedSession, attributes: Attributes) -> Self {
         Self::new(Arc::clone(&session.handle), session.path().clone(), attributes)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -85,29 +89,78 @@ impl Writer {
         self.attributes = attributes;
     }
 
-    /// Has the file become visible at another path of its space, where it may replace what is there under this condition.
+    /// Lets the file become visible at another path of its space, where it may replace what is there under this
+    /// condition.
     pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
         (self.path, self.condition) = (path, Some(condition));
     }
 
-    /// Adds bytes at the end. Returns when they are taken: what fills chunks is on its way to donors, as far as
-    /// memory and the session's reservation allow.
+    /// Adds bytes at the end of the file. Returns when they are taken: bytes that fill chunks are on their way to
+    /// donors, as far as memory and the session's reservation allow.
     ///
     /// Errors: what ended the session, such as [`ErrorKind::NoSpace`].
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
-        let shared = self.shared()?;
-        let unit = unit(&shared.policy);
+        let unit = unit(&self.shared()?.policy);
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(unit - self.feed.len()));
+            let most = unit.saturating_sub(self.feed.len()).max(1);
+            let (now, later) = bytes.split_at(bytes.len().min(most));
             self.feed.push(now);
             self.written += now.len() as u64;
             bytes = later;
-            if self.feed.len() == unit {
-                let cuts = self.cut(&shared).await?;
-                shared.push(Push::Cuts(cuts))?;
-            }
+            self.cut_whole_units().await?;
         }
         Ok(())
+    }
+
+    /// Adds bytes as [`Writer::write`] does, but takes ownership of them, which saves a copy.
+    ///
+    /// Errors: those of [`Writer::write`].
+    pub async fn write_owned(&mut self, bytes: Vec<u8>) -> Result<(), Failure> {
+        self.shared()?;
+        self.written += bytes.len() as u64;
+        self.feed.push_owned(bytes);
+        self.cut_whole_units().await
+    }
+
+    /// Cuts the bytes that fill whole units, and has the chunks sent.
+    async fn cut_whole_units(&mut self) -> Result<(), Failure> {
+        let shared = self.shared()?;
+        let unit = unit(&shared.policy);
+        while self.feed.len() >= unit {
+            let cuts = self.cut(&shared).await?;
+            shared.push(Push::Cuts(cuts))?;
+        }
+        Ok(())
+    }
+
+    /// Adds one unit, which is as many bytes as are cut together, where all bytes before fill whole units; returns a
+    /// buffer.
+    ///
+    /// Errors: those of [`Writer::write`].
+    pub(crate) async fn write_unit(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let shared = self.shared()?;
+        self.written += bytes.len() as u64;
+        let spare = self.feed.replace(bytes);
+        let cuts = self.cut(&shared).await?;
+        shared.push(Push::Cuts(cuts))?;
+        Ok(spare)
+    }
+
+    /// Adds one unit of a local file, which is as many bytes as are cut together, where all bytes before fill whole
+    /// units. They stay in their file until they are sent, if they are stored as they are.
+    ///
+    /// Errors: those of [`Writer::write`], and [`code::LOCAL_IO`] where the file cannot be read or is shorter.
+    pub(crate) async fn write_unit_of(
+        &mut self,
+        file: &Arc<fs::File>,
+        at: u64,
+    ) -> Result<(), Failure> {
+        let shared = self.shared()?;
+        let unit = unit(&shared.policy);
+        self.written += unit as u64;
+        self.feed.push_file(LocalBytes::new(Arc::clone(file), at), unit);
+        let cuts = self.cut(&shared).await?;
+        shared.push(Push::Cuts(cuts))
     }
 
     /// Adds a range of another version at the end. Whole chunks that it has at the same place are neither read nor sent,
@@ -123,7 +176,7 @@ impl Writer {
             if at == self.written {
                 at += self.keep_rows(base, at..range.end).await?;
             }
-            // The next row may be the same again.
+            // After each row, the next may be the same again.
             let end = match is_cut_alike {
                 true => range.end.min(at + unit - self.written % unit),
                 false => range.end,
@@ -137,8 +190,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds the whole rows with which a range of another version begins, if they can be rows of this file, neither reading
-    /// nor sending them; how many bytes these are.
+    /// Adds the whole rows with which a range of another version begins, if they can be rows of this file, neither
+    /// reading nor sending them; returns how many bytes these are.
     ///
     /// Errors: those of [`Writer::keep`].
     pub(crate) async fn keep_rows(
@@ -169,7 +222,7 @@ impl Writer {
         Ok(at - range.start)
     }
 
-    /// The policy by which the file is stored.
+    /// Returns the policy by which the file is stored.
     pub(crate) fn policy(&self) -> Result<Policy, Failure> {
         Ok(self.shared()?.policy.clone())
     }
@@ -197,8 +250,8 @@ impl Writer {
         Ok(shared.policy.ack)
     }
 
-    /// Ends the writing, and gives what was written so far: what fills chunks is at donors then and can be read, the rest
-    /// is in memory.
+    /// Ends the writing, and returns the file as written so far: the chunks that were filled are at donors then and
+    /// can be read, and the bytes after them are in memory.
     ///
     /// Errors: what ended the session; [`code::BAD_REQUEST`] for a file of too many chunks, and after an earlier call
     /// that failed or was given up.
@@ -208,24 +261,24 @@ impl Writer {
         let uncut = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
         let rest = [uncut, &self.feed.copy()].concat();
         let brought = std::mem::take(&mut self.brought);
-        // With the writer goes what the session knows of the file, and not what it knows of its chunks.
+        // The session forgets the file with its writer, and keeps what it knows of the chunks.
         Suspended::new(shared, self.path.clone(), brought, rest).await
     }
 
-    /// Makes the file visible whole, in place of one that was there.
+    /// Makes the whole file visible, in place of one that was there.
     ///
     /// Errors: [`ErrorKind::Conflict`] where the session's condition does not hold; what ended the session.
     pub async fn finish(self) -> Result<VersionId, Failure> {
         Ok(self.make_visible().await?.version)
     }
 
-    /// Does what [`Writer::finish`] does, and tells what became of its directory.
+    /// Finishes the file as [`Writer::finish`] does, and also tells how its directory changed.
     ///
     /// Errors: those of [`Writer::finish`].
     pub async fn make_visible(mut self) -> Result<VisibleFile, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
-        // The rest may make whole chunks or groups, without the end of the file.
+        // The rest of the bytes may make whole chunks or groups before the end of the file.
         while !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
             cuts.extend(self.cut(&shared).await?);
         }
@@ -248,7 +301,7 @@ impl Writer {
         })
     }
 
-    /// Cuts what is fed: a unit, or all there is with the end of the file.
+    /// Cuts the bytes in the feed: a unit, or everything with the end of the file.
     async fn cut(&mut self, shared: &SessionHandle) -> Result<Vec<Cut>, Failure> {
         shared.room().await?;
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
@@ -270,11 +323,11 @@ impl Writer {
         Ok(cuts)
     }
 
-    /// Stores what is fed as the content of a file that never becomes visible.
+    /// Stores the bytes in the feed as the content of a file that never becomes visible.
     async fn store_rest(&mut self, shared: &Arc<SessionHandle>) -> Result<Hidden, Failure> {
         let cut_before = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
         let content = Box::new(Cursor::new([cut_before, &self.feed.copy()].concat()));
-        let (file, cutter) = shared.cutter(self.path.clone(), content);
+        let (file, cutter) = shared.cutter(self.path.clone(), Input::Stream(content));
         let hidden = Hidden(file, Arc::clone(shared));
         let (_, mut cuts) = shared.cut(Box::new(cutter.without_inline())).await;
         cuts.retain(|cut| !matches!(cut, Cut::End { .. }));
@@ -291,14 +344,14 @@ impl Drop for Writer {
     }
 }
 
-/// Waits until donors have acknowledged all that was cut of a file.
+/// Waits until donors have acknowledged all chunks that were cut of a file.
 async fn stored(session: &SessionHandle, file: u32) -> Result<(), Failure> {
     let (done, stored) = oneshot::channel();
     session.push(Push::Flush(file, done))?;
     stored.await.map_err(|_| session.ended())
 }
 
-/// A file that is forgotten when this is dropped.
+/// A file that never becomes visible, and that its session forgets when this is dropped.
 struct Hidden(u32, Arc<SessionHandle>);
 
 impl Drop for Hidden {
@@ -307,7 +360,7 @@ impl Drop for Hidden {
     }
 }
 
-/// Plaintext bytes that are cut together.
+/// Returns the number of plaintext bytes that are cut together under a policy.
 pub(crate) fn unit(policy: &Policy) -> usize {
     policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.data())
 }
@@ -319,36 +372,114 @@ struct Feed(Arc<Mutex<Fed>>);
 
 #[derive(Default)]
 struct Fed {
-    bytes: Vec<u8>,
+    /// Runs of bytes that were not read yet, in order; of the first run only the bytes from `read` on.
+    pieces: VecDeque<Vec<u8>>,
     read: usize,
+    /// The number of unread bytes of all pieces.
+    in_pieces: usize,
+    /// The buffer of a piece that was read, kept for its memory.
+    spare: Vec<u8>,
+    /// A local file to read from once the pieces are read, and how many bytes are to be read of it.
+    file: Option<(LocalBytes, usize)>,
+}
+
+impl Fed {
+    fn len(&self) -> usize {
+        self.in_pieces + self.file.as_ref().map_or(0, |(_, left)| *left)
+    }
+
+    fn push(&mut self, piece: Vec<u8>) {
+        if !piece.is_empty() {
+            self.in_pieces += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Reads from the first piece, which must exist.
+    fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = (&self.pieces[0][self.read..]).read(buffer)?;
+        self.read += read;
+        self.in_pieces -= read;
+        if self.read == self.pieces[0].len() {
+            self.spare = self.pieces.pop_front().unwrap_or_default();
+            self.read = 0;
+        }
+        Ok(read)
+    }
 }
 
 impl Feed {
+    fn fed(&self) -> MutexGuard<'_, Fed> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Adds a copy of bytes, to the last piece if that is small.
     fn push(&self, bytes: &[u8]) {
-        let mut fed = self.0.lock().expect("no holder panics");
-        if fed.read == fed.bytes.len() {
-            fed.bytes.clear();
-            fed.read = 0;
+        let mut fed = self.fed();
+        if let Some(last) = fed.pieces.back_mut()
+            && last.len() + bytes.len() <= last.capacity().max(PIECE)
+        {
+            last.extend_from_slice(bytes);
+            fed.in_pieces += bytes.len();
+            return;
         }
-        fed.bytes.extend_from_slice(bytes);
+        let mut piece = std::mem::take(&mut fed.spare);
+        piece.clear();
+        piece.extend_from_slice(bytes);
+        fed.push(piece);
+    }
+
+    fn push_owned(&self, bytes: Vec<u8>) {
+        self.fed().push(bytes);
+    }
+
+    /// Takes over bytes where all earlier ones were read, and returns a buffer for more.
+    fn replace(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut fed = self.fed();
+        fed.push(bytes);
+        std::mem::take(&mut fed.spare)
+    }
+
+    fn push_file(&self, file: LocalBytes, len: usize) {
+        self.fed().file = Some((file, len));
     }
 
     fn len(&self) -> usize {
-        let fed = self.0.lock().expect("no holder panics");
-        fed.bytes.len() - fed.read
+        self.fed().len()
     }
 
     fn copy(&self) -> Vec<u8> {
-        let fed = self.0.lock().expect("no holder panics");
-        fed.bytes[fed.read..].to_vec()
+        let fed = self.fed();
+        let pieces: Vec<&[u8]> = fed.pieces.iter().map(Vec::as_slice).collect();
+        let mut bytes = pieces.concat();
+        bytes.drain(..fed.read);
+        bytes
     }
 }
 
 impl Read for Feed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut fed = self.0.lock().expect("no holder panics");
-        let read = (&fed.bytes[fed.read..]).read(buffer)?;
-        fed.read += read;
+        let mut fed = self.fed();
+        if !fed.pieces.is_empty() {
+            return fed.read_piece(buffer);
+        }
+        let Some((file, left)) = &mut fed.file else { return Ok(0) };
+        let most = buffer.len().min(*left);
+        let read = file.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into()); // it was cut off meanwhile
+        }
+        *left -= read;
+        if *left == 0 {
+            fed.file = None;
+        }
         Ok(read)
+    }
+}
+
+impl ContentReader for Feed {
+    fn local(&self) -> Option<(Arc<fs::File>, u64)> {
+        let fed = self.fed();
+        fed.file.as_ref().filter(|_| fed.pieces.is_empty()).and_then(|(file, _)| file.local())
     }
 }

@@ -40,9 +40,9 @@ impl FileTime {
     }
 }
 
-/// The bits of a mode: the nine that say what the owner, the group and all others may do, and the set-user-ID,
-/// set-group-ID and sticky bits, which are kept and have an effect in a directory alone: a mount starts no program as
-/// somebody else, and no copy to a local disk has such a bit on a file. The text of them is octal, as `chmod` takes it.
+/// The bits of a mode: the nine permissions of the owner, the group and all others, and the set-user-ID, set-group-ID
+/// and sticky bits. These three have an effect in a directory alone: a mount starts no program as somebody else, and
+/// no copy to a local disk has such a bit on a file. The text is octal, as `chmod` takes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permissions(u16);
 
@@ -70,19 +70,19 @@ impl Permissions {
         Self(self.0 & Self::NINE)
     }
 
-    /// Whether what is made in a directory with these gets the group of the directory.
+    /// Whether entries that are made in a directory with these permissions get the group of the directory.
     pub const fn hands_group_on(self) -> bool {
         self.0 & Self::SET_GROUP != 0
     }
 
-    /// These with the bit that [`Self::hands_group_on`] looks at.
+    /// Returns these permissions with the bit that [`Self::hands_group_on`] looks at.
     pub const fn handing_group_on(self) -> Self {
         Self(self.0 | Self::SET_GROUP)
     }
 
-    /// These without the set-user-ID bit, and without the set-group-ID bit where the group may execute: what they are
-    /// once somebody has written the file who is not trusted with them. Without that right of the group the bit once
-    /// stood for mandatory locks, and stays, as on a local disk.
+    /// Returns these permissions without the set-user-ID bit, and without the set-group-ID bit where the group may
+    /// execute: the permissions of a file once somebody has written it who is not trusted with them. Where the group
+    /// may not execute, the set-group-ID bit once stood for mandatory locks, and stays, as on a local disk.
     pub const fn without_set_ids(self) -> Self {
         let set_group = if self.0 & Self::GROUP_EXECUTES == 0 { 0 } else { Self::SET_GROUP };
         Self(self.0 & !(Self::SET_USER | set_group))
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Permissions {
     }
 }
 
-/// The user and the group that something belongs to, as numbers: names of them differ between machines.
+/// The user and the group that own something, as numbers, because their names differ between machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileOwner {
     /// The number of the user.
@@ -158,26 +158,27 @@ impl fmt::Display for FileOwner {
     }
 }
 
-/// The attributes of a file or directory that its name has beside the content.
+/// The attributes that the name of a file or directory has beside the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EntryAttributes {
-    /// When it was modified, as its source or a program said.
+    /// The time at which it was modified, as its source or a program said.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// Who may do what with it.
+    /// The permissions of the entry.
     pub permissions: Permissions,
-    /// Whom it belongs to; `None` where nobody said: then to whoever looks at it.
+    /// The owner of the entry; `None` where nobody said, so that it belongs to whoever looks at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
 
 impl EntryAttributes {
-    /// Those of a directory that is made at this wall time, in milliseconds, of which nobody said anything.
+    /// Returns the attributes of a directory that is made at this wall time, in milliseconds, without anything said
+    /// of them.
     pub const fn of_dir(wall_ms: i64) -> Self {
         Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR, owner: None }
     }
 
-    /// These with what is given in the place of what they were.
+    /// Returns these attributes, with those that are given in `new` in their place.
     pub fn with(self, new: AttributesToSet) -> Self {
         Self {
             mtime: new.mtime.unwrap_or(self.mtime),
@@ -193,10 +194,10 @@ pub struct AttributesToSet {
     /// The modification time, nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// Who may do what with it.
+    /// The permissions to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Whom it belongs to.
+    /// The owner to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }

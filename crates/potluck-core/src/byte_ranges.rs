@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Disjoint ranges with their owners. Those of one owner that adjoin are one.
+/// Disjoint ranges with their owners. Adjoining ranges of one owner are joined to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteRanges<K> {
-    /// The ranges by where each begins, with where it ends and whose it is.
+    /// The end and the owner of each range, by where it begins.
     by_start: BTreeMap<u64, (u64, K)>,
 }
 
@@ -17,12 +17,12 @@ impl<K> Default for ByteRanges<K> {
 }
 
 impl<K: Copy + PartialEq> ByteRanges<K> {
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no range.
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
@@ -43,7 +43,7 @@ impl<K: Copy + PartialEq> ByteRanges<K> {
             .filter(move |_| range.end > from)
     }
 
-    /// A part of `range` that somebody else than `owner` has, and who.
+    /// Returns a part of `range` that somebody else than `owner` has, and that other owner.
     pub fn taken(&self, range: &Range<u64>, owner: K) -> Option<(Range<u64>, K)> {
         let other = self.in_common(range).filter(|(_, found)| *found != owner).last();
         other.map(|(found, other)| (found.start.max(range.start)..found.end.min(range.end), other))
@@ -87,7 +87,7 @@ impl<K: Copy + PartialEq> ByteRanges<K> {
         self.by_start.insert(start, (end, owner));
     }
 
-    /// Takes all from an owner.
+    /// Takes all ranges from an owner.
     pub fn remove(&mut self, owner: K) {
         self.by_start.retain(|_, (_, found)| *found != owner);
     }

@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the names of all staging directories begin with; the identifier of the checkpoint follows.
+/// The beginning of the names of all staging directories; the identifier of the checkpoint follows.
 const PREFIX: &str = ".potluck-ckpt-";
 
 hex_id!(
-    /// A checkpoint, from its begin to its commit or abort. It is drawn at random by whoever begins it, and who knows it
-    /// reaches the files that are staged.
+    /// The identifier of a checkpoint, from its begin to its commit or abort. It is drawn at random by whoever begins
+    /// the checkpoint, and whoever knows it reaches the files that are staged.
     CheckpointId,
     16
 );
 
 impl CheckpointId {
-    /// The name of the directory in which its files are staged.
+    /// The name of the directory in which the checkpoint's files are staged.
     pub fn staging_name(&self) -> String {
         format!("{PREFIX}{self}")
     }
@@ -39,7 +39,7 @@ impl CheckpointId {
     /// The checkpoint whose files are staged in a directory of this name, if the name is of that kind.
     pub fn of_staging_name(name: &str) -> Option<Self> {
         let text = name.strip_prefix(PREFIX)?;
-        // A name is of one checkpoint only in the letters in which that writes itself.
+        // Other spellings of the same number are names that anybody may use, and no staging directories.
         text.parse().ok().filter(|id: &Self| id.to_string() == text)
     }
 }
@@ -56,7 +56,7 @@ pub struct StagedPlace {
 }
 
 impl StagedPlace {
-    /// Where a path lies that is, or is below, a staging directory; of one inside another the outermost.
+    /// Splits a path that is, or is below, a staging directory; of one inside another the outermost counts.
     pub fn of(path: &PoolPath) -> Option<Self> {
         let mut ids = path.names().iter().map(|name| CheckpointId::of_staging_name(name));
         let depth = ids.position(|id| id.is_some())?;
@@ -69,16 +69,16 @@ impl StagedPlace {
     }
 }
 
-/// How the files that were staged for a checkpoint take their places at its commit.
+/// The way in which files that were staged for a checkpoint take their places at its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommitStyle {
-    /// They are the whole content of the target: a directory that was there before is gone.
+    /// The files are the whole content of the target: a directory that was there before is gone.
     Replace,
-    /// They come to what is in the target, in the place of files of the same names.
+    /// The files are added to the content of the target, and replace files of the same names.
     Merge,
-    /// They are what several writers contribute to one file, which is the target. A client makes a version of them: there
-    /// is nothing to commit.
+    /// The files are what several writers contribute to one file, which is the target. A client makes a version of
+    /// them: there is nothing to commit.
     Share,
 }
 

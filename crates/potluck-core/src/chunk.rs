@@ -1,13 +1,10 @@
-//! Chunks: immutable bytes named by what they are; and the digest of a file, which is made of its segments however it is
-//! cut into chunks ([`FileDigest`]). A file of at most [`INLINE_MAX`] bytes has no chunks.
+//! Chunks: immutable bytes named by what they are. A file of at most [`INLINE_MAX`] bytes has none.
 //!
 //! Bytes that come from outside become trusted in one way only: by a [`Verifier`] that was told
 //! the name they must have.
 
 use crate::ids::hex_id;
-use crate::merkle::{
-    Hash, SEGMENT, SegmentCutter, SegmentHashes, Tree, proven_root, segment_count,
-};
+use crate::merkle::{SEGMENT, SegmentCutter, SegmentHashes, proven_root, segment_count};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -17,8 +14,7 @@ use std::str::FromStr;
 pub const MIN_CHUNK: u32 = 64 << 10;
 /// The largest chunk size a policy may ask for.
 pub const MAX_CHUNK: u32 = 64 << 20;
-/// The default: large enough that per-chunk work vanishes, small enough that a slow donor holds
-/// up little.
+/// The default chunk size: large enough that per-chunk work vanishes, small enough that a slow donor holds up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
 /// Bytes that sealing adds to every segment.
 pub const SEAL_OVERHEAD: u32 = 16;
@@ -26,7 +22,7 @@ pub const SEAL_OVERHEAD: u32 = 16;
 pub const MAX_STORED: u32 = sealed_len(MAX_CHUNK);
 /// Files up to this size live in the catalog and never reach a donor.
 pub const INLINE_MAX: u64 = 4096;
-/// Names are cut into so many parts when only some of a donor's chunks are to leave it.
+/// The number of parts that names are divided into when only some of a donor's chunks are to leave it.
 pub const PARTS: u32 = 1 << 16;
 
 /// Bytes that `plain` bytes of a chunk have when they are sealed, segment by segment.
@@ -83,8 +79,8 @@ impl ChunkName {
         Self(SegmentHashes::of(bytes).root())
     }
 
-    /// The part of all names that this one is in, below [`PARTS`]. Names are random, so that
-    /// parts are alike.
+    /// The part of all names that this name is in, below [`PARTS`]. Names are random, so that parts are alike in
+    /// size.
     pub fn part(&self) -> u32 {
         u32::from(self.0[0]) << 8 | u32::from(self.0[1])
     }
@@ -172,39 +168,6 @@ pub fn verify_segments(
     proven_root(count, range, &segments, &proof) == Some(name.0)
 }
 
-/// Builds a file's digest while it is cut: from the hashes of chunks that were hashed anyway, and from
-/// bytes where a cut is no boundary of segments.
-#[derive(Debug, Default)]
-pub struct FileDigest {
-    tree: Tree,
-    cutter: SegmentCutter,
-}
-
-impl FileDigest {
-    /// Adds the next bytes.
-    pub fn update(&mut self, piece: &[u8]) {
-        self.cutter.update(piece, |segment| self.tree.push(segment));
-    }
-
-    /// Adds the next whole segments, or the last ones, by their hashes. Everything before them must have
-    /// been whole segments, too.
-    pub fn push(&mut self, segments: &SegmentHashes) {
-        segments.iter().for_each(|segment| self.tree.push(*segment));
-    }
-
-    /// Adds the next whole chunk of `segments` segments, a power of two, by its digest. Everything before it must have been
-    /// chunks as long as it.
-    pub fn push_chunk(&mut self, chunk: &Digest, segments: u64) {
-        self.tree.push_subtree(chunk.0, segments);
-    }
-
-    /// The digest of the file.
-    pub fn finish(mut self) -> Digest {
-        self.cutter.finish().into_iter().for_each(|segment: Hash| self.tree.push(segment));
-        Digest(self.tree.root())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,29 +185,6 @@ mod tests {
         let mut bad = Verifier::new(name);
         bad.update(&flipped);
         assert_eq!(bad.finish().expect_err("a flipped bit").expected, name);
-    }
-
-    #[test]
-    fn a_file_has_one_digest_however_it_is_cut() {
-        let bytes: Vec<u8> = (0..700_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-        for chunk in [64 << 10, 128 << 10, 320 << 10, 1 << 20] {
-            let mut digest = FileDigest::default();
-            bytes.chunks(chunk).for_each(|chunk| digest.push(&SegmentHashes::of(chunk)));
-            assert_eq!(digest.finish(), Digest::of(&bytes), "{chunk}");
-        }
-        let chunk = 128 << 10;
-        let (kept, rest) = bytes.split_at(3 * chunk);
-        let mut digest = FileDigest::default();
-        kept.chunks(chunk).for_each(|chunk| digest.push_chunk(&Digest::of(chunk), 2));
-        rest.chunks(chunk).for_each(|chunk| digest.push(&SegmentHashes::of(chunk)));
-        assert_eq!(digest.finish(), Digest::of(&bytes), "of chunks that are not read again");
-
-        let mut digest = FileDigest::default();
-        let (front, tail) = bytes.split_at(256 << 10);
-        digest.push(&SegmentHashes::of(front));
-        tail.chunks(999).for_each(|piece| digest.update(piece));
-        assert_eq!(digest.finish(), Digest::of(&bytes));
-        assert_eq!(FileDigest::default().finish(), Digest::of(b""));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::time::Duration;
 /// A point on a monotonic clock: time since an arbitrary start of the process.
 pub type Tick = Duration;
 
-/// Milliseconds since the Unix epoch; for people, never for decisions.
+/// Milliseconds since the Unix epoch, for people to read and never for decisions.
 pub type UnixMillis = i64;
 
-/// Where a role reads time. Cheap to call, safe from any thread.
+/// A source of time for a role. It is cheap to call, and safe from any thread.
 pub trait Clock: Send + Sync + 'static {
     /// Monotonic time since some fixed start; never goes back.
     fn now(&self) -> Tick;

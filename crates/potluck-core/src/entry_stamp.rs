@@ -1,4 +1,5 @@
-//! Short stand-ins for what is behind names, by which two sides find what one of them does not know.
+//! Stamps: short stand-ins for the entries behind names, by which two sides find the entries that one of them does
+//! not know.
 
 use crate::chunk::Digest;
 use crate::ids::hex_id;
@@ -7,13 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 
 hex_id!(
-    /// Stands for what is behind a name: what differs has another stamp.
+    /// The stamp of the entry behind a name: entries that differ have different stamps.
     EntryStamp,
     16
 );
 
 impl EntryStamp {
-    /// Stands for nothing being there.
+    /// The stamp of a name that leads to nothing.
     pub const NOTHING: Self = Self([0; 16]);
 
     /// The stamp of an entry with these facts.

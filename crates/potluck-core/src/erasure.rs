@@ -56,7 +56,7 @@ impl Ec {
         self.data.into()
     }
 
-    /// Parity chunks of every group (k): so many donors may die.
+    /// The number of parity chunks of every group (k), which is how many donors may die.
     pub fn parity(self) -> usize {
         self.parity.into()
     }
@@ -88,7 +88,7 @@ impl Ec {
         Some(at..(at + self.data()).min(chunks))
     }
 
-    /// How many groups `chunks` data chunks form.
+    /// The number of groups that `chunks` data chunks form.
     pub fn group_count(self, chunks: usize) -> usize {
         chunks.div_ceil(self.data())
     }
@@ -209,7 +209,7 @@ impl Codec {
     }
 }
 
-/// Room for the pieces that end in zeros.
+/// Buffers for the pieces that end in zeros.
 #[derive(Default)]
 struct Padding(Vec<Vec<u8>>);
 

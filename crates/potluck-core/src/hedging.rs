@@ -1,5 +1,5 @@
-//! Hedging: who of those that have a chunk is asked first, how long that is waited for before another is asked
-//! too, who is left out for a while, and when a connection is given up. All reads follow these rules.
+//! Hedging: which holder of a chunk is asked first, how long it is waited for before another is asked too, which
+//! donor is left out for a while, and when a connection is given up. All reads follow these rules.
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
@@ -8,23 +8,23 @@ use crate::read_plan::ShardState;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A request is late at this many times what was expected of it, within [`LATE_BOUNDS`].
+/// A request is late when it takes this many times as long as was expected, within [`LATE_BOUNDS`].
 const LATE_FACTOR: u32 = 3;
-/// A request is late neither before the first nor after the second: below, waiting is jitter; above, a
+/// The bounds of the time after which a request is late: below the first, waiting is jitter; above the second, a
 /// person has noticed.
 const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
 
-/// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
-/// that hangs would be waited for anew. Once may be one damaged chunk.
+/// The number of failures in a row after which a donor is asked only like a suspect, because each group would wait
+/// anew for a donor that hangs. A single failure may be one damaged chunk.
 const AVOIDED_AFTER: u32 = 2;
 /// How long an avoided donor is left alone before one request tries it again, for files stay open for days;
 /// each further failure doubles the time, up to [`DOUBLED`] times.
 const AVOIDED_FOR: Duration = Duration::from_secs(15);
 const DOUBLED: u32 = 5;
 
-/// A second request for bytes that are sent must promise to be this many times faster than waiting.
+/// A second request for bytes that are being sent must promise to be this many times faster than waiting.
 const SECOND_GAIN: f64 = 2.0;
-/// Seconds below which waiting is jitter (a scheduler's turn, a flush), and nothing is sent twice.
+/// The seconds below which waiting is jitter (a scheduler's turn, a flush), so that nothing is sent twice.
 const JITTER_S: f64 = 0.02;
 
 /// A donor that owes an answer is given up when it makes no progress for this long: of what it sends fewer than
@@ -32,9 +32,9 @@ const JITTER_S: f64 = 0.02;
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Bytes of a chunk that must come within [`STALL_TIMEOUT`]; at less than this it would take hours.
 pub const LEAST_RECEIVED: usize = 64 << 10;
-/// Bytes of what we send, all chunks together, that must be taken in the same time. Fewer, for lines
-/// are slower upwards, and a put shares one between several donors; a donor that is well asks for
-/// more than this of whoever sends it a chunk.
+/// The bytes of what we send, all chunks together, that a donor must take within [`STALL_TIMEOUT`]. They are fewer
+/// than [`LEAST_RECEIVED`], because lines are slower upwards, and a put shares one line between several donors; a
+/// donor that is well takes more than this of whoever sends it a chunk.
 pub const LEAST_TAKEN: u64 = 32 << 10;
 
 /// The known rates of donors.
@@ -45,7 +45,7 @@ pub type Rates = BTreeMap<DonorId, RateEstimate>;
 pub struct ReadSource {
     /// The donor that holds the copy.
     pub donor: DonorId,
-    /// Whether the manager heard of it lately; otherwise a suspect.
+    /// Whether the manager heard of the donor lately; otherwise it is a suspect.
     pub live: bool,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
@@ -84,16 +84,16 @@ pub fn late_after(estimate: &RateEstimate, bytes: u32) -> Duration {
     estimate.latest_finish(bytes).checked_mul(LATE_FACTOR).unwrap_or(most).clamp(least, most)
 }
 
-/// Whether a donor is asked only where live ones do not suffice.
+/// Whether a donor is asked only where live donors do not suffice.
 pub fn is_avoided(estimate: &RateEstimate, now: Tick) -> bool {
     let further = estimate.failures().checked_sub(AVOIDED_AFTER);
     further
         .is_some_and(|times| now < estimate.since() + AVOIDED_FOR * 2_u32.pow(times.min(DOUBLED)))
 }
 
-/// Whether bytes that were sent to a donor at `sent_at` should be sent to another one too, the best of
-/// which takes `others_best_rate` bytes a second. Ask this when nothing else is left to send:
-/// before, the other donors have better to do.
+/// Whether bytes that were sent to a donor at `sent_at` should be sent to another one too, where the best of the
+/// others takes `others_best_rate` bytes a second. It is to be asked when nothing else is left to send: before, the
+/// other donors have better to do.
 pub fn overdue(
     estimate: &RateEstimate,
     others_best_rate: f64,
@@ -105,7 +105,8 @@ pub fn overdue(
     let waited = now.saturating_sub(sent_at).as_secs_f64();
     let quiet = now.saturating_sub(sent_at.max(estimate.since())).as_secs_f64();
     let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
-    // Time left until it is due; once past due, what has been late so long stays as late again.
+    // If the answer is due, this is the time left; if it is late, what has been late so long is taken to stay as
+    // late again.
     waited >= elsewhere.max(JITTER_S) && (due - quiet).abs() > elsewhere
 }
 
@@ -118,46 +119,46 @@ pub struct Requests {
     under_way: usize,
     /// When the request to the last donor asked is late.
     due: Tick,
-    /// Whether it is, and no other live donor has the chunk.
+    /// Whether the last request is late, and no other live donor has the chunk.
     late: bool,
 }
 
 impl Requests {
-    /// None yet, for a chunk that these donors have.
+    /// Makes the requests for a chunk that these donors have; none is sent yet.
     pub fn new(sources: Vec<ReadSource>) -> Self {
         Self { sources, ..Self::default() }
     }
 
-    /// Whom to ask next; `None` when all were, or those in question have a full window.
+    /// Returns the donor to ask next; `None` when all were asked, or those in question have a full window.
     pub fn next(&self, rates: &Rates, bytes: u32) -> Option<DonorId> {
         pick(&self.sources, rates, bytes, &self.tried)
     }
 
-    /// A request for `bytes` goes to this donor.
+    /// Notes that a request for `bytes` goes to this donor.
     pub fn sent(&mut self, donor: DonorId, rates: &Rates, bytes: u32, now: Tick) {
         self.tried.push(donor);
         self.under_way += 1;
         (self.due, self.late) = (now + self.late_after(rates, bytes), false);
     }
 
-    /// How long the last one is waited for, if it is sent now.
+    /// Returns how long the last donor asked is waited for, if its request is sent now.
     pub fn late_after(&self, rates: &Rates, bytes: u32) -> Duration {
         let last = self.tried.last().and_then(|donor| rates.get(donor));
         last.map_or(LATE_BOUNDS.0, |estimate| late_after(estimate, bytes))
     }
 
-    /// One of them was answered, whatever the answer.
+    /// Notes that one of the requests was answered, whatever the answer.
     pub fn answered(&mut self) {
         self.under_way -= 1;
     }
 
-    /// When the last of those under way is late, if that is still ahead.
+    /// Returns when the last of the requests under way is late, if that is still ahead.
     pub fn due(&self) -> Option<Tick> {
         (self.under_way > 0 && !self.late).then_some(self.due)
     }
 
-    /// Once the last of them is late: another donor to ask for the same, a live one unless `suspects_too`. Without
-    /// one, what is under way counts as late from now on.
+    /// Returns another donor to ask for the same once the last request is late: a live one unless `suspects_too`.
+    /// Where there is none, the request under way counts as late from now on.
     pub fn another(
         &mut self,
         rates: &Rates,
@@ -176,17 +177,17 @@ impl Requests {
         another
     }
 
-    /// Whether nobody is known who has the chunk.
+    /// Whether no donor is known that has the chunk.
     pub fn no_source(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Requests beyond the first.
+    /// The number of requests beyond the first.
     pub fn repeated(&self) -> u64 {
         self.tried.len().saturating_sub(1) as u64
     }
 
-    /// How a chunk that is not here yet stands with its reader.
+    /// The state, for its reader, of a chunk that has not arrived yet.
     pub fn state(&self, rates: &Rates, now: Tick) -> ShardState {
         if self.under_way > 0 {
             return ShardState::Asked { late: self.late };

@@ -40,18 +40,19 @@ numeric_id!(
     SnapshotId(u64)
 );
 numeric_id!(
-    /// Grows with every start of a manager over one catalog. Orders among managers come from
-    /// epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
+    /// The number of a manager's start over one catalog, which grows with every start. Orders among managers come
+    /// from epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
     Epoch(u64)
 );
 numeric_id!(
-    /// Drawn anew at each start of a donor, so that what was said to an earlier incarnation is void.
+    /// A number that is drawn anew at each start of a donor, and when its store comes back, so that what was said to
+    /// and by an earlier incarnation is void.
     Incarnation(u64)
 );
 
-/// Stands for a chunk that the catalog knows: shorter than its name, for whoever remembers millions. It is
-/// the chunk's as long as the chunk is known. Only the catalog makes it and looks into it; to all others it is
-/// one of many in an order, in which pages go on after one.
+/// A number that stands for a chunk that the catalog knows: shorter than its name, for whoever remembers millions. It
+/// is the chunk's as long as the chunk is known. Only the catalog makes it and looks into it; all others use it only
+/// as a place in an order, after which the next page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkId(i64);
 
@@ -134,7 +135,7 @@ hex_id!(
 );
 
 impl SessionId {
-    /// A session that is opened in the term whose manager drew `start`.
+    /// Makes the identifier of a session that is opened in the term whose manager drew `start`.
     pub fn in_term(start: u64, random: u64) -> Self {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&start.to_le_bytes());
@@ -142,7 +143,7 @@ impl SessionId {
         Self(id)
     }
 
-    /// Whether it was opened in the term whose manager drew `start`.
+    /// Whether the session was opened in the term whose manager drew `start`.
     pub fn is_of_term(&self, start: u64) -> bool {
         start != 0 && self.0[..8] == start.to_le_bytes()
     }
@@ -169,14 +170,14 @@ hex_id!(
 );
 
 impl LockHolderId {
-    /// The first in order.
+    /// The first identifier in order.
     pub const FIRST: Self = Self([0; 16]);
-    /// The last in order.
+    /// The last identifier in order.
     pub const LAST: Self = Self([u8::MAX; 16]);
 }
 
 impl Default for WatchId {
-    /// The stream of nobody.
+    /// The identifier of a stream that nobody has.
     fn default() -> Self {
         Self([0; 16])
     }
@@ -186,6 +187,6 @@ impl Default for WatchId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {} hex digits", bytes * 2)]
 pub struct BadId {
-    /// How many bytes were expected.
+    /// The number of bytes that were expected.
     pub bytes: usize,
 }

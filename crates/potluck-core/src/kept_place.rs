@@ -15,20 +15,20 @@ pub const SNAPSHOT_DIR: &str = ".potluck";
 /// The name of the directory of snapshots in [`SNAPSHOT_DIR`].
 pub const SNAPSHOTS: &str = "snapshots";
 
-/// Whether the name is one that only the catalog gives, and no listing shows.
+/// Whether the name is one that only the catalog gives and no listing shows.
 pub fn is_reserved(name: &str) -> bool {
     [KEPT_DIR, SNAPSHOT_DIR].contains(&name)
 }
 
-/// Whether a path leads to or through a directory of such a name, where nobody writes.
+/// Whether a path leads to or through a directory with a reserved name, where nobody writes.
 pub fn is_read_only(path: &PoolPath) -> bool {
     path.names().iter().any(|name| is_reserved(name))
 }
 
-/// The place of something that was replaced or removed.
+/// The place of a file, directory or link that was replaced or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPlace {
-    /// The directory in which it was.
+    /// The directory in which the thing was.
     pub dir: PoolPath,
     /// The number of the version; a directory or a link has one of its own.
     pub number: VersionId,
@@ -44,12 +44,12 @@ impl KeptPlace {
             .then_some(place)
     }
 
-    /// The name that it has in [`KEPT_DIR`].
+    /// The name that the thing has in [`KEPT_DIR`].
     pub fn name(&self) -> String {
         self.number.0.to_string()
     }
 
-    /// The path that leads to it.
+    /// The path that leads to the kept thing.
     pub fn path(&self) -> Result<PoolPath, BadPath> {
         self.dir.join(KEPT_DIR)?.join(&self.name())
     }
@@ -58,7 +58,7 @@ impl KeptPlace {
 /// The place by which a snapshot of a directory is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotPlace {
-    /// The directory that it is of.
+    /// The directory that the snapshot is of.
     pub dir: PoolPath,
     /// The name of the snapshot.
     pub name: String,
@@ -74,7 +74,7 @@ impl SnapshotPlace {
         Some(Self { dir: holder.parent()?, name: name.into() }).filter(|_| is_place)
     }
 
-    /// The path that leads to it.
+    /// The path that leads to the snapshot.
     pub fn path(&self) -> Result<PoolPath, BadPath> {
         self.dir.join(SNAPSHOT_DIR)?.join(SNAPSHOTS)?.join(&self.name)
     }

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod entropy;
 pub mod entry_stamp;
 pub mod erasure;
+pub mod file_digest;
 pub mod hedging;
 pub mod ids;
 pub mod kept_place;

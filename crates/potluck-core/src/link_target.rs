@@ -6,8 +6,8 @@ use std::fmt;
 /// The most bytes of a target, as XFS has it: a listing holds thousands of them.
 pub const MAX_TARGET: usize = 1024;
 
-/// Where a symbolic link leads, as who made it wrote it. It is kept and given back as it is and never followed in the
-/// pool: it may lead anywhere, or nowhere, on the machine that reads it.
+/// The target of a symbolic link, as whoever made the link wrote it. It is kept and given back as it is and never
+/// followed in the pool: it may lead anywhere, or nowhere, on the machine that reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LinkTarget(String);

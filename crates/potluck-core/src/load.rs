@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A donor's sample: rates over the last interval, the rest at its end. A figure the platform does
-/// not give is 0, which counts as idle.
+/// A sample of a donor's load: rates over the last interval, other figures as of its end. A figure that the platform
+/// does not give is 0, which counts as idle.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Load {
@@ -58,7 +58,7 @@ pub struct Pressure {
     pub cpu: f32,
     /// Percent of the time in which some task waited for a disk.
     pub io: f32,
-    /// The pressure of memory.
+    /// Percent of the time in which some task waited for memory.
     pub memory: f32,
 }
 
@@ -89,8 +89,8 @@ fn ratio(part: u64, whole: u64) -> Option<f32> {
     (whole > 0).then(|| (part as f64 / whole as f64) as f32)
 }
 
-/// Returns the weight of a use: nine tenths of the scale lie above one half. Foreign nonsense counts as
-/// idle.
+/// Returns the weight of a use: nine tenths of the scale lie above one half. A value from outside that is
+/// no share counts as idle.
 fn weight(used: f32) -> f32 {
     let used = if used > 0.0 { used.min(1.0) } else { 0.0 };
     0.2 * used.min(0.5) + 1.8 * (used - 0.5).max(0.0)
@@ -99,7 +99,7 @@ fn weight(used: f32) -> f32 {
 /// CPU time since boot, all CPUs, in the kernel's ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
-    /// Spent on anything but idling or waiting for a disk.
+    /// Ticks that were spent on anything but idling or waiting for a disk.
     pub busy: u64,
     /// Ticks of all kinds together.
     pub total: u64,

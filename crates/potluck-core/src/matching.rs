@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most of `shards` that can each be matched to a holder of its own; `shards[i]` are the
-/// holders of shard `i`, in any order and perhaps twice.
+/// Returns the most of `shards` that can each be matched to a holder of its own; `shards[i]` are the holders of shard
+/// `i`, in any order and perhaps twice.
 pub fn matching<D: Copy + Ord>(shards: &[&[D]]) -> usize {
     assign(shards).iter().flatten().count()
 }
 
-/// A holder of its own for as many of `shards` as possible; `None` for the others. A shard that
-/// has one keeps one whatever follows, so the first `None` is where holders became too few.
+/// Gives as many of `shards` as possible a holder of their own; `None` stands for the others. A shard that has a
+/// holder keeps one whatever follows, so the first `None` is where holders became too few.
 pub fn assign<D: Copy + Ord>(shards: &[&[D]]) -> Vec<Option<D>> {
     let mut owners = BTreeMap::new();
     for shard in 0..shards.len() {

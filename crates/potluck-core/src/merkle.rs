@@ -21,7 +21,7 @@ const JOIN_KEY: &[u8; 32] = b"potluck 1 parent of two subtrees";
 /// The hash of a segment, or the root of a part of a tree.
 pub type Hash = [u8; 32];
 
-/// How many segments `bytes` are.
+/// The number of segments that `bytes` are divided into.
 pub fn segment_count(bytes: u64) -> u64 {
     bytes.div_ceil(SEGMENT.into())
 }
@@ -189,7 +189,7 @@ impl FromIterator<Hash> for SegmentHashes {
     }
 }
 
-/// Where a part of several segments is divided.
+/// The place at which a part of several segments is divided.
 fn middle(part: &Range<usize>) -> usize {
     part.start + part.len().next_power_of_two() / 2
 }
@@ -205,14 +205,14 @@ fn beside(part: Range<usize>, range: &Range<usize>, each: &mut impl FnMut(Range<
     }
 }
 
-/// The segments that the bytes `range` of a chunk of `len` bytes are, where they are whole ones.
+/// The segments that the bytes `range` of a chunk of `len` bytes make up; `None` where they are not whole segments.
 pub fn whole_segments(range: &Range<u32>, len: u32) -> Option<Range<usize>> {
     let ends = range.end == len || (range.end < len && range.end.is_multiple_of(SEGMENT));
     let whole = range.start < range.end && range.start.is_multiple_of(SEGMENT) && ends;
     whole.then(|| (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize)
 }
 
-/// Bytes of the proof of the segments `range` of `count`.
+/// The number of bytes of the proof of the segments `range` of `count`.
 pub fn proof_len(count: usize, range: &Range<usize>) -> usize {
     let mut len = 0;
     beside(0..count, range, &mut |_| len += size_of::<Hash>());

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of the disk the owner wants left alone.
+/// The part of the disk that the owner wants left free.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum KeepFree {
     /// The owner keeps this many bytes.
     Bytes(u64),
-    /// This share of the whole disk, 0 to 100.
+    /// The owner keeps this share of the whole disk, 0 to 100.
     Percent(f64),
 }
 
@@ -22,7 +22,7 @@ pub enum BadKeepFree {
     /// A percentage outside 0 to 100.
     #[error("“{0}” is not a share of the disk: write 0% to 100%, or a size such as 50GiB")]
     Percent(String),
-    /// A number with a decimal point and nothing behind: of what?
+    /// A number with a decimal point and no unit, which does not tell what it is a fraction of.
     #[error("“{text}” may be a share or a size: write {meant}")]
     Fraction {
         /// The text that was given.
@@ -51,7 +51,7 @@ impl FromStr for KeepFree {
     fn from_str(text: &str) -> Result<Self, BadKeepFree> {
         let Some(number) = text.trim().strip_suffix('%') else {
             return match fraction(text.trim()) {
-                // Nobody means bytes by it, and a tenth of a byte would be none.
+                // A number below one was meant as a share of the disk, for as bytes it would be none.
                 Some(meant) => Err(BadKeepFree::Fraction { text: text.into(), meant }),
                 None => Ok(Self::Bytes(parse_size(text)?)),
             };
@@ -125,6 +125,11 @@ pub fn room(limits: &Limits, disk: &DiskState) -> u64 {
 /// Bytes Potluck must give back now for the limits to hold again; never more than it holds.
 pub fn excess(limits: &Limits, disk: &DiskState) -> u64 {
     let over_cap = disk.lent_used.saturating_sub(limits.max);
+    over_cap.max(disk_lacks(limits, disk)).min(disk.lent_used)
+}
+
+/// Bytes that the disk has less free than its owner keeps free; never more than Potluck holds.
+pub fn disk_lacks(limits: &Limits, disk: &DiskState) -> u64 {
     let below_floor = limits.keep_free.floor(disk.total).saturating_sub(disk.available);
-    over_cap.max(below_floor).min(disk.lent_used)
+    below_floor.min(disk.lent_used)
 }

@@ -1,8 +1,11 @@
 //! Paths inside the pool: `pot://space/dir/file`.
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The scheme of a pool path.
 pub const SCHEME: &str = "pot://";
@@ -13,13 +16,15 @@ pub const MAX_NAME: usize = 255;
 /// The longest whole path in bytes.
 pub const MAX_PATH: usize = 4096;
 
-/// A place in the pool: a space and the names below it. Checked when made; an empty list of names
-/// is the space itself, and an empty space is the pool's root.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// A place in the pool: a space and the names below it, checked when it is made. An empty list of names is the space
+/// itself, and an empty space is the pool's root. To copy a path or to go up costs the same at any depth.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PoolPath {
-    space: String,
-    names: Vec<String>,
+    space: Arc<str>,
+    /// The names below the space, shared with the paths above this one, each of which has the first `depth` of them.
+    below_space: Arc<[String]>,
+    depth: usize,
 }
 
 /// A path the pool cannot hold.
@@ -62,27 +67,31 @@ pub fn check_space(name: &str) -> Result<(), BadPath> {
 }
 
 impl PoolPath {
+    fn new(space: &str, names: Vec<String>) -> Self {
+        Self { space: space.into(), depth: names.len(), below_space: names.into() }
+    }
+
     /// The pool itself: what `pot://` names.
     pub fn root() -> Self {
-        Self { space: String::new(), names: Vec::new() }
+        Self::new("", Vec::new())
     }
 
     /// The space named `space`.
     pub fn space_root(space: &str) -> Result<Self, BadPath> {
         check_space(space)?;
-        Ok(Self { space: space.into(), names: Vec::new() })
+        Ok(Self::new(space, Vec::new()))
     }
 
     /// A place among the pool's own metadata.
     pub fn system(names: &[&str]) -> Result<Self, BadPath> {
         names.iter().try_for_each(|name| check_name(name))?;
         let names = names.iter().map(|name| name.to_string()).collect();
-        Ok(Self { space: SYSTEM_SPACE.into(), names })
+        Ok(Self::new(SYSTEM_SPACE, names))
     }
 
-    /// Whether it lies among the pool's own metadata.
+    /// Whether the path lies among the pool's own metadata.
     pub fn is_system(&self) -> bool {
-        self.space == SYSTEM_SPACE
+        self.space() == SYSTEM_SPACE
     }
 
     /// Whether the text is meant as a pool path.
@@ -97,39 +106,55 @@ impl PoolPath {
 
     /// The names below the space, outermost first.
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.below_space[..self.depth]
     }
 
     /// The last name, if the path names something inside a space.
     pub fn file_name(&self) -> Option<&str> {
-        self.names.last().map(String::as_str)
+        self.names().last().map(String::as_str)
     }
 
     /// The path one level up; `None` for a space and the root.
     pub fn parent(&self) -> Option<Self> {
-        let (_, above) = self.names.split_last()?;
-        Some(Self { space: self.space.clone(), names: above.to_vec() })
+        Some(self.ancestor(self.depth.checked_sub(1)?))
+    }
+
+    /// The path of the first `depth` names: this one where it has no more.
+    pub fn ancestor(&self, depth: usize) -> Self {
+        Self { depth: depth.min(self.depth), ..self.clone() }
     }
 
     /// The path of `name` inside this one.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
-        check_name(name)?;
-        let mut path = self.clone();
-        if path.space.is_empty() {
-            return Self::space_root(name);
+        self.join_all([name])
+    }
+
+    /// The path to which these names lead from this one, the outermost first. From the root the first is a space's.
+    pub fn join_all<'n>(&self, below: impl IntoIterator<Item = &'n str>) -> Result<Self, BadPath> {
+        let (mut below, mut space) = (below.into_iter(), Arc::clone(&self.space));
+        if space.is_empty() {
+            let Some(first) = below.next() else { return Ok(Self::root()) };
+            check_space(first)?;
+            space = first.into();
         }
-        path.names.push(name.into());
+        let mut names = self.names().to_vec();
+        for name in below {
+            check_name(name)?;
+            names.push(name.into());
+        }
+        let path = Self { space, depth: names.len(), below_space: names.into() };
         path.check_len()?;
         Ok(path)
     }
 
     /// Whether `self` is `other` or lies inside it.
     pub fn is_inside(&self, other: &Self) -> bool {
-        self.space == other.space && self.names.starts_with(&other.names)
+        self.space == other.space && self.names().starts_with(other.names())
     }
 
     fn check_len(&self) -> Result<(), BadPath> {
-        let len = self.to_string().len();
+        let names: usize = self.names().iter().map(|name| 1 + name.len()).sum();
+        let len = SCHEME.len() + self.space.len() + names;
         if len > MAX_PATH { Err(BadPath::LongPath(len)) } else { Ok(()) }
     }
 }
@@ -146,7 +171,7 @@ impl FromStr for PoolPath {
         let names = names
             .map(|name| check_name(name).map(|()| name.to_string()))
             .collect::<Result<Vec<_>, _>>()?;
-        let path = Self { space: space.into(), names };
+        let path = Self::new(space, names);
         path.check_len()?;
         Ok(path)
     }
@@ -155,7 +180,39 @@ impl FromStr for PoolPath {
 impl fmt::Display for PoolPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.space)?;
-        self.names.iter().try_for_each(|name| write!(f, "/{name}"))
+        self.names().iter().try_for_each(|name| write!(f, "/{name}"))
+    }
+}
+
+impl fmt::Debug for PoolPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+impl PartialEq for PoolPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.space == other.space && self.names() == other.names()
+    }
+}
+
+impl Eq for PoolPath {}
+
+impl Hash for PoolPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.space, self.names()).hash(state);
+    }
+}
+
+impl PartialOrd for PoolPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PoolPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.space, self.names()).cmp(&(&other.space, other.names()))
     }
 }
 
@@ -195,5 +252,21 @@ mod tests {
         let system = PoolPath::system(&["log"]).expect("the pool's own");
         assert!(system.is_system() && system.to_string().parse::<PoolPath>().is_err());
         assert!(lab.join("a").expect("a").is_inside(&lab));
+    }
+
+    #[test]
+    fn a_path_above_another_is_the_same_as_one_that_was_read() {
+        let deep: PoolPath = "pot://lab/a/b/c".parse().expect("a path");
+        let read: PoolPath = "pot://lab/a/b".parse().expect("a path");
+        let above = deep.parent().expect("a directory");
+        assert_eq!((above.names(), above.file_name()), (read.names(), Some("b")));
+        assert_eq!(above, read);
+        assert_eq!(std::collections::HashSet::from([above.clone()]).get(&read), Some(&above));
+        assert!(above < deep && deep.is_inside(&above) && !above.is_inside(&deep));
+        assert_eq!(above.join("c").expect("a name"), deep);
+        assert_eq!((deep.ancestor(9), deep.ancestor(0).parent()), (deep.clone(), None));
+        assert_eq!(PoolPath::root().join_all(["lab", "a", "b", "c"]), Ok(deep.clone()));
+        assert_eq!(read.join_all(["c"]), Ok(deep));
+        assert!(read.join_all(["c", ".."]).is_err() && PoolPath::root().join("Lab").is_err());
     }
 }

@@ -22,15 +22,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Candidate {
     /// The id of the donor.
     pub donor: DonorId,
-    /// Bytes it can still promise.
+    /// Bytes that the donor can still promise.
     pub free: u64,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
-    /// The label that its owner gave it: donors with one label fail together; unknown counts as apart from
-    /// all others.
+    /// The label that the donor's owner gave it: donors with one label fail together, and a donor without one counts
+    /// as apart from all others.
     pub label: Option<String>,
-    /// The machine it seems to run on, which says as much of donors without a label where there are
-    /// enough machines.
+    /// The machine that the donor seems to run on. Donors without a label count as failing together with their
+    /// machine, where there are enough machines.
     pub host: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct PlacementRequest {
     pub width: u32,
     /// Copies of every chunk, or chunks of a group.
     pub copies: u32,
-    /// How many of them a slot is content with where there are fewer donors.
+    /// The number of donors that a slot is content with where there are fewer than it asks for.
     pub least: u32,
 }
 
@@ -63,8 +63,8 @@ pub struct Section {
     pub bytes: u64,
 }
 
-/// Where the chunks of a file go, in file order. Where a file is erasure-coded, what is called a
-/// chunk here is a group, and what is called its copies are its chunks, position by position.
+/// A plan of where the chunks of a file go, in file order. For an erasure-coded file, each chunk of the plan is a
+/// group, and its copies are the chunks of the group, position by position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The sections of the plan, in file order.
@@ -75,13 +75,13 @@ pub struct Plan {
     pub chunk_size: u32,
 }
 
-/// Why nothing can be placed.
+/// The reason why nothing can be placed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No donor is there to place chunks on.
     #[error("no donor is available: lend space with `potluck lend`, or wait for a donor to return")]
     NoDonors,
-    /// The chunks of a slot need as many donors.
+    /// The chunks of a slot need more donors than are available.
     #[error(
         "{} needed, {have} available: add donors or ask for less redundancy",
         count(u64::from(*need), "donor")
@@ -89,10 +89,10 @@ pub enum Refusal {
     TooFewDonors {
         /// Number of donors that are available.
         have: u32,
-        /// Donors there must be.
+        /// The number of donors that are needed.
         need: u32,
     },
-    /// The chunks do not fit, each of a slot on its own donor.
+    /// The chunks do not fit when each of a slot is on its own donor.
     #[error(
         "{} are asked for, redundancy included, and {} fit: free space, lend more, or ask for less redundancy",
         format_size(*ask), format_size(*have)
@@ -100,7 +100,7 @@ pub enum Refusal {
     NoSpace {
         /// Bytes of all copies, in whole chunks.
         ask: u64,
-        /// Bytes of them that fit.
+        /// Bytes of the copies that fit.
         have: u64,
     },
 }
@@ -142,14 +142,14 @@ impl Section {
         (0..width.min(copies as usize)).map(move |copy| self.donors[(first + copy) % width])
     }
 
-    /// Bytes by which the last chunk is short.
+    /// The number of bytes by which the last chunk is short.
     fn shortfall(&self, chunk_size: u32) -> u64 {
         self.chunks.saturating_mul(u64::from(chunk_size)).saturating_sub(self.bytes)
     }
 }
 
 impl Plan {
-    /// The donors of a chunk, one a copy; `None` past the last planned chunk.
+    /// Returns the donors of a chunk, one for each copy; `None` past the last planned chunk.
     pub fn slot(&self, mut chunk: u64) -> Option<Vec<DonorId>> {
         for section in &self.sections {
             if chunk < section.chunks {
@@ -160,7 +160,7 @@ impl Plan {
         None
     }
 
-    /// Bytes the plan needs on each donor; donors that need none are left out.
+    /// Returns the bytes that the plan needs on each donor; donors that need none are left out.
     pub fn promised(&self) -> BTreeMap<DonorId, u64> {
         let mut promised = BTreeMap::<DonorId, u64>::new();
         for section in self.sections.iter().filter(|section| section.chunks > 0) {
@@ -181,7 +181,7 @@ impl Plan {
         promised
     }
 
-    /// Continues with the sections of `other`, planned for the same policy.
+    /// Continues the plan with the sections of `other`, planned for the same policy.
     pub fn extend(&mut self, other: Plan) {
         self.sections.extend(other.sections);
     }
@@ -196,12 +196,12 @@ impl Plan {
         self.sections.iter().map(|section| section.chunks).sum()
     }
 
-    /// Every donor named, also those without a chunk yet.
+    /// Returns every donor that the plan names, those without a chunk yet included.
     pub fn donors(&self) -> BTreeSet<DonorId> {
         self.sections.iter().flat_map(|section| &section.donors).copied().collect()
     }
 
-    /// Whether no two copies of a chunk lie in one domain; unknown ones count as apart.
+    /// Whether no two copies of a chunk lie in one domain; unknown domains count as apart.
     pub fn is_apart<'a>(&self, domain: impl Fn(DonorId) -> Option<&'a str>) -> bool {
         self.sections.iter().all(|section| {
             let slots = section.chunks.min(section.donors.len() as u64);

@@ -56,12 +56,12 @@ pub enum Mirror {
     /// The client sends every copy and waits for all.
     #[default]
     ClientSync,
-    /// The client sends every copy and waits for the first; the others are under way.
+    /// The client sends every copy and waits for the first; the others arrive later.
     ClientAsync,
     /// The client sends one copy; its donor forwards it while it writes, and answers when all
     /// copies are stored.
     ServerSync,
-    /// The client sends one copy; its donor answers when it has it, and forwards it afterwards.
+    /// The client sends one copy; its donor answers as soon as it has that copy, and forwards it afterwards.
     ServerAsync,
 }
 
@@ -109,10 +109,10 @@ impl std::fmt::Display for Mirror {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Race {
-    /// Only when a data chunk is late: nothing is asked twice while all are fast.
+    /// The read asks for more chunks only when a data chunk is late: nothing is asked twice while all are fast.
     #[default]
     Auto,
-    /// Never, unless a chunk cannot be had.
+    /// The read never asks for more chunks, unless one cannot be had.
     Off,
     /// The read asks for this many more chunks from the start.
     Extra(u8),
@@ -156,7 +156,7 @@ impl From<Race> for String {
     }
 }
 
-/// Where files are cut into chunks.
+/// The rule by which files are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cutting {
@@ -164,8 +164,8 @@ pub enum Cutting {
     /// one before.
     #[default]
     Fixed,
-    /// Where the content says, after a quarter of [`Policy::chunk_size`] at the earliest and all of it at the latest. A
-    /// version into which bytes were inserted shares the chunks behind them, too.
+    /// A chunk ends where the content says, after a quarter of [`Policy::chunk_size`] at the earliest and all of it
+    /// at the latest. A version into which bytes were inserted shares the chunks behind them, too.
     Content,
 }
 
@@ -200,39 +200,39 @@ pub const MAX_COPIES: u32 = 16;
 /// The widest stripe a policy may ask for.
 pub const MAX_WIDTH: u32 = 256;
 
-/// How the files of a space are stored.
+/// A policy: how the files of a space are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     /// Bytes per chunk; a power of two.
     pub chunk_size: u32,
-    /// Where chunks end. Files of an erasure code are cut as [`Cutting::Fixed`] says whatever this is, since the chunks of a
-    /// group are of one length.
+    /// The rule by which files are cut into chunks. Files of an erasure code are cut as [`Cutting::Fixed`] says
+    /// whatever this is, because the chunks of a group are of one length.
     pub cut: Cutting,
-    /// Donors a file is written to at once.
+    /// The number of donors that a file is written to at once.
     pub stripe_width: Width,
-    /// Copies of every chunk, each on its own donor; 1 where `ec` is set.
+    /// The number of copies of every chunk, each on its own donor; 1 where `ec` is set.
     pub copies: u32,
     /// The erasure code, instead of copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Who makes copies, and whether writes wait for them.
+    /// The mirroring protocol: who makes copies, and whether writes wait for them.
     pub mirror: Mirror,
-    /// How reads of erasure-coded files race.
+    /// The way in which reads of erasure-coded files race.
     pub race: Race,
     /// The promise of an acknowledged write.
     pub ack: AckLevel,
     /// Whether a write is refused unless all its redundancy is there; otherwise it goes on, below
     /// policy, while at least [`Redundancy::least_donors`] take it.
     pub strict: bool,
-    /// Which versions of a file are kept that others take the place of.
+    /// The versions of a file that are kept when others take their place.
     #[serde(skip_serializing_if = "KeptVersions::is_none")]
     pub keep_versions: KeptVersions,
-    /// How long what is removed can be brought back; `None`: as long as a version that is replaced
+    /// How long what is removed can be brought back; `None` for as long as a version that is replaced
     /// ([`Retention::of`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
-    /// Whether clients seal chunks before they leave. Fixed when the space is made.
+    /// Whether clients seal chunks before they leave. This is fixed when the space is made.
     pub sealed: bool,
 }
 
@@ -267,7 +267,7 @@ pub struct Override {
     /// The chunk size instead of [`Policy::chunk_size`], in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_size: Option<u32>,
-    /// Where chunks end, instead of [`Policy::cut`].
+    /// The rule by which files are cut, instead of [`Policy::cut`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cutting>,
     /// The stripe width instead of [`Policy::stripe_width`].
@@ -297,7 +297,7 @@ pub struct Override {
     /// How long what is removed is kept, instead of [`Policy::trash`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
-    /// Which steps of the directory itself are purged, if it is a series. No directory inherits that.
+    /// The rule by which steps of the directory itself are purged, if it is a series. No directory inherits that.
     #[serde(skip_serializing_if = "SeriesRule::is_unset")]
     pub series: SeriesRule,
 }
@@ -312,12 +312,13 @@ impl From<Redundancy> for Override {
 }
 
 impl Override {
-    /// Returns the redundancy that it asks for, if it says anything about that.
+    /// Returns the redundancy that these parts ask for, if they say anything about it.
     pub fn redundancy(&self) -> Option<Redundancy> {
         self.ec.map(Redundancy::Ec).or(self.copies.map(Redundancy::Copies))
     }
 
-    /// Both, where `inner` goes first: a file's over its directory's.
+    /// Returns these parts together with those of `inner`, which take precedence, as a file's do over its
+    /// directory's.
     pub fn then(&self, inner: &Self) -> Self {
         let redundancy = if inner.copies.is_some() || inner.ec.is_some() { inner } else { self };
         Self {
@@ -342,7 +343,7 @@ impl Override {
 pub struct AskedPolicy {
     /// The parts of the policy that the command set.
     pub over: Override,
-    /// Whether who gave the command manages the space.
+    /// Whether the member who gave the command manages the space.
     pub may_lower: bool,
 }
 

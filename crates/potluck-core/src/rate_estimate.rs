@@ -8,25 +8,25 @@ use crate::clock::Tick;
 use crate::ids::DonorId;
 use std::time::Duration;
 
-/// Seconds of queued work a donor's window aims at: hides any turnaround on a LAN, and is all
-/// that is lost when a donor dies or slows down.
+/// The seconds of queued work that a donor's window aims at: enough to hide any turnaround on a LAN, and all that is
+/// lost when a donor dies or slows down.
 const TARGET_DELAY_S: f64 = 0.25;
 /// The most bytes a donor may owe: more fills no LAN better and only costs the client memory.
 const MAX_WINDOW: u64 = 16 << 20;
-/// Chunks in flight below which the pipe drains between two chunks.
+/// The number of chunks in flight below which the pipe drains between two chunks.
 const PIPELINE: u64 = 2;
-/// The pipe may drain at those donors only that would take longer than this, in seconds, for
-/// [`PIPELINE`] chunks: a donor that slows down then holds up no more than one.
+/// The seconds for [`PIPELINE`] chunks above which the pipe to a donor may drain, so that a donor that slows down
+/// holds up no more than one chunk.
 const PIPELINE_DELAY_S: f64 = 1.0;
-/// A window beyond that grows to this part of what the donor has delivered, so that a short
-/// transfer never ends waiting for a queue that was filled on the evidence of one chunk.
+/// The divisor of the bytes that the donor has delivered: a window beyond [`PIPELINE`] chunks grows to the quotient
+/// at most, so that a short transfer never ends waiting for a queue that was filled on the evidence of one chunk.
 const TRUST: u64 = 4;
 /// Seconds of busy time within which a rate forgets, unless [`MEMORY_BYTES`] came sooner.
 const MEMORY_S: f64 = 0.5;
 /// Bytes within which a rate forgets: acknowledgements come in bursts, and a donor that was stuck for
 /// long must be believed again after a few chunks.
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
-/// Bytes a second expected of a donor not met yet: a gigabit link.
+/// The bytes a second expected of a donor that was not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;
 /// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
@@ -53,7 +53,7 @@ impl RateEstimate {
         Self::default()
     }
 
-    /// A request of `bytes` left for the donor.
+    /// Notes that a request of `bytes` left for the donor.
     pub fn sent(&mut self, bytes: u32, now: Tick) {
         if self.outstanding == 0 {
             self.since = now;
@@ -61,13 +61,13 @@ impl RateEstimate {
         self.outstanding += u64::from(bytes);
     }
 
-    /// A request sent at `sent_at` was answered in full.
+    /// Notes that a request sent at `sent_at` was answered in full.
     pub fn acked(&mut self, bytes: u32, sent_at: Tick, now: Tick) {
         let span = now.saturating_sub(self.since.max(sent_at)).as_secs_f64();
         let bytes_f = f64::from(bytes);
         let age = span / MEMORY_S;
         let kept = (-age.max(bytes_f / MEMORY_BYTES)).exp();
-        // The early part of a long span is itself half forgotten at its end.
+        // The early part of a long span is half forgotten itself when the span ends.
         let seen = if age > 1e-6 { (1.0 - (-age).exp()) / age } else { 1.0 };
         self.delivered = self.delivered * kept + bytes_f * seen;
         self.busy = self.busy * kept + span * seen;
@@ -77,18 +77,18 @@ impl RateEstimate {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
     }
 
-    /// A request failed or was given up.
+    /// Notes that a request failed or was given up.
     pub fn failed(&mut self, bytes: u32) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// A request is not waited for any more, by no fault of the donor.
+    /// Notes that a request is not waited for any more, by no fault of the donor.
     pub fn withdrawn(&mut self, bytes: u32) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
     }
 
-    /// Requests that failed or were given up since the last that was answered.
+    /// The number of requests that failed or were given up since the last that was answered.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -98,7 +98,7 @@ impl RateEstimate {
         self.since
     }
 
-    /// Bytes requested and not answered.
+    /// The number of bytes that were requested and not answered.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
@@ -109,7 +109,7 @@ impl RateEstimate {
         (self.delivered > 0.0).then(|| self.delivered / self.busy.max(1e-6))
     }
 
-    /// Bytes the donor may owe when requests are about `chunk` bytes.
+    /// The bytes that the donor may owe when requests are about `chunk` bytes.
     pub fn window(&self, chunk: u32) -> u64 {
         let chunk = u64::from(chunk);
         if self.failures > 0 {

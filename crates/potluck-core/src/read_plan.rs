@@ -1,12 +1,12 @@
-//! Reading: which chunks of a group to ask for, and which parts of which chunks make a range. Whom to ask for
-//! each is for [`crate::hedging`].
+//! Reading: which chunks of a group to ask for, and which parts of which chunks make a range. The choice of donors to
+//! ask is in [`crate::hedging`].
 
 use std::ops::Range;
 
-/// How a chunk of a group stands with its reader.
+/// The state of a chunk of a group, as its reader sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardState {
-    /// Here and verified; also the zeros that a short group lacks.
+    /// The chunk is here and verified; so are the zeros that a short group lacks.
     Had,
     /// The chunk was asked for.
     Asked {
@@ -24,13 +24,13 @@ pub enum ShardState {
 /// The next step of the reader of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupStep {
-    /// All that is needed is here.
+    /// All chunks that are needed are here.
     Done,
     /// The chunks that are needed and not here can be rebuilt now.
     Rebuild,
-    /// Ask for one of these, whichever is expected first.
+    /// One of these chunks is to be asked for, whichever is expected first.
     Ask(Vec<usize>),
-    /// Wait for what was asked.
+    /// The chunks that were asked for are to be waited for.
     Wait,
     /// Too few chunks can be had.
     TooFew,
@@ -84,7 +84,8 @@ pub fn next_of_group(
     match (suspects.is_empty(), had + coming + late < data) {
         (false, _) => GroupStep::Ask(suspects),
         (true, false) => GroupStep::Wait,
-        // The rest cannot be enough, unless nothing but the needed chunks themselves lacks.
+        // All the shards that can still come are too few, unless all that lacks are needed chunks that were
+        // asked for.
         (true, true)
             if lacking.iter().all(|at| matches!(shards[*at], ShardState::Asked { .. })) =>
         {

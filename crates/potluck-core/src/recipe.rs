@@ -19,12 +19,15 @@ use std::ops::Range;
 /// Entries in a full page: large enough to amortise a row, small enough to read one alone.
 pub const PAGE_ENTRIES: usize = 1024;
 
-/// Chunks of a file that are committed, kept and read as one: a file of more is a row of parts. Each part but
-/// the last has as many, so that its digest is a whole subtree of the file's, and it is one page.
+/// The number of chunks of a file that are committed, kept and read as one part: a file of more chunks is a row of
+/// parts. Each part but the last has this many, so that its digest is a whole subtree of the file's, and it is one
+/// page.
 pub const PART_CHUNKS: usize = PAGE_ENTRIES;
+/// Bytes of the largest file: sums over a whole pool stay far from overflowing.
+pub const LARGEST_FILE: u64 = 1 << 60;
 
-/// Bytes of each part but the last, in files that are cut into chunks of `chunk_size` bytes, or `by_content` into such as
-/// have a quarter of that at least. It is a power of two where `chunk_size` is one.
+/// Returns the bytes of each part but the last, in files that are cut into chunks of `chunk_size` bytes, or
+/// `by_content` into chunks of at least a quarter of that. It is a power of two where `chunk_size` is one.
 pub fn part_bytes(chunk_size: u32, by_content: bool) -> u64 {
     let bytes = PART_CHUNKS as u64 * u64::from(chunk_size);
     if by_content { bytes / CUT_BY_CONTENT_LEAST } else { bytes }
@@ -37,7 +40,8 @@ pub fn part_bytes_of(size: u64, chunk_size: u32, parts: u64) -> Option<u64> {
     ways.into_iter().find(|bytes| *bytes > 0 && size.div_ceil(*bytes) == parts)
 }
 
-/// The least chunk that is cut by content, but for the last of a part, is one of so many parts of the largest.
+/// The divisor of the largest chunk that gives the least one when a file is cut by content; only the last chunk of a
+/// part may be shorter.
 pub const CUT_BY_CONTENT_LEAST: u64 = 4;
 
 const MAGIC: &[u8; 4] = b"PLR2";
@@ -118,8 +122,8 @@ fn check(digest: &Digest, number: usize, page: &[u8]) -> [u8; CHECK] {
     check
 }
 
-/// Reads the recipe of the file with this digest; any byte strings give its entries or an error. That no
-/// page lacks at the end is for the file's size to say.
+/// Reads the recipe of the file with this digest; any byte strings give its entries or an error. Whether pages are
+/// missing at the end is to be judged by the file's size.
 pub fn unpack<'a>(
     digest: &Digest,
     pages: impl IntoIterator<Item = &'a [u8]>,
@@ -155,7 +159,7 @@ pub fn digest_of(entries: &[Entry]) -> Option<Digest> {
     (whole && same && fits).then(|| Digest(tree.root()))
 }
 
-/// Reads a page whatever its file is; any byte string gives entries or an error.
+/// Reads a page without knowing its file; any byte string gives entries or an error.
 pub fn unpack_page(page: &[u8]) -> Result<Vec<Entry>, BadPage> {
     let (header, body) = page.split_at_checked(HEADER).ok_or(BadPage("too short"))?;
     if &header[..4] != MAGIC {

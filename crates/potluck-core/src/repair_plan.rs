@@ -12,30 +12,30 @@ use crate::ids::DonorId;
 use crate::matching;
 use std::collections::BTreeSet;
 
-/// A failure domain, numbered by whoever judges: donors of one domain fail together.
+/// A failure domain, by the number that whoever judges gives it: donors of one domain fail together.
 pub type Domain = u32;
 
-/// The worth of a copy.
+/// The worth of a copy to its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Worth {
     /// The copy counts, and can be fetched now.
     Counts,
-    /// It counts: its donor is silent, but not for so long that it is given up.
+    /// The copy counts: its donor is silent, but not for so long that it is given up.
     Silent,
-    /// It can be fetched and counts for nothing: it or its donor is on the way out, or the donor
-    /// is not trusted.
+    /// The copy can be fetched and counts for nothing: it or its donor is on the way out, or the donor is not
+    /// trusted.
     Source,
     /// The copy neither counts nor can be fetched, though it may come back.
     Lost,
 }
 
 impl Worth {
-    /// Whether it counts for redundancy.
+    /// Whether the copy counts for redundancy.
     pub fn counts(self) -> bool {
         matches!(self, Self::Counts | Self::Silent)
     }
 
-    /// Whether it can be fetched now.
+    /// Whether the copy can be fetched now.
     pub fn fetchable(self) -> bool {
         matches!(self, Self::Counts | Self::Source)
     }
@@ -44,7 +44,7 @@ impl Worth {
 /// A copy of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copy {
-    /// The donor that holds it.
+    /// The donor that holds the copy.
     pub donor: DonorId,
     /// The failure domain of the donor.
     pub domain: Domain,
@@ -52,21 +52,21 @@ pub struct Copy {
     pub worth: Worth,
 }
 
-/// How a shard stands.
+/// The state of a shard in its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stand {
     /// The shard's copy at this donor counts, in a domain that no other shard of the unit relies on.
     Apart(DonorId),
-    /// There only on donors that fail together with others the unit relies on.
+    /// The shard has copies that count only on donors that fail together with others the unit relies on.
     Crowded(DonorId),
-    /// No copy of it counts.
+    /// No copy of the shard counts.
     Missing,
 }
 
 /// The judgement of a unit: what it has and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// Shards it takes to have everything.
+    /// The number of shards that give everything back.
     pub need: usize,
     /// Shards in distinct domains that count.
     pub matching: usize,
@@ -74,19 +74,19 @@ pub struct Judged {
     pub awake: usize,
     /// Whether everything can be had now.
     pub readable: bool,
-    /// How each shard stands, in the order given.
+    /// The state of each shard, in the order given.
     pub shards: Vec<Stand>,
 }
 
 impl Judged {
-    /// How many more domains may die for ever before something is lost; `None` while it cannot be
+    /// The number of domains that may still die for ever before something is lost; `None` while the unit cannot be
     /// had.
     pub fn tolerates(&self) -> Option<u32> {
         self.readable.then(|| self.matching.saturating_sub(self.need) as u32)
     }
 
-    /// How many more domains may die or fall silent before it cannot be had; `None` while it
-    /// cannot. Less than [`Judged::tolerates`] while donors it relies on are silent.
+    /// The number of domains that may still die or fall silent before the unit cannot be had; `None` while it cannot.
+    /// It is less than [`Judged::tolerates`] while donors that the unit relies on are silent.
     pub fn tolerates_now(&self) -> Option<u32> {
         self.readable.then(|| self.awake.saturating_sub(self.need) as u32)
     }
@@ -96,7 +96,7 @@ impl Judged {
         self.matching == self.shards.len()
     }
 
-    /// Shards of which a copy counts, also where they fail together.
+    /// The number of shards of which a copy counts, also where they fail together.
     pub fn there(&self) -> usize {
         self.shards.iter().filter(|stand| **stand != Stand::Missing).count()
     }
@@ -148,7 +148,7 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
     }
 }
 
-/// Shards in distinct domains, on donors that are not silent.
+/// The number of shards in distinct domains, on donors that are not silent.
 fn awake(counting: &[Vec<Copy>]) -> usize {
     let domains = |copies: &Vec<Copy>| -> Vec<Domain> {
         let awake = copies.iter().filter(|copy| copy.worth == Worth::Counts);
@@ -166,15 +166,15 @@ pub struct Helper {
     pub donor: DonorId,
     /// The failure domain of the donor.
     pub domain: Domain,
-    /// Bytes it can still take.
+    /// Bytes that the donor can still take.
     pub free: u64,
-    /// Bytes it was asked for and has not confirmed.
+    /// Bytes that the donor was asked for and has not confirmed.
     pub outstanding: u64,
-    /// Whether its budget allows for more now.
+    /// Whether the donor's budget allows for more now.
     pub allowed: bool,
 }
 
-/// Why nobody takes a shard.
+/// The reason why no donor takes a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoTarget {
     /// A donor could take it, when budgets allow.
@@ -185,9 +185,9 @@ pub enum NoTarget {
     Full,
 }
 
-/// The donor that takes a shard of `len` bytes: in a domain that the unit does not rely on, the one
-/// with most room. A shard that is missing altogether may go where another is, to another donor,
-/// if all domains are used: that donor's own death is then survived at least.
+/// Returns the donor that takes a shard of `len` bytes: the one with most room in a domain that the unit does not
+/// rely on. A shard that is missing altogether may go to another donor in a domain in use, if all domains are used:
+/// that donor's own death is then survived at least.
 pub fn target<'a>(
     helpers: &'a [Helper],
     len: u64,
@@ -224,8 +224,8 @@ pub fn by_burden(sources: &mut [Helper]) {
     sources.sort_by_key(|helper| (!helper.allowed, helper.outstanding, helper.donor));
 }
 
-/// Bytes a second, as they come due. Never more than the rate over any time, but for one second's
-/// worth and one piece at once.
+/// A budget of bytes a second, as they come due. It never gives more than the rate over any time, but for one
+/// second's worth and one piece at once.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     rate: u64,
@@ -234,13 +234,13 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket of `rate` bytes a second.
+    /// Makes a full bucket that fills at `rate` bytes a second.
     pub fn new(rate: u64, now: Tick) -> Self {
         Self { rate, level: whole(rate), filled: now }
     }
 
-    /// Whether something may be taken now. What is larger than what is left puts the bucket in
-    /// debt, so that pieces of any size get through at the rate.
+    /// Whether something may be taken now. A piece that is larger than what is left puts the bucket in debt, so that
+    /// pieces of any size get through at the rate.
     pub fn ready(&mut self, now: Tick) -> bool {
         let passed = now.saturating_sub(self.filled);
         let due = (self.rate as f64 * passed.as_secs_f64()) as i64;
@@ -256,7 +256,7 @@ impl Bucket {
         self.level = self.level.saturating_sub(whole(bytes));
     }
 
-    /// Fills at another rate from now on; a debt is paid at that rate.
+    /// Sets the rate at which the bucket fills from now on; a debt is paid at that rate.
     pub fn set_rate(&mut self, rate: u64) {
         self.rate = rate;
         self.level = self.level.min(whole(rate));

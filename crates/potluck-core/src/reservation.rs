@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     sessions: BTreeMap<SessionId, BTreeMap<DonorId, u64>>,
-    // Wider than one promise, so that no sum of promises is cut off and then paid back whole.
+    // The sums are wider than one promise, so that none is cut off and then paid back whole.
     promised: BTreeMap<DonorId, u128>,
 }
 

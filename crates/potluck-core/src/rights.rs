@@ -8,18 +8,23 @@ use std::str::FromStr;
 /// The group that every user and admin is in, without being put there.
 pub const EVERYONE: &str = "everyone";
 
+/// Whether a text says a number, which means the member that has it and is nobody's name.
+pub fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Something that a member may do in a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
-    /// See names, sizes, times, permissions, what symbolic links lead to, and how safe files are. Digests say
-    /// what is in a file, and are not shown.
+    /// The member may see names, sizes, times, permissions, what symbolic links lead to, and how safe files are.
+    /// Digests say what is in a file, and are not shown.
     List,
-    /// The right to read files.
+    /// The member may read files.
     Read,
-    /// Make, replace, move and remove files and directories.
+    /// The member may make, replace, move and remove files and directories.
     Write,
-    /// Change policies, grant rights, and remove the space.
+    /// The member may change policies, grant rights, and remove the space.
     Manage,
 }
 
@@ -58,7 +63,7 @@ pub struct Rights(u8);
 impl Rights {
     /// No rights at all.
     pub const NONE: Self = Self(0);
-    /// All there are.
+    /// The set of all rights there are.
     pub const ALL: Self = Self(0b1111);
 
     /// Returns these rights and those of `other`.
@@ -76,7 +81,7 @@ impl Rights {
         self == Self::NONE
     }
 
-    /// Whether who has these may do what `right` says.
+    /// Whether a member with these rights may do what `right` says.
     pub fn allow(self, right: Right) -> bool {
         let enough = match right {
             Right::List => Self::ALL.0,
@@ -135,7 +140,7 @@ impl<'de> Deserialize<'de> for Rights {
     }
 }
 
-/// Whoever rights in a space are granted to.
+/// The member or group that rights in a space are granted to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grantee {

@@ -116,7 +116,7 @@ impl SpaceKey {
         let key = self.key_for(digest);
         let mut end = bytes.len();
         bytes.resize(end + part.len() * TAG, 0);
-        // From the last to the first, since each makes room for the tags of those before it.
+        // The segments are moved from the last to the first, since each makes room for the tags of those before it.
         for (at, number) in part.clone().enumerate().rev() {
             let (plain, sealed) = (at * SEGMENT_LEN, at * SEALED_SEGMENT);
             let len = end - plain;

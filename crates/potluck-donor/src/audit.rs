@@ -11,10 +11,10 @@ use potluck_wire::packed::Packed;
 use std::io;
 use std::sync::Arc;
 
-/// Chunks whose trailers are read per hop to another thread.
+/// The number of chunks whose trailers are read per hop to another thread.
 const AT_ONCE: usize = 256;
 
-/// BLAKE3 under `key` of `len` bytes from `offset` of a chunk: who has not kept them cannot know it,
+/// Computes BLAKE3 under `key` of `len` bytes from `offset` of a chunk: who has not kept them cannot know it,
 /// for the key is new.
 pub(crate) fn audit(
     store: &Store,

@@ -3,7 +3,7 @@
 //! everything else on the machine, and hold up no deletion.
 
 use crate::deletion::Deletion;
-use crate::scrub::on_idle_thread;
+use crate::idle_thread::on_idle_thread;
 use crate::service::Service;
 use crate::store::Store;
 use potluck_core::chunk::ChunkName;
@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// Orders of each kind that wait at most; the manager repeats what is not done.
+/// The most orders of each kind that wait; the manager repeats what is not done.
 const MOST: usize = 65_536;
-/// Chunks deleted per hop to another thread.
+/// The number of chunks deleted per hop to another thread.
 const DELETED_AT_ONCE: usize = 32;
-/// Chunks read per hop to another thread: some ten megabytes.
+/// The number of chunks verified per hop to another thread: some ten megabytes.
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Chunk orders that are not done yet.
@@ -55,7 +55,7 @@ impl<T: Ord + Clone> Queue<T> {
         self.more.notify_one();
     }
 
-    /// Waits until there are orders; gives some of them.
+    /// Waits until there are orders, and returns some of them.
     async fn batch(&self, most: usize) -> Vec<T> {
         loop {
             let batch: Vec<T> = self.waiting().iter().take(most).cloned().collect();
@@ -82,7 +82,7 @@ impl ChunkOrderQueues {
         self.verify.take(orders.verify.0);
     }
 
-    /// Carries out orders until dropped.
+    /// Carries out orders until the future is dropped.
     pub async fn carry_out_for_ever(&self, service: &Service) {
         tokio::join!(self.delete_for_ever(service), self.verify_for_ever(service));
     }

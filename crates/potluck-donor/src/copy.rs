@@ -1,4 +1,4 @@
-//! A chunk comes from another donor for a task of the manager: repair, relocation, and copies in
+//! Chunks that are copied from another donor for a task of the manager: repair, relocation, and copies in
 //! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
 //! had put it, so the cap and the owner's reserve hold here too.
 
@@ -11,10 +11,10 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Source, TaskFault};
 use std::time::Duration;
 
-/// Bytes a second below which a source is given up: one that sends hardly anything must not hold up
+/// The rate in bytes a second below which a source is given up: one that sends hardly anything must not hold up
 /// a task for ever, and there may be a better one.
 const SLOWEST: u32 = 256 << 10;
-/// Time that every chunk may take besides, however short it is.
+/// The time that every chunk may take in addition, however short it is.
 const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk that the manager wants here.
@@ -30,7 +30,7 @@ pub(crate) struct NewCopy {
     pub kind: ChunkKind,
 }
 
-/// How long `len` bytes may take to come.
+/// Returns how long `len` bytes may take to come.
 pub(crate) fn deadline(len: u32) -> Duration {
     ROUND_TRIP + Duration::from_secs(u64::from(len / SLOWEST))
 }
@@ -67,7 +67,7 @@ async fn copy_from(
     source: &Source,
 ) -> Result<(), TaskFailure> {
     let NewCopy { chunk, len, ack, kind } = *wanted;
-    // The room first: what is not going to be kept is not worth anybody's bytes.
+    // Room is taken first, so that no donor sends bytes that cannot be kept.
     let mut incoming = service.store.accept(chunk, len)?;
     let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
     let mut piece = vec![0; PIECE.min(len as usize) + incoming.tail_len()];

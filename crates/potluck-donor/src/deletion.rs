@@ -8,7 +8,7 @@ use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
 use std::io;
 
-/// Longer file names are not kept in quarantine, where they get longer still.
+/// The longest file name that is kept in quarantine, where names get longer still.
 const LONGEST_KEPT: usize = 128;
 
 /// The outcome of a tombstone.
@@ -45,7 +45,7 @@ impl Store {
             Ok(len) => len,
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 if !self.present() {
-                    return Deletion::Failed; // what that means, the check of each second finds out
+                    return Deletion::Failed; // the check of each second finds out what that means
                 }
                 return Deletion::Deleted;
             }

@@ -25,7 +25,8 @@ use std::path::Path;
 ///   disk (`ENOSPC`, `EDQUOT`) from a broken one (`EIO`, `EROFS`, …) by it. An error leaves the disk
 ///   as it was, except that a failed write may have written a part.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes a directory that only its owner can enter; its parent must exist. Fine if it exists.
+    /// Makes a directory that only its owner can enter; its parent must exist. Succeeds if the directory exists
+    /// already.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes the names in `dir` durable.
@@ -35,10 +36,11 @@ pub trait Disk: Send + Sync + 'static {
     /// included. Dropping the handle leaves the file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
-    /// Opens a file to be read. The handle stays good when the file is renamed or removed.
+    /// Opens a file to be read. The handle stays good when the file is renamed or removed. Fails at once where
+    /// anything but a regular file has the name ([`is_no_file`]).
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>>;
 
-    /// Bytes of the file at `path`, without opening it.
+    /// Returns the size of the file at `path` in bytes, without opening it.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
     /// Gives a file another name, replacing atomically what has that name.
@@ -51,7 +53,7 @@ pub trait Disk: Send + Sync + 'static {
     /// may be listed or not; everything else is listed once.
     fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()>;
 
-    /// The file system that holds `dir`.
+    /// Returns the state of the file system that holds `dir`.
     fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
 
     /// Takes the lock of a directory until the result is dropped or the process dies;
@@ -73,12 +75,12 @@ pub trait OldFile: ReadAt {
     /// Returns the size of the file when it was opened, in bytes.
     fn len(&self) -> u64;
 
-    /// Whether it has no bytes.
+    /// Whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes its bytes durable, whoever wrote them.
+    /// Makes the file's bytes durable, whoever wrote them.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -87,18 +89,18 @@ pub trait OldFile: ReadAt {
 pub struct DirEntry<'a> {
     /// The name of the entry in its directory.
     pub name: &'a OsStr,
-    /// Bytes, if it is a regular file; `None` for anything else.
+    /// The size in bytes of a regular file; `None` for anything else.
     pub file: Option<u64>,
 }
 
-/// A file system at one moment.
+/// The size and state of a file system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
     /// Size of the file system in bytes.
     pub total: u64,
     /// Bytes an ordinary process may still write.
     pub available: u64,
-    /// Whether it takes no writes.
+    /// Whether the file system takes no writes.
     pub read_only: bool,
 }
 
@@ -107,10 +109,15 @@ pub fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether `why` means that what was to be opened is no regular file: a symbolic link, a directory, a pipe.
+pub fn is_no_file(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::InvalidData
+}
+
 /// Whether `why` means that the disk is broken or gone, and not that this process lacks something.
 pub fn is_broken(why: &io::Error) -> bool {
     use rustix::io::Errno;
-    // A store's own directories never go away while its disk is there.
+    // A missing file or directory counts, for a store's own directories never go away while its disk is there.
     const BROKEN: [Errno; 13] = [
         Errno::IO,
         Errno::ROFS,
@@ -121,7 +128,7 @@ pub fn is_broken(why: &io::Error) -> bool {
         Errno::STALE,
         Errno::UCLEAN,
         Errno::ACCESS,
-        // How Linux says that a medium cannot be read, and file systems that a checksum is wrong.
+        // By these Linux says that a medium cannot be read, and file systems that a checksum is wrong.
         Errno::NODATA,
         Errno::REMOTEIO,
         Errno::ILSEQ,
@@ -136,7 +143,7 @@ pub fn replace_durably(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resu
     let temp = path.with_extension(TEMP_EXTENSION);
     match disk.remove(&temp) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {} // whatever an earlier incarnation left
+        _ => {} // this was left by an earlier incarnation, or nothing was there
     }
     let mut file = disk.create(&temp)?;
     file.append(content)?;
@@ -145,10 +152,10 @@ pub fn replace_durably(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resu
     disk.sync_dir(dir)
 }
 
-/// Ends the names of files that [`replace_durably`] did not finish.
+/// The suffix of the names of files that [`replace_durably`] did not finish.
 pub const TEMP_EXTENSION: &str = "tmp";
 
-/// The content of a small file; `InvalidData` when it has more than `most` bytes.
+/// Reads the content of a small file; `InvalidData` when it has more than `most` bytes.
 pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path)?;
     if file.len() > most {
@@ -159,7 +166,7 @@ pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>
     Ok(content)
 }
 
-/// Fills `out` from `offset`; `UnexpectedEof` when the file ends first.
+/// Fills `out` with the file's bytes from `offset`; `UnexpectedEof` when the file ends first.
 pub fn read_exact_at(file: &dyn OldFile, out: &mut [u8], offset: u64) -> io::Result<()> {
     let mut filled = 0;
     while filled < out.len() {

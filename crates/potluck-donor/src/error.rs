@@ -11,7 +11,7 @@ pub enum DonorError {
     /// The lent directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The donor's own state.
+    /// The donor's own state cannot be read or written.
     #[error("cannot keep the donor's state in {}: {why}. Check that the directory can be written, and that its disk has room", dir.display())]
     State {
         /// The directory that keeps the donor's state.
@@ -19,7 +19,7 @@ pub enum DonorError {
         /// The error of the system.
         why: io::Error,
     },
-    /// Something that others cannot be told as this donor's address.
+    /// A configured address is nothing that others can be told as this donor's address.
     #[error("--advertise: {0}")]
     Advertise(#[from] BadAddress),
     /// The donor cannot listen at its port.
@@ -32,7 +32,7 @@ pub enum DonorError {
         /// The error of the system.
         why: io::Error,
     },
-    /// A path that means another place when the working directory changes.
+    /// A configured path is relative: it means another place when the working directory changes.
     #[error("{} is not an absolute path: write it from the root", .0.display())]
     RelativePath(PathBuf),
 }

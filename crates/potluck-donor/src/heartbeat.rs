@@ -34,13 +34,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// A manager that restarts holds its clients up until its donors have reported, so that they must
-/// not be long about it; more often than with each heartbeat it is not asked.
+/// The longest pause after failed calls. A manager that restarts holds its clients up until its donors
+/// have reported, so that they must not be long about it; more often than with each heartbeat it is not asked.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// How long a listing waits to be tried again after the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
-/// How many changes the manager told of is written down so often: each time would cost an fsync a
-/// second in a busy pool. In between a donor that is killed forgets them; one that is stopped does not.
+/// The time between writes of how many changes the manager told of: writing with each heartbeat would cost an fsync
+/// a second in a busy pool. Between two writes a donor that is killed forgets them; one that is stopped does not.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// The facts that a donor tells of itself when it registers.
@@ -48,11 +48,11 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct DonorFacts {
     /// The addresses at which others reach the donor.
     pub told: ToldAddresses,
-    /// Where bulk connections are taken on this machine.
+    /// The address on this machine at which bulk connections are taken.
     pub port: u16,
-    /// The label of its failure domain: donors with one label fail together.
+    /// The label of the donor's failure domain: donors with one label fail together.
     pub label: Option<String>,
-    /// How long it may be silent before repair begins.
+    /// How long the donor may be silent before repair begins.
     pub grace: Option<Duration>,
 }
 
@@ -63,16 +63,16 @@ pub(crate) struct Heartbeats {
     caller: Caller,
     state: State,
     about: watch::Receiver<DonorFacts>,
-    /// Away while a sample is taken on another thread.
+    /// The sampler; `None` while a sample is taken on another thread.
     sampler: Option<Sampler>,
     tasks: TaskWorker,
     registered: bool,
     listing: Option<Listing>,
-    /// Rounds of the scrub after which all was listed; `None` when it is to be anew.
+    /// The number of scrub rounds after which the inventory was last listed; `None` when it must be listed anew.
     listed: Option<u64>,
     /// When the manager is asked to take a list, or the rest of one, that it had no time for.
     list_after: Tick,
-    /// How often in a row it had none.
+    /// How often in a row the manager had no time for a list.
     put_off: u32,
     next_heartbeat: Tick,
     last_heartbeat: Tick,
@@ -81,9 +81,9 @@ pub(crate) struct Heartbeats {
     complained: Option<String>,
     /// The manager whose tasks and orders were last refused.
     refused: Option<ManagerTerm>,
-    /// When, and which number of the manager's changes was last written down.
+    /// The moment at which the manager's number of changes was last written down, and that number.
     noted: (Tick, u64),
-    /// Whether the owner takes everything back, as the manager said last.
+    /// Whether, as the manager said last, the owner takes all lent space back.
     leaving: bool,
 }
 
@@ -103,7 +103,7 @@ enum Stepped {
 }
 
 impl Heartbeats {
-    /// Will report to `caller`'s manager what it is asked, and `about` itself.
+    /// Makes a reporter that calls the manager through `caller` and tells it `about` this donor.
     pub fn new(
         service: Arc<Service>,
         disk: Arc<dyn Disk>,
@@ -136,7 +136,7 @@ impl Heartbeats {
         }
     }
 
-    /// Sends heartbeats until it is dropped.
+    /// Sends heartbeats until the future is dropped.
     pub async fn run_for_ever(&mut self) {
         loop {
             match self.step().await {
@@ -161,7 +161,7 @@ impl Heartbeats {
         }
     }
 
-    /// One call, or the wait until it is time for one.
+    /// Makes one call to the manager, or waits until it is time for one.
     async fn step(&mut self) -> Result<Stepped, Failure> {
         if self.about.has_changed().unwrap_or(false) {
             self.registered = false; // so that the manager hears of it
@@ -253,12 +253,13 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Lists everything anew after it registered, after a round of the scrub, and when the manager asks for it: a round
+    /// Lists everything anew after registration, after a round of the scrub, and when the manager asks for it: a round
     /// reads what is there, and only the manager knows what is missing.
     async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
         let incarnation = self.service.store.incarnation();
         let holdings = Packed::default();
-        // Nothing yet: the manager has to watch what arrives before the first bucket is listed, and to have time for it.
+        // The first page is empty: the manager has to watch what arrives before the first bucket is listed, and to
+        // have time for it.
         let first = Inventory { incarnation, page: 0, holdings, last: false };
         if let Err(why) = self.caller.call(&first).await {
             return self.put_off(why);
@@ -269,14 +270,14 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// The manager did not take a page. Where it has no time the donor asks again after a pause, which is a longer one each
-    /// time, and sends its heartbeats meanwhile.
+    /// Notes that the manager did not take a page. Where it has no time the donor asks again after a pause, which is
+    /// a longer one each time, and sends its heartbeats meanwhile.
     fn put_off(&mut self, why: Failure) -> Result<(), Failure> {
         if why.kind != ErrorKind::Retry {
             return Err(why);
         }
         let pause = pause(self.put_off, &*self.service.env.entropy);
-        // It matters less than a heartbeat, and a thousand donors may ask.
+        // A page matters less than a heartbeat, and a thousand donors may ask, so the pause is twice as long.
         self.list_after = self.service.env.clock.now() + 2 * pause;
         self.put_off = self.put_off.saturating_add(1);
         Ok(())
@@ -287,17 +288,15 @@ impl Heartbeats {
         let (load, disk, room) = self.sample().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
-            return Ok(()); // nothing counts before the manager has compared it all
+            return Ok(()); // nothing counts before the manager has compared the whole inventory
         }
         self.service.peer_connections.close_idle(self.service.env.clock.now());
-        // Before the changes: what a task stored is listed no later than its result.
+        // The results are taken before the changes, so that what a task stored is listed no later than its result.
         let results = self.tasks.results();
         let asked = store.to_discard(self.leaving);
-        let manager_ms = self.service.registration.now().map_or(0, |(_, time)| time.now);
-        let quiet = self.service.tickets.quiet(manager_ms);
         let batch = store.changes().batch();
-        let count = batch.count;
-        // Who says to have made a copy and does not list it is not believed.
+        let number = batch.number;
+        // The manager does not believe that a copy was made which is not listed.
         let results = if batch.is_all { results } else { Vec::new() };
         let answered = results.len();
         let heartbeat = Heartbeat {
@@ -307,6 +306,7 @@ impl Heartbeats {
             disk,
             room,
             lends: Some(self.service.store.limits().max),
+            batch: batch.number,
             added: batch.added,
             removed: batch.removed,
             spoiled: batch.spoiled,
@@ -315,15 +315,16 @@ impl Heartbeats {
             sound: batch.sound,
             results,
             excess: store.excess(),
+            disk_lacks: store.disk_lacks(),
             scrub: self.service.scrub.report(),
             disk_fault: store.fault(),
             settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
-            quiet: Packed(quiet),
+            sessions: Packed(self.service.tickets.to_ask()),
         };
         let reply = self.caller.call(&heartbeat).await?;
         self.service.lending_terms.heard(terms);
-        store.changes().confirm(count);
+        store.changes().confirm(number);
         self.tasks.confirm(answered);
         if let Some(shown) = reply.manager {
             let caller = self.caller.clone();
@@ -341,8 +342,8 @@ impl Heartbeats {
             self.registered = false;
         }
         if !same_manager {
-            // It is remembered, and obeyed, from the registration on: then it is told what was
-            // heard before, by which it finds out whether its catalog is an old copy.
+            // The new manager is remembered and obeyed from the registration on: then it hears what was said before,
+            // by which it finds out whether its catalog is an old copy.
             return Ok(());
         }
         if self.heard(said).await {
@@ -372,8 +373,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Whether the manager that said this may give orders; the latest is remembered before it does. Of two managers
-    /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
+    /// Whether the manager that said this may give orders; the latest manager is remembered before it gives any. Of
+    /// two managers of one epoch the one that was heard first is in charge, for the other runs on a copy of its
     /// catalog.
     async fn heard(&mut self, said: HeardManager) -> bool {
         let latest = self.state.heard();
@@ -393,7 +394,7 @@ impl Heartbeats {
         same_epoch && (said.start == 0 || said.start == latest.start)
     }
 
-    /// Writes down what was heard since that was done last. Call before the process ends.
+    /// Writes down what was heard from the manager since the last such write. Call before the process ends.
     pub async fn note(&mut self) {
         let said = self.state.heard();
         if said.changes > self.noted.1 {
@@ -401,7 +402,7 @@ impl Heartbeats {
         }
     }
 
-    /// Writes down who is in charge, and what it said.
+    /// Writes down which manager is in charge, and what it said.
     async fn remember(&mut self, said: HeardManager) {
         let remember = move |state: &mut State, disk: &dyn Disk| state.remember_manager(disk, said);
         let saved = self.change_state(remember).await;
@@ -412,7 +413,7 @@ impl Heartbeats {
         }
     }
 
-    /// Changes what is remembered, where waiting for the disk holds nobody up.
+    /// Changes the remembered state on a thread where waiting for the disk holds nobody up.
     async fn change_state(
         &mut self,
         change: impl FnOnce(&mut State, &dyn Disk) -> io::Result<()> + Send + 'static,
@@ -444,8 +445,8 @@ impl Heartbeats {
         let last = page.next.is_none();
         let sent = Inventory { incarnation, page: number, holdings, last };
         if let Err(why) = self.caller.call(&sent).await {
-            // Nobody knows whether it arrived, so it is sent again. Only where the manager says that it does not
-            // follow what it has, all is listed anew.
+            // Nobody knows whether the page arrived, so it is sent again. Only if the manager says that it does not
+            // follow the page before, all is listed anew.
             match why.kind {
                 ErrorKind::Conflict => self.listed = None,
                 _ => self.listing = Some(listing),
@@ -480,7 +481,7 @@ impl Heartbeats {
     }
 }
 
-/// How long to wait after so many failures in a row; different for every donor, so that a manager
+/// Returns how long to wait after a number of failures in a row; different for every donor, so that a manager
 /// that comes back is not met by all of them at once.
 fn pause(failures: u32, entropy: &dyn Entropy) -> Duration {
     let whole = FIRST_PAUSE.saturating_mul(1 << failures.min(8)).min(MAX_PAUSE);

@@ -23,12 +23,12 @@ impl LendingTerms {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// How often they were. Ask before looking at them.
+    /// Returns how often the terms were changed. Ask before looking at the terms themselves.
     pub fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// The manager has heard of the terms after so many changes.
+    /// Notes that the manager has heard of the terms as they were after this many changes.
     pub fn heard(&self, changes: u64) {
         self.heard.send_replace(changes);
     }

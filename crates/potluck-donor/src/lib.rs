@@ -9,7 +9,8 @@
 //! - `store`, `deletion`: chunk files, the cap, and the only code that removes any;
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
-//! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `peer_connections`: chunks that come from
+//! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`,
+//!   `peer_connections`: chunks that come from
 //!   other donors; `audit`: questions about chunks here; `task_failure`: why one
 //!   could not be done;
 //! - `mirror`: puts are passed on to other donors; `peer_addresses`: where those are;
@@ -26,6 +27,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod heartbeat;
+mod idle_thread;
 mod lending_terms;
 mod load;
 mod metrics;
@@ -73,7 +75,7 @@ use std::time::Duration;
 use store::{ClaimRequest, KnownStore, Store};
 use tokio::sync::watch;
 
-/// All chunks are read back once in this time: a disk's silent faults are found while there are
+/// The time in which all chunks are read back once: a disk's silent faults are found while there are
 /// still other copies, at a rate that nobody notices.
 const SCRUB_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -87,27 +89,27 @@ pub struct DonorConfig {
     pub state: PathBuf,
     /// The `host:port` to listen at; port 0 picks a free one.
     pub listen: String,
-    /// How others reach it, each `host` or `host:port`; empty: by all addresses of the machine, or
-    /// the one at which it listens.
+    /// The addresses at which others reach the donor, each `host` or `host:port`; if empty, by all addresses of the
+    /// machine, or the one at which it listens.
     pub advertise: Vec<String>,
-    /// How much is lent.
+    /// How much of the disk is lent.
     pub limits: Limits,
-    /// The label that its owner gives it: donors with one label (a room, a switch, a machine) fail
+    /// The label that its owner gives the donor: donors with one label (a room, a switch, a machine) fail
     /// together.
     pub label: Option<String>,
-    /// How long it may be silent before its chunks are made again elsewhere, where that is longer
+    /// How long the donor may be silent before its chunks are made again elsewhere, where that is longer
     /// than the pool's grace.
     pub grace: Option<Duration>,
     /// How long reading back everything takes.
     pub scrub_every: Duration,
 }
 
-/// The member that lends.
+/// The member that lends the directory.
 #[derive(Debug, Clone)]
 pub struct Lender {
     /// The membership that the donor acts under: its store is nobody else's.
     pub owner: Owner,
-    /// The stores that it may make of the lent directory.
+    /// The stores that the donor may make of the lent directory.
     pub claiming: Claiming,
 }
 
@@ -138,7 +140,7 @@ pub struct Donor {
     controls: DonorControls,
 }
 
-/// Changes a donor that runs.
+/// A handle that changes a donor while it runs.
 #[derive(Clone)]
 pub struct DonorControls {
     service: Arc<Service>,
@@ -146,28 +148,28 @@ pub struct DonorControls {
 }
 
 impl DonorControls {
-    /// Bytes that its store takes now.
+    /// Returns how many bytes the donor's store takes now.
     pub fn used(&self) -> u64 {
         self.service.store.report().0.lent_used
     }
 
-    /// Bytes that it can store now, within its limits.
+    /// Returns how many bytes the donor can still store now, within its limits.
     pub fn room(&self) -> u64 {
         self.service.store.report().1
     }
 
-    /// How much of the disk it lends.
+    /// Returns how much of the disk the donor lends.
     pub fn limits(&self) -> Limits {
         self.service.store.limits()
     }
 
-    /// Has the manager hear that the daemon's settings cannot be used, and it goes by those of before;
-    /// `None`: they can.
+    /// Has the manager hear that the daemon's settings cannot be used, so that the daemon goes by its earlier ones;
+    /// `None` says that they can be used.
     pub fn settings_fault(&self, why: Option<String>) {
         *self.service.settings_fault.lock().expect("no panic holds it") = why;
     }
 
-    /// Has the manager hear it when the machine gets other addresses.
+    /// Tells the manager whenever the machine gets other addresses.
     async fn follow_addresses(&self, listen: SocketAddr) {
         let told = self.about.borrow().told.clone();
         let mut watch = AddressWatch::new(Arc::clone(&self.service.env.net), listen, told);
@@ -201,7 +203,7 @@ impl DonorControls {
         self.service.lending_terms.change();
     }
 
-    /// Waits until the manager has heard on what terms it lends now.
+    /// Waits until the manager has heard on what terms the donor lends now.
     pub async fn told(&self) {
         self.service.lending_terms.told().await;
     }
@@ -223,7 +225,7 @@ impl Donor {
                 return Err(DonorError::RelativePath(path.clone()));
             }
         }
-        // First what can be wrong without there being a store yet, so that nothing is left of it.
+        // What can go wrong without a store comes first, so that nothing is left of it.
         let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
@@ -256,13 +258,13 @@ impl Donor {
         self.address
     }
 
-    /// Where others reach it, as far as it knows: where it listens, if it knows no better.
+    /// Returns the addresses at which others reach the donor: those at which it listens, if it knows no better.
     pub fn told(&self) -> String {
         let known = self.controls.about.borrow().told.addresses.clone();
         if known.is_empty() { self.address.to_string() } else { known.to_string() }
     }
 
-    /// Returns the controls that change it while it runs.
+    /// Returns the controls that change the donor while it runs.
     pub fn controls(&self) -> DonorControls {
         self.controls.clone()
     }
@@ -287,7 +289,8 @@ fn open(
     let request = ClaimRequest { owner, known: state.store(), claiming: *claiming };
     let claim = store::claim(&*disk, entropy, &config.dir, request)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
-    // Before anything is stored there: a store that nobody remembers could be mistaken for none.
+    // The store is remembered before anything is in it: one that nobody remembers could be mistaken for an unused
+    // one.
     state.remember_store(&*disk, known).map_err(cannot_keep)?;
     let incarnation = Incarnation(entropy.u64());
     let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);

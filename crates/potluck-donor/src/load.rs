@@ -18,7 +18,7 @@ const FILES: [&str; 8] = [
     "/proc/pressure/memory",
 ];
 
-/// Samples between two looks at the links' speeds, which hardly ever change.
+/// The number of samples between two looks at the links' speeds, which hardly ever change.
 const SPEED_EVERY: u32 = 60;
 /// A file that has more is not what we think it is.
 const MOST: usize = 4 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Sampler {
     link_age: u32,
 }
 
-/// An open file of `/proc`; one the platform has not got stays empty.
+/// An open file of `/proc`; empty for one that the platform has not got.
 struct ProcFile {
     file: Option<Box<dyn OldFile>>,
     buffer: Vec<u8>,
@@ -71,7 +71,7 @@ impl Sampler {
         Self { clock, files, earlier: None, link: 0, link_age: SPEED_EVERY }
     }
 
-    /// The load since the last sample; `served` and `stored` are Potluck's own bytes so far.
+    /// Returns the load since the last sample; `served` and `stored` are Potluck's own bytes so far.
     pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
         self.files.iter_mut().for_each(ProcFile::refresh);
         let [stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory] =
@@ -94,7 +94,7 @@ impl Sampler {
     }
 }
 
-/// Bytes a second of the fastest link that is up; 0 when none says (virtual ones never do).
+/// Returns the speed in bytes a second of the fastest link that is up; 0 when none tells (virtual ones never do).
 fn fastest_link(disk: &dyn Disk, counters: &Counters) -> u64 {
     let megabits = |name: &String| -> Option<u64> {
         let file = disk.open(Path::new(&format!("/sys/class/net/{name}/speed"))).ok()?;

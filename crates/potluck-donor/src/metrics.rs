@@ -7,7 +7,7 @@ use potluck_wire::metrics::Exposition;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The metrics now, or a moment ago; `connections` are open.
+/// Returns the metrics of now, or of a moment ago; `connections` are open.
 pub fn text(service: &Service, connections: usize) -> Arc<str> {
     let now = service.env.clock.now();
     if let Some(text) = service.metrics.cached.good(now) {

@@ -21,17 +21,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Pieces that may wait for a slow mirror: one on the wire, one ready.
+/// The number of pieces that may wait for a slow mirror: one on the wire, one ready.
 const WAITING: usize = 2;
 /// How long one put waits for a mirror, in all, beyond what the put itself takes.
 const STALL: Duration = Duration::from_secs(3);
-/// A mirror that was given up is left alone for this long: a dead one must not slow every put.
+/// How long a mirror that was given up is left alone: a dead one must not slow every put.
 const SHUNNED: Duration = Duration::from_secs(10);
 
-/// A connection without puts is closed after this long.
+/// The time after which a connection without puts is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A chunk to be stored elsewhere too.
+/// A chunk that is to be stored on another donor, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mirrored {
     pub name: ChunkName,
@@ -48,17 +48,17 @@ pub(crate) struct Routes {
 
 struct Route {
     to: Source,
-    line: Option<Line>,
+    line: Option<ForwardTask>,
     not_before: Tick,
 }
 
 /// A connection to a mirror, driven by a task of its own so that a slow one delays no other.
-struct Line {
+struct ForwardTask {
     pieces: mpsc::Sender<Message>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Line {
+impl Drop for ForwardTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -77,7 +77,7 @@ pub(crate) struct ForwardedPut {
 
 struct Copying {
     route: u8,
-    /// Brings the receipt; `None` when the mirror was given up.
+    /// Brings the mirror's receipt; `None` when the mirror was given up.
     answer: Option<oneshot::Receiver<Receipt>>,
     stall_timeout: Duration,
 }
@@ -92,7 +92,7 @@ impl Routes {
         true
     }
 
-    /// The donor that a number stands for.
+    /// Returns the donor that a route's number stands for.
     pub fn get(&self, number: u8) -> Option<&Source> {
         self.routes.get(&number).map(|route| &route.to)
     }
@@ -112,7 +112,7 @@ impl Routes {
         ForwardedPut { copies }
     }
 
-    /// Forwards the next bytes.
+    /// Forwards the next bytes of the put.
     pub async fn pass_on(&mut self, env: &Env, forwarding: &mut ForwardedPut, piece: &[u8]) {
         if forwarding.copies.iter().all(|copying| copying.answer.is_none()) {
             return;
@@ -143,7 +143,7 @@ impl Routes {
         receipts
     }
 
-    /// The put will not be finished: its mirrors have parts of a frame.
+    /// Gives up the put, which will not be finished: its mirrors have parts of a frame.
     pub fn cut(&mut self, forwarding: ForwardedPut) {
         for copying in forwarding.copies {
             if let Some(route) = self.routes.get_mut(&copying.route) {
@@ -152,7 +152,7 @@ impl Routes {
         }
     }
 
-    /// Whether there is a line to the mirror, be it a new one that still connects.
+    /// Whether there is a connection to the mirror, be it a new one that is still being made.
     fn open(&mut self, env: &Env, number: u8) -> bool {
         let Some(route) = self.routes.get_mut(&number) else { return false };
         if env.clock.now() < route.not_before {
@@ -162,7 +162,7 @@ impl Routes {
         if !alive {
             let (pieces, received) = mpsc::channel(WAITING);
             let task = tokio::spawn(drive(env.clone(), route.to.clone(), received));
-            route.line = Some(Line { pieces, task });
+            route.line = Some(ForwardTask { pieces, task });
         }
         true
     }
@@ -213,7 +213,8 @@ async fn forward(
     loop {
         let next = match due {
             Some(_) => received.recv().await,
-            // Before the mirror hangs up: a put that found that out would go without its copy.
+            // This ends before the mirror hangs up, since a put that found that out would go without its
+            // copy.
             None => tokio::time::timeout(IDLE, received.recv()).await.unwrap_or(None),
         };
         let Some(message) = next else { return Ok(()) };

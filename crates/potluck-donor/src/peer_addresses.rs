@@ -1,4 +1,4 @@
-//! Where other donors are. A client says to whom its puts are to be passed on, and the manager says
+//! The addresses of other donors. A client says to whom its puts are to be passed on, and the manager says
 //! whether that is a donor of the pool: no member can make a machine in an owner's network connect
 //! to another of its choice.
 
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Addresses that the manager told are believed for so long: a donor that started again may be elsewhere,
+/// How long addresses that the manager told are believed: a donor that started again may be elsewhere,
 /// and until that is known its copies go the writer's way.
 const BELIEVED: Duration = Duration::from_secs(10);
-/// A put waits for its routes.
+/// How long a put waits for its routes.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Donors remembered; members may name as many as they like.
+/// The most donors whose addresses are remembered; members may name as many as they like.
 const MOST: usize = 1024;
 
 /// Addresses as the manager said them.
@@ -26,7 +26,7 @@ pub(crate) struct PeerAddresses {
 }
 
 impl PeerAddresses {
-    /// Will ask `caller`'s manager.
+    /// Makes an empty memory of addresses that asks `caller`'s manager.
     pub fn new(caller: Caller) -> Self {
         Self { caller, known: Mutex::default() }
     }

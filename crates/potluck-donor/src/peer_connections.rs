@@ -13,9 +13,9 @@ use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Idle connections kept at once.
+/// The most idle connections that are kept.
 const MOST: usize = 16;
-/// An idle connection is closed after this long, well before the other side does it.
+/// The time after which an idle connection is closed, well before the other side does it.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Idle connections, the oldest first.
@@ -30,7 +30,7 @@ struct Idle {
     since: Tick,
 }
 
-/// The donor that a connection reaches, and the ticket: what it may do depends on both.
+/// The donor that a connection reaches, and the ticket: what the connection may do depends on both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Peer {
     donor: DonorId,
@@ -93,7 +93,7 @@ impl PeerConnections {
         }
     }
 
-    /// A connection to `to`: one that was `kept`, if there is any, or a new one.
+    /// Returns a connection to `to`: one that was `kept`, if there is any, or a new one.
     pub async fn connect(
         &self,
         env: &Env,
@@ -106,7 +106,7 @@ impl PeerConnections {
         self.open(env, to).await.map(Some)
     }
 
-    /// Keeps a connection that owes nothing.
+    /// Keeps a connection on which no answer is outstanding.
     pub fn put_back(&self, env: &Env, to: &Source, connection: PeerConnection) {
         self.keep(Peer::of(to), connection, env.clock.now());
     }
@@ -129,7 +129,7 @@ impl PeerConnections {
         idle.push(Idle { to, connection, since });
     }
 
-    /// Closes what has been idle for long.
+    /// Closes connections that have been idle for long.
     pub fn close_idle(&self, now: Tick) {
         self.idle().retain(|idle| now.saturating_sub(idle.since) < KEPT);
     }
@@ -145,7 +145,7 @@ pub(crate) struct ChunkFetch<'c> {
 }
 
 impl ChunkFetch<'_> {
-    /// Fills `piece` with the next bytes, or as much of it as there is left; gives how much.
+    /// Fills `piece` with the next bytes, or as much of it as there are left; returns how many.
     pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, TaskFailure> {
         let want = piece.len().min(self.left);
         let read = self.connection.read(&mut piece[..want]).await;

@@ -1,15 +1,15 @@
 //! Has the store look at quarantined chunks again when it is time, as the scrub reads: whenever nothing else on
 //! the machine wants the disk.
 
-use crate::scrub::on_idle_thread;
+use crate::idle_thread::on_idle_thread;
 use crate::service::Service;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is seen whether one is to be looked at again.
+/// The time from one check for quarantined chunks that are due to be looked at again to the next.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Looks again until dropped.
+/// Looks at quarantined chunks again, as they become due, until the future is dropped.
 pub(crate) async fn look_again_for_ever(service: Arc<Service>) {
     loop {
         tokio::time::sleep(TURN).await;

@@ -14,13 +14,13 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Shard, TaskFault};
 use std::time::Duration;
 
-/// Where a chunk is in its group, and what else there is of it.
+/// The place of a chunk in its group, and which other chunks of the group can be had.
 pub(crate) struct RebuiltGroup {
     /// The erasure code of the group.
     pub ec: Ec,
-    /// Data chunks there are; further positions of data are zeros.
+    /// The number of data chunks in the group; the code's further positions of data are zeros.
     pub data: usize,
-    /// Chunks that can be had.
+    /// The chunks of the group that can be fetched.
     pub shards: Vec<Shard>,
 }
 
@@ -30,11 +30,11 @@ struct Stream<'s> {
     fetch: ChunkFetch<'s>,
     verifier: Verifier,
     piece: Vec<u8>,
-    /// Bytes of `piece` that came; the chunk may end before others do.
+    /// The number of bytes of `piece` that came; a chunk may end before others of its group do.
     filled: usize,
 }
 
-/// A source failed: this one of that shard.
+/// A source of a shard failed.
 struct Failed {
     position: u8,
     fault: TaskFailure,
@@ -45,7 +45,7 @@ impl RebuiltGroup {
     /// position once and in range, every length possible.
     fn longest(&self) -> Option<u32> {
         let mut seen = vec![false; self.ec.width()];
-        // Zeros, which nobody holds.
+        // A short group has zeros in these positions, which no donor holds.
         seen.iter_mut().take(self.ec.data()).skip(self.data).for_each(|seen| *seen = true);
         for shard in &self.shards {
             let seen = seen.get_mut(usize::from(shard.position))?;
@@ -129,7 +129,7 @@ pub(crate) async fn encode(
     }
 }
 
-/// The first source of this shard is tried no more.
+/// Notes that the first source of this shard failed, so that it is tried no more.
 fn give_up(shards: &mut [Shard], position: u8) {
     let shard = shards.iter_mut().find(|shard| shard.position == position);
     shard.into_iter().for_each(|shard| drop(shard.from.remove(0)));
@@ -219,7 +219,7 @@ async fn encode_from(
         }
     }
     close(streams)?;
-    // Only now is it known that all of it was made of the right bytes.
+    // Only now is it known that all streams brought the right bytes, so the parity can be kept.
     Ok(incoming.into_iter().map(|parity| place(parity, ChunkKind::Data, ack)).collect())
 }
 
@@ -233,7 +233,7 @@ fn place(
     placed.map_err(|why| not_placed(why, None))
 }
 
-/// Asks the first source of each shard for it.
+/// Asks the first source of each shard for that shard.
 async fn open<'s>(
     service: &'s Service,
     chosen: &[&'s Shard],
@@ -264,7 +264,7 @@ async fn next(streams: &mut [Stream<'_>], len: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-/// All bytes came; were they the right ones?
+/// Checks, once all bytes came, that they are the right ones.
 fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
     for Stream { shard, fetch, verifier, .. } in streams {
         let donor = fetch.donor();

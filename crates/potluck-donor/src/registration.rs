@@ -24,7 +24,7 @@ struct Heard {
 }
 
 /// One term of a manager: its epoch, and what it drew at its start. No two terms share both.
-pub(crate) type ManagerTerm = (Epoch, u64);
+pub type ManagerTerm = (Epoch, u64);
 
 impl ManagersWord {
     /// Makes the state of a donor that has not heard of a manager yet.
@@ -32,7 +32,7 @@ impl ManagersWord {
         Self { clock, heard: Mutex::default() }
     }
 
-    /// `manager` registered this process as `donor`; `true` when it is another than before.
+    /// Notes that `manager` registered this process as `donor`; `true` when it is another manager than before.
     pub fn registered(&self, donor: DonorId, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
@@ -41,7 +41,7 @@ impl ManagersWord {
         before.is_none_or(|before| before.manager != manager)
     }
 
-    /// The manager answered a heartbeat; `false` when it is another term than the one that registered
+    /// Notes that the manager answered a heartbeat; `false` when it is another term than the one that registered
     /// this donor.
     pub fn renewed(&self, manager: ManagerTerm, time: TicketTime) -> bool {
         let at = self.clock.now();
@@ -49,7 +49,7 @@ impl ManagersWord {
         match heard.as_mut().filter(|heard| heard.manager == manager) {
             Some(heard) => {
                 (heard.now_ms, heard.at) = (time.now, at);
-                // Nobody's rights that end under a restored manager wait for the time that it has forgotten.
+                // Rights that end under a restored manager must not wait for the time that it has forgotten.
                 heard.void_before = match is_ahead(heard.void_before, time.now) {
                     true if time.void_before > 0 => time.void_before,
                     _ => heard.void_before.max(time.void_before),
@@ -75,6 +75,6 @@ impl ManagersWord {
 /// said; one that is restored goes on from its backup, or for the time of the restore from zero. By what was
 /// void before a moment to come, donors would take no ticket of it.
 fn is_ahead(void_before: u64, now_ms: u64) -> bool {
-    // Rights end while the reply that says so is made.
+    // A second is allowed for, because rights may end while the reply that says so is made.
     void_before > now_ms.saturating_add(1000)
 }

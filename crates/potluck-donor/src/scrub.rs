@@ -1,41 +1,40 @@
 //! Reading back everything that is held, round after round, so that a chunk that rots is found
 //! while there are others to make it from again (promise R1).
 //!
-//! A round is spread over weeks, so that the owner notices nothing of it; one that the manager asked for is faster. The
-//! place that it has reached is remembered: desktops are switched off every evening, and a round that began anew each
-//! morning would never see the end of the disk. The time that a machine was off is made good while it is on.
+//! A round is spread over weeks, so that the owner notices nothing of it; one that the manager asked for is faster.
+//! The place that it has reached is remembered: desktops are switched off every evening, and a round that began anew
+//! each morning would never see the end of the disk. The time that a machine was off is made good while it is on.
 
 use crate::disk::{Disk, read_small, replace_durably};
+use crate::idle_thread::on_idle_thread;
 use crate::service::Service;
 use crate::store::{CopyHealth, Cursor, ListedAhead, Store, file_len, taken};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
-use potluck_wire::env::{Env, Offload};
+use potluck_wire::env::Env;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 pub(crate) const FILE: &str = "scrub.json";
 const MAX_FILE: u64 = 4096;
-/// How much faster a machine that is seldom on may read than one that is always on. This keeps up with three
+/// How much faster a machine that is seldom on may read than one that is always on. This factor keeps up with three
 /// hours a day, and 1 TiB is read at 4 MB/s then.
 const CATCHING_UP: u64 = 10;
 /// Time from one look at the disk to the next: seldom enough to cost an idle machine nothing.
 const TURN: Duration = Duration::from_secs(10);
 /// Time from one look at the disk to the next in a round that the manager asked for.
 const HURRIED_TURN: Duration = Duration::from_millis(250);
-/// How much of a round a crash may repeat.
+/// The most of a round that a crash may make the scrub repeat.
 const SAVED_EVERY: Duration = Duration::from_secs(60);
-/// How often the state is saved between two rounds, where a crash would lose only the time of rest.
+/// How often the state is saved between two rounds, where a crash would lose only time spent waiting.
 const REST: Duration = Duration::from_secs(3600);
-/// A round is planned to end by this part of its time early: no machine is on to the minute as it
-/// was before.
+/// The divisor that gives the part of its time by which a round is planned to end early: no machine is on to the
+/// minute as it was before.
 const EARLY: u64 = 30;
-/// Bytes of a thread's stack: enough for hashing and file system calls.
-const STACK: usize = 256 << 10;
 
 /// The scrub of one store.
 pub(crate) struct Scrub {
@@ -50,7 +49,7 @@ pub(crate) struct Scrub {
 /// is not worth much.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Round {
+pub struct Round {
     /// The place of the next chunk; `None` when the round is over and the next has not begun.
     next: Option<Cursor>,
     #[serde(skip)]
@@ -61,10 +60,10 @@ pub(crate) struct Round {
     spoiled: u64,
     /// Seconds since the round began, not counting those the donor was down.
     age: u64,
-    /// When it began by the wall clock, which says how long the donor was down; a wrong one makes a
+    /// When the round began by the wall clock, which says how long the donor was down; a wrong one makes a
     /// round faster or slower within bounds, and no worse.
     began: Option<UnixMillis>,
-    /// Bytes a second of a round that the manager asked for.
+    /// The rate, in bytes a second, of a round that the manager asked for.
     rate: Option<u64>,
 }
 
@@ -74,13 +73,13 @@ impl Round {
         *self = Self { next: Some(Cursor::default()), rounds, spoiled, rate, ..Self::default() };
     }
 
-    /// Seconds since it began, those included that the donor was down.
+    /// Returns the seconds since the round began, including those that the donor was down.
     fn elapsed(&self, wall: UnixMillis) -> u64 {
         let by_wall = self.began.map_or(0, |began| wall.saturating_sub(began).max(0) as u64 / 1000);
         by_wall.max(self.age)
     }
 
-    /// Bytes a second that end the round after `every`, with `used` bytes held, while the donor
+    /// Returns the rate in bytes a second that ends the round after `every`, with `used` bytes held, while the donor
     /// goes on being up for the share of time that it was so far.
     fn background_rate(&self, used: u64, every: Duration, wall: UnixMillis) -> u64 {
         let (every, elapsed) = (every.as_secs().max(1), self.elapsed(wall));
@@ -88,7 +87,7 @@ impl Round {
         let left = used.max(self.of).saturating_sub(self.done) as f64;
         let up = if elapsed == 0 { 1.0 } else { self.age as f64 / elapsed as f64 };
         let time = (every - every / EARLY).saturating_sub(elapsed) as f64 * up;
-        // Without time left that is infinite, and the most that is allowed.
+        // If no time is left, this is infinite, and the most that is allowed is taken.
         ((left / time) as u64).min(most).max(SLOWEST_SCRUB)
     }
 }
@@ -124,14 +123,14 @@ impl Scrub {
         *self.every.lock().expect("no holder panics")
     }
 
-    /// A round takes so long from now on.
+    /// Sets how long a round takes from now on.
     pub fn take(&self, every: Duration) {
         if std::mem::replace(&mut *self.every.lock().expect("no holder panics"), every) != every {
             self.hurried.notify_one();
         }
     }
 
-    /// How far it is.
+    /// Returns how far the round is.
     pub fn report(&self) -> Scrubbed {
         let round = self.round();
         let Round { done, of, rounds, spoiled, rate, .. } = *round;
@@ -143,7 +142,7 @@ impl Scrub {
         self.round().rounds
     }
 
-    /// Reads back what is held, round after round, until it is dropped.
+    /// Reads back what is held, round after round, until the future is dropped.
     pub async fn scrub_for_ever(&self, service: Arc<Service>, disk: Arc<dyn Disk>) {
         let clock = &service.env.clock;
         let mut pause = TURN;
@@ -179,7 +178,7 @@ impl Scrub {
         }
     }
 
-    /// Bytes a second, and from one look at the disk to the next.
+    /// Returns the rate in bytes a second, and the time from one look at the disk to the next.
     fn rate(&self, store: &Store, wall: UnixMillis) -> (u64, Duration) {
         let used = store.report().0.lent_used;
         let round = self.round();
@@ -200,14 +199,14 @@ impl Scrub {
     }
 
     fn grow_older(&self, from: Tick, to: Tick, wall: UnixMillis) {
-        // Rounded up: a round that is a little older than it is comes to no harm.
+        // The age is rounded up, for a round that counts as a little older than it is comes to no harm.
         let mut round = self.round();
         round.age = round.age.saturating_add((to - from).as_millis().div_ceil(1000) as u64);
         let age_ms = round.age.saturating_mul(1000).min(i64::MAX as u64) as UnixMillis;
         round.began.get_or_insert(wall.saturating_sub(age_ms));
     }
 
-    /// Reads what is due in one turn; gives how much that was.
+    /// Reads what is due in one turn, and returns how many bytes that was.
     async fn turn(&self, service: &Arc<Service>, rate: u64, turn: Duration) -> u64 {
         let due = (rate as f64 * turn.as_secs_f64()) as u64;
         let mut round = self.round().clone();
@@ -221,7 +220,7 @@ impl Scrub {
         };
         let Some((read_to, read)) = on_idle_thread(&service.env, work).await else { return 0 };
         let mut now = self.round();
-        // A round that was asked for meanwhile goes on; what was found counts.
+        // If another round was asked for meanwhile, that goes on, and only what was found counts.
         let newer = now.next != begun.next || now.rate != begun.rate;
         match newer {
             true => now.spoiled += read_to.spoiled - begun.spoiled,
@@ -230,7 +229,7 @@ impl Scrub {
         read
     }
 
-    /// Remembers where it is.
+    /// Saves the place that the round has reached.
     pub async fn save(&self, env: &Env, disk: &Arc<dyn Disk>) {
         let (round, path, disk) = (self.round().clone(), self.path.clone(), Arc::clone(disk));
         let save = move || replace_durably(&*disk, &path, &serde_json::to_vec(&round)?);
@@ -267,36 +266,9 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
     if let Err(why) = store.recount() {
         tracing::warn!("cannot count what the store holds: {why}");
     }
-    // Chunks came and went since the round began: it has read what there was to read.
+    // Chunks came and went since the round began, so what it has read is all that there was to read.
     (round.rounds, round.rate, round.of) = (round.rounds + 1, None, round.done);
     read
-}
-
-/// Runs `work` on a thread that yields to everything else on the machine; the system's priority for
-/// the disk follows that for the processor. `None` when there is no thread to be had.
-pub(crate) async fn on_idle_thread<T: Send + 'static>(
-    env: &Env,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    if env.offload == Offload::Inline {
-        return Some(work());
-    }
-    let (tell, told) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("potluck-scrub".into()).stack_size(STACK);
-    let spawned = thread.spawn(move || {
-        // A thread cannot take this back, so it lives for one turn only.
-        if let Err(why) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
-            tracing::debug!("the scrub runs at normal priority: {why}");
-        }
-        drop(tell.send(work()));
-    });
-    match spawned {
-        Ok(_) => told.await.ok(),
-        Err(why) => {
-            tracing::warn!("cannot start a thread for the scrub: {why}");
-            None
-        }
-    }
 }
 
 #[cfg(test)]
@@ -332,7 +304,7 @@ mod tests {
             assert!((28..=30).contains(&days(hours)), "{hours} hours a day: {} days", days(hours));
         }
         assert!(days(1) < 100, "as fast as is allowed in the background");
-        // Away for most of the month: what is left is caught up with.
+        // The machine was off for most of the month, and what is left is caught up with.
         let late = Round { of: USED, age: 3 * DAY, began: Some(0), ..Round::default() };
         let wall = (27 * DAY * 1000) as UnixMillis;
         assert_eq!(late.background_rate(USED, MONTH, wall), USED / (30 * DAY) * CATCHING_UP);

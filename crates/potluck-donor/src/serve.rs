@@ -8,7 +8,6 @@
 //! same, the address that has most of them loses its oldest ([`potluck_wire::admission`]).
 
 mod sockets;
-mod turns;
 mod upgrade;
 
 pub(crate) use sockets::Sockets;
@@ -27,17 +26,17 @@ use potluck_wire::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_DONOR, 
 use potluck_wire::bulk::HEAD_BUFFER;
 use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
+use potluck_wire::turns::Turns;
 use potluck_wire::upgrade::PATH;
 use potluck_wire::whereabouts::{self, Guide};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use turns::Turns;
 
-/// Bulk connections at once. One takes a few kilobytes while it waits for its turn.
+/// The most bulk connections at once. One takes a few kilobytes while it waits for its turn.
 const CONNECTIONS: usize = 4096;
-/// Bulk connections that are served at once: each has a thread and, once it puts, a piece of memory.
+/// The most bulk connections that are served at once: each has a thread and, once it puts, a piece of memory.
 const THREADS: usize = 128;
 /// The most threads that connections from one address have at once.
 const THREADS_EACH: usize = THREADS * 3 / 4;
@@ -45,7 +44,7 @@ const THREADS_EACH: usize = THREADS * 3 / 4;
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
 /// How long no connection is accepted after the system refused one (no more files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// hyper wants at least this much; all of a request's head must fit.
+/// The size in bytes of a request's buffer: hyper wants at least this much, and all of a request's head must fit.
 const REQUEST_BUFFER: usize = 8 << 10;
 
 const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
@@ -68,13 +67,13 @@ struct Stranger {
 }
 
 impl Server {
-    /// A server of `service`'s chunks, with no connection yet, where `capacity` connections can be open.
+    /// Makes a server of `service`'s chunks, with no connection yet, where `capacity` connections can be open.
     pub fn new(service: Arc<Service>, capacity: usize) -> Arc<Self> {
         Arc::new(Self {
             service,
             sockets: Arc::default(),
             strangers: SharedRoom::new(STRANGERS_OF_A_DONOR.min(capacity / 4)),
-            // One that has a thread has its socket twice, and a chunk open.
+            // A connection that has a thread holds its socket twice, and a chunk's file.
             connections: SharedRoom::new(CONNECTIONS.min(capacity / 4)),
             turns: Turns::new(THREADS, THREADS_EACH),
         })
@@ -152,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Somebody shows where the manager is. It is believed when the pool's authority signed it.
+    /// Takes what somebody shows of where the manager is. It is believed when the pool's authority signed it.
     async fn learn_whereabouts(&self, request: Request<Incoming>) {
         let body = Limited::new(request.into_body(), whereabouts::MAX).collect();
         let Ok(Ok(body)) = tokio::time::timeout(HEADER_DEADLINE, body).await else { return };

@@ -32,7 +32,7 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub deferred: Deferred,
     pub scrub: Scrub,
-    /// Chunks to delete and to verify.
+    /// The chunks to delete and to verify.
     pub chunk_orders: ChunkOrderQueues,
     pub lending_terms: LendingTerms,
     /// The figures that monitoring asks for.
@@ -41,7 +41,7 @@ pub(crate) struct Service {
     pub peer_addresses: PeerAddresses,
     /// The connection by which the manager is called.
     pub caller: Caller,
-    /// Why the daemon goes by settings of before.
+    /// The reason why the daemon goes by its earlier settings, if it does.
     pub settings_fault: Mutex<Option<String>>,
     closing: watch::Sender<bool>,
 }
@@ -75,7 +75,7 @@ impl Service {
         *self.closing.borrow()
     }
 
-    /// The donor is going down: requests are answered with that.
+    /// Marks the donor as going down, which is how requests are answered from now on.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
@@ -86,7 +86,7 @@ impl Service {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Waits for other machines, but not once the donor goes down: a frozen one would hold that up.
+    /// Waits for work with other machines, but not once the donor goes down: a frozen machine would hold that up.
     pub async fn unless_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

@@ -21,8 +21,8 @@ use std::time::Duration;
 /// How long a connection may keep a thread that others wait for. A request that has begun is finished.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long answers wait for others at most: on a slow disk a peer would hear nothing while its puts are done one after
-/// the other.
+/// How long answers wait for others at most: on a slow disk a peer would hear nothing while its puts are done one
+/// after the other.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
 
 /// A bulk connection whose peer has proved its ticket.
@@ -31,13 +31,13 @@ pub(crate) struct BulkSession {
     grant: Grant,
     inbox: Inbox,
     lane: Lane,
-    /// Receives bodies piece by piece.
+    /// The memory into which bodies are received, piece by piece.
     piece: PieceBuffer,
-    /// Whom puts can be forwarded to.
+    /// The donors to which puts can be forwarded.
     routes: Routes,
 }
 
-/// Why a connection gives up its thread, though it has not ended.
+/// The reasons why a connection gives up its thread, though it has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paused {
     /// The peer says nothing.
@@ -46,7 +46,7 @@ pub(crate) enum Paused {
     TurnOver,
 }
 
-/// Whether a request is done in so short a time that answers of before may wait for its own.
+/// Whether a request is done in so short a time that earlier answers may wait for its own.
 fn is_quick(request: &Request) -> bool {
     match request {
         Request::Put { ack, len, forward, .. } => {
@@ -57,7 +57,7 @@ fn is_quick(request: &Request) -> bool {
 }
 
 impl BulkSession {
-    /// Serves what `grant` allows; answers are signed on `lane`.
+    /// Makes a session that serves what `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
         Self {
             service,
@@ -90,7 +90,7 @@ impl BulkSession {
                 Ok(Some(next)) => next,
                 Ok(None) => return Ok(None),
                 Err(FrameError::Io(why)) if why.kind() == io::ErrorKind::WouldBlock => {
-                    // Whoever reads, or waits for long, needs none.
+                    // A client that reads, or that waits for long, needs no buffer for pieces.
                     self.piece.release();
                     return Ok(Some(Paused::Quiet));
                 }
@@ -113,7 +113,7 @@ impl BulkSession {
                 }
                 Request::Get { name, part } => self.get(io, tag, &name, part).await?,
             }
-            // What is there already begins a request.
+            // Bytes that are there already begin the next request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
             let now = clock.now();
             let is_over = now.saturating_sub(began) >= TURN && wanted();
@@ -137,15 +137,17 @@ impl BulkSession {
         Ok(io.answer(&reply.encode(tag, &mut self.lane), may_wait).await?)
     }
 
-    /// Checks that the ticket still allows `ops`; gives the manager's time.
-    fn allowed(&self, ops: Ops) -> Result<u64, BulkStatus> {
+    /// Checks that the ticket still allows `ops`.
+    fn allowed(&self, ops: Ops) -> Result<(), BulkStatus> {
         if self.service.closing() {
             return Err(BulkStatus::Away);
         }
+        let is_over = |session| self.service.tickets.is_over(session);
+        if self.grant.session.as_ref().is_some_and(is_over) {
+            return Err(BulkStatus::Denied);
+        }
         match self.service.registration.now() {
-            Some((_, time)) if self.grant.is_good(time) && self.grant.ops.allows(ops) => {
-                Ok(time.now)
-            }
+            Some((_, time)) if self.grant.is_good(time) && self.grant.ops.allows(ops) => Ok(()),
             _ => Err(BulkStatus::Denied),
         }
     }

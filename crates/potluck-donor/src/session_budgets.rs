@@ -1,26 +1,28 @@
 //! The byte budgets of write sessions: what each has stored here, over all its tickets and connections.
 //!
-//! A session that stores nothing for a while is *quiet*, and the manager is asked whether it is over. One that
-//! is over stores nothing more: it is remembered as such for as long as a ticket of it may still be good, and then
-//! forgotten. So there are as many entries as sessions that write here, and renewed tickets give no new budget.
+//! Each heartbeat asks which of them are over. The entry of one that is over goes at once; its name is remembered for
+//! as long as a ticket of it may still be good, so that renewed and old tickets give no new budget. When there are
+//! too many of these names the oldest is forgotten, and whatever session is not known here has to show a ticket that
+//! was issued after that one had ended. So nobody who opens and ends very many sessions keeps others from writing: at
+//! worst they have to renew their tickets.
 
 use potluck_core::ids::SessionId;
 use potluck_wire::ticket::{Grant, TICKET_LIFE};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
-/// Sessions remembered at once, some 8 MiB of them: more than a hundred that begin each second.
+/// The most sessions that are not over and have stored something here: some 8 MiB of them. A member has few thousand.
 const MOST: usize = 131_072;
-/// A session is asked about after so long without a put.
-const QUIET: Duration = Duration::from_secs(60);
-/// A shorter chunk is paid like one of so many bytes, so that the smallest put costs something, too: it takes a
+/// The most sessions that are over and remembered: enough for more than two hundred that end each second.
+const MOST_OVER: usize = 131_072;
+/// The least number of bytes that a chunk is paid as, so that the smallest put costs something, too: it takes a
 /// file here and a row of the catalog until it is reclaimed.
 const LEAST_PAID: u64 = 512;
-/// Sessions that one heartbeat asks about; what is more is asked about by the next.
-const ASKED: usize = 1024;
+/// The most sessions that one heartbeat asks about; the next heartbeats ask about further ones.
+const ASKED: usize = 8192;
 
-/// What write sessions have stored here.
+/// The bytes that write sessions have stored here.
 #[derive(Debug, Default)]
 pub(crate) struct SessionTickets {
     sessions: Mutex<Sessions>,
@@ -28,22 +30,50 @@ pub(crate) struct SessionTickets {
 
 #[derive(Debug, Default)]
 struct Sessions {
-    spent: BTreeMap<SessionId, Spent>,
-    /// When each of them is looked at again, in the manager's milliseconds.
-    due: BTreeSet<(u64, SessionId)>,
+    /// The bytes that each session has stored.
+    spent: BTreeMap<SessionId, u64>,
+    /// The session that was last asked about.
+    asked: Option<SessionId>,
+    over: Over,
 }
 
-#[derive(Debug)]
-struct Spent {
-    bytes: u64,
-    /// The session stores nothing more.
-    over: bool,
-    /// When it is to be asked about, or forgotten if it is over.
-    until: u64,
+/// Sessions that are over, for as long as a ticket of theirs may still be good.
+#[derive(Debug, Default)]
+struct Over {
+    sessions: BTreeSet<SessionId>,
+    /// The sessions that are over by the time at which their end was heard of, in the manager's milliseconds; the
+    /// first first.
+    in_order: VecDeque<(u64, SessionId)>,
+    /// The manager's milliseconds until which sessions that ended may be forgotten too early.
+    forgotten: Option<u64>,
 }
 
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
+impl Over {
+    fn add(&mut self, session: SessionId, now: u64) {
+        if !self.sessions.insert(session) {
+            return;
+        }
+        self.in_order.push_back((now, session));
+        if self.in_order.len() > MOST_OVER
+            && let Some((at, first)) = self.in_order.pop_front()
+        {
+            self.sessions.remove(&first);
+            self.forgotten = Some(at);
+        }
+    }
+
+    /// Forgets the ended sessions of which no ticket is good any more.
+    fn forget(&mut self, now: u64) {
+        let good = now.saturating_sub(TICKET_LIFE.as_millis() as u64);
+        while let Some((_, first)) = self.in_order.pop_front_if(|(at, _)| *at < good) {
+            self.sessions.remove(&first);
+        }
+    }
+
+    /// Whether a ticket may belong to a session that is over.
+    fn may_have(&self, grant: &Grant, session: &SessionId) -> bool {
+        self.sessions.contains(session) || self.forgotten.is_some_and(|at| grant.issued <= at)
+    }
 }
 
 impl SessionTickets {
@@ -51,62 +81,48 @@ impl SessionTickets {
         self.sessions.lock().expect("no holder panics")
     }
 
-    /// Takes `bytes` of what `grant` lets its session store; `None` when that is used up. `now` is the
-    /// manager's clock. A session that is not remembered for lack of room is refused, not given a new budget.
-    pub fn spend(
-        &self,
-        grant: &Grant,
-        session: SessionId,
-        bytes: u32,
-        now: u64,
-    ) -> Option<Spending<'_>> {
+    /// Takes `bytes` of what `grant` lets its session store; `None` when that is used up, or the session over. A
+    /// session that is not remembered for lack of room is refused, not given a new budget.
+    pub fn spend(&self, grant: &Grant, session: SessionId, bytes: u32) -> Option<Spending<'_>> {
         let bytes = u64::from(bytes).max(LEAST_PAID);
-        let Sessions { spent: sessions, due } = &mut *self.sessions();
+        let Sessions { spent: sessions, over, .. } = &mut *self.sessions();
         let spent = match sessions.get(&session) {
-            Some(spent) if spent.over => return None,
-            Some(spent) => spent.bytes,
-            None if sessions.len() >= MOST => return None,
+            Some(spent) => *spent,
+            None if sessions.len() >= MOST || over.may_have(grant, &session) => return None,
             None => 0,
         };
         if bytes > grant.bytes.saturating_sub(spent) {
             return None;
         }
-        let until = now.saturating_add(millis(QUIET));
-        if sessions.insert(session, Spent { bytes: spent + bytes, over: false, until }).is_none() {
-            due.insert((until, session));
-        }
+        sessions.insert(session, spent + bytes);
         Some(Spending { tickets: self, session, bytes })
     }
 
-    /// Forgets sessions that have been over for long; gives some of those that are to be asked about.
-    pub fn quiet(&self, now: u64) -> Vec<SessionId> {
-        let Sessions { spent: sessions, due } = &mut *self.sessions();
-        let mut quiet = Vec::new();
-        while quiet.len() < ASKED
-            && let Some((at, session)) = due.first().copied().filter(|(at, _)| *at <= now)
-        {
-            due.remove(&(at, session));
-            match sessions.get(&session) {
-                Some(spent) if spent.until > now => {
-                    due.insert((spent.until, session));
-                }
-                Some(spent) if !spent.over => {
-                    quiet.push(session);
-                    due.insert((now.saturating_add(millis(QUIET)), session));
-                }
-                _ => drop(sessions.remove(&session)),
-            }
-        }
-        quiet
+    /// Whether a session is known to be over: its tickets are worth nothing any more.
+    pub fn is_over(&self, session: &SessionId) -> bool {
+        self.sessions().over.sessions.contains(session)
     }
 
-    /// The manager answered that these are over.
-    pub fn end(&self, over: &[SessionId], now: u64) {
-        let mut sessions = self.sessions();
-        for session in over {
-            if let Some(spent) = sessions.spent.get_mut(session).filter(|spent| !spent.over) {
-                (spent.over, spent.until) = (true, now.saturating_add(millis(TICKET_LIFE)));
-            }
+    /// Returns the sessions of which a heartbeat asks whether they are over: each in its turn.
+    pub fn to_ask(&self) -> Vec<SessionId> {
+        let Sessions { spent, asked, .. } = &mut *self.sessions();
+        let after = asked.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = spent.range((after, Bound::Unbounded));
+        let first =
+            spent.range((Bound::Unbounded, asked.map_or(Bound::Unbounded, Bound::Included)));
+        let turns = rest.chain(first.take_while(|_| asked.is_some())).map(|(session, _)| *session);
+        let turns: Vec<SessionId> = turns.take(ASKED).collect();
+        *asked = turns.last().copied();
+        turns
+    }
+
+    /// Notes that the manager said that these sessions are over, when its clock showed `now`.
+    pub fn end(&self, ended: &[SessionId], now: u64) {
+        let Sessions { spent, over, .. } = &mut *self.sessions();
+        over.forget(now);
+        for session in ended {
+            spent.remove(session);
+            over.add(*session, now);
         }
     }
 }
@@ -120,7 +136,7 @@ pub(crate) struct Spending<'a> {
 }
 
 impl Spending<'_> {
-    /// The bytes were stored.
+    /// Notes that the bytes were stored, so that they are not given back.
     pub fn keep(mut self) {
         self.bytes = 0;
     }
@@ -131,8 +147,9 @@ impl Drop for Spending<'_> {
         if self.bytes > 0
             && let Some(spent) = self.tickets.sessions().spent.get_mut(&self.session)
         {
-            // It may have been forgotten, and begun anew, while a put lay still.
-            spent.bytes = spent.bytes.saturating_sub(self.bytes);
+            // The session may have ended and begun anew while a put lay still, so less may be spent than is given
+            // back.
+            *spent = spent.saturating_sub(self.bytes);
         }
     }
 }
@@ -149,8 +166,12 @@ mod tests {
     }
 
     fn grant(bytes: u64) -> Grant {
+        issued(bytes, 0)
+    }
+
+    fn issued(bytes: u64, issued: u64) -> Grant {
         let secret = Secret::from_bytes([0; 32]);
-        Grant { ops: Ops::PUT, bytes, issued: 0, expires: u64::MAX, session: None, secret }
+        Grant { ops: Ops::PUT, bytes, issued, expires: u64::MAX, session: None, secret }
     }
 
     const KIB: u64 = 1024;
@@ -158,35 +179,49 @@ mod tests {
     #[test]
     fn a_budget_is_spent_once_over_all_connections_and_renewed_tickets() {
         let (tickets, one) = (SessionTickets::default(), session(1));
-        let spend = |budget: u64, kib: u32| tickets.spend(&grant(budget * KIB), one, kib << 10, 0);
+        let spend = |budget: u64, kib: u32| tickets.spend(&grant(budget * KIB), one, kib << 10);
         spend(10, 6).expect("within").keep();
         assert!(spend(10, 5).is_none());
         drop(spend(10, 4).expect("the rest"));
         spend(10, 4).expect("given back").keep();
         assert!(spend(10, 1).is_none(), "a renewed ticket has the same budget");
         spend(12, 2).expect("the session was promised more").keep();
-        assert!(tickets.spend(&grant(10), session(2), 1, 0).is_none(), "the shortest costs more");
-        assert!(tickets.spend(&grant(LEAST_PAID), session(2), 1, 0).is_some());
+        assert!(tickets.spend(&grant(10), session(2), 1).is_none(), "the shortest costs more");
+        assert!(tickets.spend(&grant(LEAST_PAID), session(2), 1).is_some());
     }
 
     #[test]
-    fn a_session_that_is_over_stores_nothing_more_and_is_forgotten_when_no_ticket_is_good() {
+    fn the_entry_of_a_session_goes_with_it_and_its_tickets_are_worth_nothing_from_then_on() {
         let tickets = SessionTickets::default();
         let (ended, open) = (session(1), session(2));
-        let grant = grant(10 * KIB);
         for session in [ended, open] {
-            tickets.spend(&grant, session, 1 << 10, 0).expect("within").keep();
+            tickets.spend(&grant(10 * KIB), session, 1 << 10).expect("within").keep();
         }
-        assert!(tickets.quiet(millis(QUIET) - 1).is_empty());
-        let now = millis(QUIET);
-        assert_eq!(tickets.quiet(now), [ended, open]);
+        assert_eq!(tickets.to_ask(), [ended, open]);
+        let now = 1000;
         tickets.end(&[ended], now);
-        assert!(tickets.quiet(now).is_empty(), "asked about again later");
-        assert!(tickets.spend(&grant, ended, 1, now).is_none());
-        assert!(tickets.spend(&grant, open, 10 << 10, now).is_none(), "no new budget");
-        assert!(tickets.spend(&grant, open, 9 << 10, now).is_some());
-        (1..=11).for_each(|round| drop(tickets.quiet(now + round * millis(QUIET))));
-        assert_eq!(tickets.sessions().spent.keys().collect::<Vec<_>>(), [&open]);
+        assert_eq!(tickets.to_ask(), [open]);
+        assert!(tickets.is_over(&ended) && !tickets.is_over(&open));
+        let later = issued(10 * KIB, now + 1);
+        assert!(tickets.spend(&later, ended, 1).is_none(), "however young its ticket is");
+        assert!(tickets.spend(&grant(10 * KIB), open, 10 << 10).is_none(), "no new budget");
+        assert!(tickets.spend(&grant(10 * KIB), open, 9 << 10).is_some());
+        tickets.end(&[], now + TICKET_LIFE.as_millis() as u64 + 1);
+        let sessions = tickets.sessions();
+        assert!(sessions.over.sessions.is_empty() && sessions.over.in_order.is_empty());
+    }
+
+    #[test]
+    fn each_session_is_asked_about_in_its_turn() {
+        let tickets = SessionTickets::default();
+        let all = ASKED as u64 + 10;
+        for number in 0..all {
+            tickets.spend(&grant(KIB), session(number), 1).expect("room").keep();
+        }
+        let (first, second) = (tickets.to_ask(), tickets.to_ask());
+        assert_eq!((first.len(), second.len()), (ASKED, ASKED));
+        let asked: BTreeSet<_> = first.into_iter().chain(second).collect();
+        assert_eq!(asked.len() as u64, all);
     }
 
     #[test]
@@ -194,39 +229,59 @@ mod tests {
         let tickets = SessionTickets::default();
         let grant = grant(LEAST_PAID);
         for number in 0..MOST as u64 {
-            tickets.spend(&grant, session(number), 1, 0).expect("room").keep();
+            tickets.spend(&grant, session(number), 1).expect("room").keep();
         }
-        assert!(tickets.spend(&grant, session(u64::MAX), 1, 0).is_none());
-        assert!(tickets.spend(&grant, session(0), 1, 0).is_none(), "no second budget");
+        assert!(tickets.spend(&grant, session(u64::MAX), 1).is_none());
+        assert!(tickets.spend(&grant, session(0), 1).is_none(), "no second budget");
         tickets.end(&[session(0)], 0);
-        while !tickets.quiet(2 * millis(TICKET_LIFE)).is_empty() {}
-        assert!(tickets.spend(&grant, session(u64::MAX), 1, 0).is_some());
+        assert!(tickets.spend(&grant, session(u64::MAX), 1).is_some());
     }
 
     #[test]
-    fn fifty_sessions_a_second_for_a_day_are_never_refused() {
+    fn fifty_sessions_a_second_for_a_day_are_never_refused_beside_a_member_who_opens_600_a_second()
+    {
+        /// Sessions of an honest member each second, and seconds for which each is open. Its ticket is renewed
+        /// meanwhile, as clients do once one is refused.
         const RATE: u64 = 50;
-        /// Seconds for which each session is open.
         const OPEN_FOR: u64 = 20;
+        /// Sessions of the other member, for an hour of the day. Each stores a byte and ends.
+        const HOSTILE: u64 = 600;
+        const HOUR: std::ops::Range<u64> = 7200..10_800;
         let tickets = SessionTickets::default();
-        let mut most = 0;
+        let number =
+            |session: &SessionId| u64::from_le_bytes(session.0[..8].try_into().expect("8 bytes"));
+        let hostile = |second: u64| {
+            let numbers = if HOUR.contains(&second) { 0..HOSTILE } else { 0..0 };
+            numbers.map(move |it| u64::MAX - second * HOSTILE - it)
+        };
+        let (mut renewed, mut most) = (0, 0);
         for second in 0..24 * 3600 {
             let now = second * 1000;
+            for number in hostile(second) {
+                let spending = tickets.spend(&issued(1 << 20, now), session(number), 1);
+                spending.expect("a new ticket").keep();
+            }
             for number in second * RATE..(second + 1) * RATE {
-                let spending = tickets.spend(&grant(1 << 20), session(number), 1 << 16, now);
+                // This session first stores something here long after its ticket was issued.
+                let old = issued(1 << 20, now.saturating_sub(300_000));
+                let spending = tickets.spend(&old, session(number), 1 << 16).or_else(|| {
+                    renewed += 1;
+                    tickets.spend(&issued(1 << 20, now), session(number), 1 << 16)
+                });
                 spending.expect("never refused").keep();
             }
-            let asked = tickets.quiet(now);
-            let begun = |session: &SessionId| {
-                u64::from_le_bytes(session.0[..8].try_into().expect("8 bytes")) / RATE
+            let is_over = |session: &SessionId| {
+                let number = number(session);
+                number > u64::MAX / 2 || number / RATE + OPEN_FOR < second
             };
-            let over: Vec<_> =
-                asked.into_iter().filter(|session| begun(session) + OPEN_FOR < second).collect();
+            let over: Vec<_> = tickets.to_ask().into_iter().filter(is_over).collect();
             tickets.end(&over, now);
-            most = most.max(tickets.sessions().spent.len());
+            let sessions = tickets.sessions();
+            most = most.max(sessions.spent.len());
+            assert!(sessions.over.sessions.len() <= MOST_OVER);
         }
-        let lasts = millis(QUIET + TICKET_LIFE) / 1000 + 2;
-        assert!(most as u64 <= RATE * lasts, "{most} entries");
-        assert!(most < MOST / 2);
+        assert!(most as u64 <= RATE * (OPEN_FOR + 2) + HOSTILE, "{most} entries");
+        // Tickets are renewed only while what the hostile client does is remembered.
+        assert!(renewed <= RATE * (3600 + 600), "{renewed} tickets");
     }
 }

@@ -15,17 +15,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A peer that says nothing for this long after an answer gets no thread while it is silent. Much
-/// longer than starting a thread takes, and shorter than a reader who looks at what it read.
+/// The pause after an answer that costs a peer its thread: one that says nothing for this long gets no thread while
+/// it is silent. Much longer than starting a thread takes, and shorter than a reader who looks at what it read.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// The page of the system's file cache.
+/// The size in bytes of a page of the system's file cache.
 const PAGE: u64 = 4096;
 /// The most bytes that are copied on their way where they begin within a page, as segments of sealed chunks do: by
 /// `sendfile` each of their pages goes as two pieces, and more packets, which costs twice what copying does.
 const COPIED: u64 = 128 << 10;
 
-/// Bytes of answers that wait for others at most: of some twenty puts.
+/// The most bytes of answers that wait for others: those of some twenty puts.
 const WAITING: usize = 2 << 10;
 
 /// A stream whose peer is only waited for so long. To read what may never come ([`Phase::Idle`]) fails with
@@ -75,7 +75,7 @@ impl SocketIo {
 
     /// Returns the socket, in blocking mode.
     pub fn into_socket(mut self) -> TcpStream {
-        self.low_water.set(self.socket.as_fd(), 1); // whoever waits for it next waits for a head
+        self.low_water.set(self.socket.as_fd(), 1); // the next to wait here waits for a head
         self.socket
     }
 
@@ -153,7 +153,7 @@ impl PeerIo for SocketIo {
             return Ok(());
         }
         let mut answers = std::mem::take(&mut self.waiting);
-        // The peer has as long to take them as a body, whatever it is expected to say next.
+        // The peer has as long to take these answers as it has for a body, whatever it says next.
         let phase = self.timeout.phase();
         self.timeout.expect(Phase::Body);
         let sent = self.send_all(&answers, SendFlags::empty());
@@ -254,7 +254,7 @@ impl BulkIo for SocketIo {
 /// Runs a future whose waiting all happens inside its polls.
 ///
 /// # Panics
-/// If it waits for anything else.
+/// If the future waits for anything else.
 pub(crate) fn run_ready<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -10,14 +10,14 @@ pub(crate) const TICK: Duration = Duration::from_secs(5);
 /// three times (Linux 6.18), and what it moved first counts as moved last.
 pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
-/// An idle connection is closed after this long; clients open another when they need one.
+/// The time after which an idle connection is closed; clients open another when they need one.
 pub(crate) const IDLE: Duration = Duration::from_secs(120);
-/// A frame's head must be complete this long after its first byte.
+/// The time from its first byte in which a frame's head must be complete.
 const HEAD: Duration = Duration::from_secs(5);
-/// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
+/// The time that a peer has for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
 /// that moves one byte a second, or stops after a good start, is dropped within 30 s (promise X3).
 const WINDOW: Duration = Duration::from_secs(15);
-/// A hundredth of a slow Wi-Fi link.
+/// The bytes for which a peer has [`WINDOW`]: a hundredth of what a slow Wi-Fi link moves in that time.
 const WINDOW_BYTES: u64 = 64 << 10;
 
 /// The bytes expected of the peer.
@@ -25,9 +25,9 @@ const WINDOW_BYTES: u64 = 64 << 10;
 pub(crate) enum Phase {
     /// Nothing is expected, though another request may come.
     Idle,
-    /// The rest of a request's head.
+    /// The rest of a request's head is expected.
     Head,
-    /// A body: from the peer to us, or from us to it.
+    /// A body is expected to move, from the peer to this donor or the other way.
     Body,
 }
 
@@ -63,7 +63,7 @@ impl StallTimeout {
         self.since = self.clock.now();
     }
 
-    /// `bytes` moved since the wait began; an error when the peer took too long over them.
+    /// Notes that `bytes` moved since the wait began; an error when the peer took too long over them.
     pub fn moved(&mut self, bytes: usize) -> io::Result<()> {
         if self.phase == Phase::Idle {
             self.expect(Phase::Head);
@@ -73,7 +73,7 @@ impl StallTimeout {
         self.check()
     }
 
-    /// Still waiting; an error when the peer takes too long.
+    /// Notes that the wait goes on; an error when the peer takes too long.
     pub fn check(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         self.waited += now.saturating_sub(self.since);

@@ -26,14 +26,14 @@ pub(crate) struct State {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Own {
+pub struct Own {
     /// The donor whose state this is.
     owner: Owner,
-    /// Shared with the manager alone; tickets and receipts are worth nothing without it.
+    /// The key shared with the manager alone; tickets and receipts are worth nothing without it.
     key: Secret,
     #[serde(default)]
     store: Option<KnownStore>,
-    /// The store of before is lost, as its owner said, and no manager has compared this one yet.
+    /// Whether the earlier store is lost, as its owner said, and no manager has compared this one with it yet.
     #[serde(default, skip_serializing_if = "is_false")]
     begins_anew: bool,
 }
@@ -45,18 +45,18 @@ fn is_false(it: &bool) -> bool {
 /// A manager as it told this donor of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct HeardManager {
+pub struct HeardManager {
     pub epoch: Epoch,
-    /// Which manager of that epoch; 0 when that is not known.
+    /// The number that tells managers of one epoch apart; 0 when it is not known.
     pub start: u64,
-    /// The most changes that it said its catalog had.
+    /// The most changes that the manager said its catalog had.
     pub changes: u64,
-    /// The manager's proof of all that, for the managers after it.
+    /// The manager's proof of its term, for the managers after it.
     pub proof: Option<Digest>,
 }
 
 impl HeardManager {
-    /// Which manager said it.
+    /// Returns the term of the manager that said this.
     pub fn term(&self) -> ManagerTerm {
         (self.epoch, self.start)
     }
@@ -100,7 +100,7 @@ impl State {
         let key = Secret::generate(entropy);
         let own = Own { owner: owner.clone(), key, store: None, begins_anew: false };
         let state = Self { path, own, heard: HeardManager::default() };
-        state.save_heard(disk)?; // first: what is there may be of another pool
+        state.save_heard(disk)?; // this comes first, for what is there may be of another pool
         state.save(disk)?;
         Ok(state)
     }
@@ -115,12 +115,12 @@ impl State {
         &self.own.key
     }
 
-    /// The store, once there is one.
+    /// Returns the identity of this donor's store, once there is one.
     pub fn store(&self) -> Option<&KnownStore> {
         self.own.store.as_ref()
     }
 
-    /// What the manager of the highest epoch said.
+    /// Returns what the manager of the highest epoch said of itself.
     pub fn heard(&self) -> HeardManager {
         self.heard
     }
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Remembers the store. Where it is another than before, the one before is lost.
+    /// Remembers the store. Where it is another store than before, the earlier one is lost.
     pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
         if self.own.store.as_ref() == Some(&store) {
             return Ok(());
@@ -147,7 +147,7 @@ impl State {
         self.own.begins_anew
     }
 
-    /// The manager has compared what is here with what was in the store of before.
+    /// Notes that the manager has compared what is here with what was in the earlier store.
     pub fn has_begun_anew(&mut self, disk: &dyn Disk) -> io::Result<()> {
         self.own.begins_anew = false;
         self.save(disk)

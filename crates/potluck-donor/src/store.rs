@@ -62,7 +62,7 @@ use trailer::Trailer;
 use usage::DiskTrouble;
 use write_sequence::WriteSequence;
 
-/// Locks over names. Enough that two connections seldom meet at one.
+/// The number of locks over names: enough that two connections seldom meet at one.
 const NAME_LOCKS: usize = 64;
 
 /// The chunks of one donor. Every call may block on the disk.
@@ -70,14 +70,15 @@ pub(crate) struct Store {
     disk: Arc<dyn Disk>,
     layout: StoreLayout,
     usage: StoreUsage,
-    /// Held while a name is judged and its file made, removed or quarantined, so that a put that finds
+    /// Locks that are held while a name is judged and its file made, removed or quarantined, so that a put that finds
     /// its chunk and a tombstone for it see each other.
     names: [Mutex<()>; NAME_LOCKS],
     write_sequence: Mutex<WriteSequence>,
     changes: Mutex<HeldChanges>,
     quarantine: Mutex<Quarantine>,
     open_chunks: OpenChunks,
-    incarnation: Incarnation,
+    /// The number of the incarnation; another one when a store comes back that was away.
+    incarnation: AtomicU64,
     /// Numbers temporary and quarantined files.
     serial: AtomicU64,
     served: AtomicU64,
@@ -87,19 +88,19 @@ pub(crate) struct Store {
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
-/// Why nothing was stored or found.
+/// The reasons why nothing was stored or found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreRefusal {
-    /// No lent space left.
+    /// No lent space is left.
     Full,
-    /// The disk failed to store or to find it.
+    /// The disk failed to store or to find the chunk.
     Disk,
-    /// Files that were found at the start are missing at the end.
+    /// A chunk that was found when an operation began is missing at its end.
     Lost,
 }
 
 impl Store {
-    /// The store that `claim` found or made: cleans up after earlier incarnations and counts what is there.
+    /// Opens the store that `claim` found or made: cleans up after earlier incarnations and counts what is there.
     pub fn open(
         disk: Arc<dyn Disk>,
         claim: StoreClaim,
@@ -117,7 +118,7 @@ impl Store {
             changes: Mutex::default(),
             quarantine: Mutex::default(),
             open_chunks: OpenChunks::default(),
-            incarnation,
+            incarnation: AtomicU64::new(incarnation.0),
             serial: AtomicU64::default(),
             served: AtomicU64::default(),
             stored: AtomicU64::default(),
@@ -130,9 +131,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Returns the incarnation of this process.
+    /// Returns the incarnation of the store: that of this process, or since it came back after it was away.
     pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+        Incarnation(self.incarnation.load(Ordering::Acquire))
     }
 
     pub(crate) fn disk(&self) -> &dyn Disk {
@@ -186,28 +187,32 @@ impl Store {
         IncomingChunk::create(self, name, len, reservation)
     }
 
-    /// True when `name` is held with `len` bytes. It counts as put again then, and no earlier tombstone
-    /// deletes it.
-    pub fn count_put_if_held(&self, name: &ChunkName, len: u32) -> bool {
-        let _alone = self.lock_name(name);
-        let held = self.well_formed(name, len).is_some();
-        if held {
+    /// True when `name` is held with `len` bytes, which are read back: whoever puts it is told to rely on it, and a
+    /// power cut may have ended the incarnation that stored it. It counts as put again then, and no earlier tombstone
+    /// deletes it. One that is spoiled is quarantined, and is to be stored anew.
+    pub fn count_put_if_held(&self, name: &ChunkName, len: u32) -> Result<bool, StoreRefusal> {
+        {
+            let _alone = self.lock_name(name);
+            if self.well_formed(name, len).is_none() {
+                return Ok(false);
+            }
             self.write_sequence().wrote(name);
         }
-        held
+        Ok(self.scrub(name)? == CopyHealth::Sound)
     }
 
     /// True when `name` is held at the level asked already, so that a task to store it is done. It
     /// is listed to the manager once more then, which may not know.
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
-        let held = self.count_put_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
+        let held = self.count_put_if_held(&name, len) == Ok(true)
+            && self.confirm_held(&name, len, ack).is_ok();
         if held {
             self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         }
         held
     }
 
-    /// The last word on a put that found its chunk: it is still held, at the level asked.
+    /// Gives the last word on a put that found its chunk: whether it is still held, at the level asked.
     pub fn confirm_held(
         &self,
         name: &ChunkName,
@@ -216,7 +221,7 @@ impl Store {
     ) -> Result<(), StoreRefusal> {
         let Some(file) = self.well_formed(name, len) else { return Err(StoreRefusal::Lost) };
         if ack == AckLevel::Disk {
-            // Whoever stored it may not have asked for this.
+            // Whoever stored it may not have asked for this ack level, so it may not be synced yet.
             file.sync()
                 .and_then(|()| self.disk.sync_dir(&self.layout.chunk_dir(name)))
                 .map_err(|why| self.refuse("syncing a chunk", &why))?;
@@ -224,7 +229,7 @@ impl Store {
         Ok(())
     }
 
-    /// The chunk file of `name`, if it has the right length and its end was written.
+    /// Opens the chunk file of `name`, if it has the right length and its end was written.
     pub(crate) fn well_formed(&self, name: &ChunkName, len: u32) -> Option<Box<dyn OldFile>> {
         let file = self.disk.open(&self.layout.chunk(name)).ok()?;
         let mut end = [0; TRAILER];
@@ -244,7 +249,7 @@ impl Store {
         Some(trailer.filter(|trailer| trailer.is_of(&holding.name, holding.len))?.origin.kind)
     }
 
-    /// The chunk called `name`, if it is held.
+    /// Opens the chunk called `name`, if it is held.
     pub fn find(&self, name: &ChunkName) -> Result<Option<FoundChunk>, StoreRefusal> {
         match self.disk.open(&self.layout.chunk(name)) {
             Ok(file) => Ok(stored_len(file.len()).map(|len| FoundChunk::new(file, len))),
@@ -256,7 +261,7 @@ impl Store {
         }
     }
 
-    /// The chunk called `name`, if it is held, of which parts are read: it is kept open for the next.
+    /// Opens the chunk called `name`, if it is held, to read parts of it: it is kept open for the next reader.
     pub fn find_to_read_parts(
         &self,
         name: &ChunkName,
@@ -264,14 +269,14 @@ impl Store {
         if let Some(open) = self.open_chunks.get(name) {
             return Ok(Some(open));
         }
-        // Nobody removes it meanwhile, and whoever does afterwards has it closed.
+        // While the name is locked nobody removes the chunk, and whoever removes it later has it closed.
         let _alone = self.lock_name(name);
         let found = self.find(name)?.map(Arc::new);
         found.iter().for_each(|found| self.open_chunks.keep(*name, Arc::clone(found)));
         Ok(found)
     }
 
-    /// Closes a chunk that is to be removed, so that its room is free then.
+    /// Closes a chunk that is about to be removed, so that its removal frees its room.
     pub(crate) fn close(&self, name: &ChunkName) {
         self.open_chunks.close(name);
     }
@@ -290,14 +295,19 @@ impl Store {
         StoreRefusal::Disk
     }
 
-    /// The disk, and the bytes Potluck may still write.
+    /// Returns the disk's space, and how many bytes Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         self.usage.report()
     }
 
-    /// Bytes that must go for the owner's limits to hold again.
+    /// Returns how many bytes must go for the owner's limits to hold again.
     pub fn excess(&self) -> u64 {
         self.usage.excess()
+    }
+
+    /// Returns how many of the bytes over quota the disk lacks now, whoever fills it.
+    pub fn disk_lacks(&self) -> u64 {
+        self.usage.disk_lacks()
     }
 
     /// Returns the limits that the owner set.
@@ -305,12 +315,12 @@ impl Store {
         self.usage.limits()
     }
 
-    /// Keeps other limits from now on.
+    /// Goes by other limits from now on.
     pub fn limit(&self, limits: Limits) {
         self.usage.limit(limits);
     }
 
-    /// Bytes served to readers and stored for writers in this incarnation.
+    /// Returns how many bytes were served to readers and stored for writers in this incarnation.
     pub fn traffic(&self) -> (u64, u64) {
         (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
     }

@@ -14,12 +14,12 @@ pub(crate) struct TaskFailure {
 }
 
 impl TaskFailure {
-    /// Makes the fault of another donor.
+    /// Makes a failure that is the fault of another donor.
     pub fn of(donor: DonorId, why: TaskFault) -> Self {
         Self { why, donor: Some(donor) }
     }
 
-    /// Makes a fault of this donor.
+    /// Makes a failure that is this donor's own fault.
     pub fn here(why: TaskFault) -> Self {
         Self { why, donor: None }
     }

@@ -20,14 +20,14 @@ use std::task::Poll;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-/// Tasks that may be unanswered at once. The manager repeats what was not taken.
+/// The most tasks that may be unanswered at once. The manager repeats what was not taken.
 const MOST: usize = 4096;
-/// Results in one heartbeat.
+/// The most results in one heartbeat.
 const BATCH: usize = 1024;
 
 /// Tasks that are not answered yet.
 pub(crate) struct TaskWorker {
-    /// Tasks that wait or are carried out. One that the donor's end cuts off has no result.
+    /// Tasks that wait or are carried out. A task that the donor's end cuts off has no result.
     running: JoinSet<Option<TaskResult>>,
     /// Results that the manager has not confirmed, the oldest first.
     results: VecDeque<TaskResult>,
@@ -40,10 +40,10 @@ pub(crate) struct TaskWorker {
 struct Queues {
     /// Tasks that fetch one chunk from another donor.
     fetch: Queue,
-    /// Chunks of a group come from other donors, and another is made of them. Each such task takes
+    /// Tasks that fetch chunks of a group from other donors and compute others of them. Each such task takes
     /// memory by the width of its code.
     code: Queue,
-    /// Chunks here are read or listed.
+    /// Tasks that read or list chunks of this donor.
     inspect: Queue,
 }
 
@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Nothing waits any more; who still waits for a permit finds nothing of what comes later.
+    /// Empties the queue; a future that still waits for a permit finds nothing of what comes later.
     fn clear(&mut self) {
         std::mem::take(&mut self.waiting).lock().expect("no panic holds it").clear();
     }
@@ -121,7 +121,7 @@ impl TaskWorker {
         });
     }
 
-    /// Another manager is in charge: the old one's tasks and their results mean nothing to it.
+    /// Forgets all tasks and results when another manager takes charge: they mean nothing to it.
     pub fn forget(&mut self) {
         self.running = JoinSet::new();
         let Queues { fetch, code, inspect } = &mut self.queues;
@@ -130,7 +130,7 @@ impl TaskWorker {
         self.known.clear();
     }
 
-    /// The oldest results, for a heartbeat; kept until [`TaskWorker::confirm`].
+    /// Returns the oldest results, for a heartbeat; they are kept until [`TaskWorker::confirm`].
     pub fn results(&mut self) -> Vec<TaskResult> {
         while let Some(ended) = self.running.try_join_next() {
             self.ended(ended);
@@ -138,7 +138,7 @@ impl TaskWorker {
         self.results.iter().take(BATCH).cloned().collect()
     }
 
-    /// The manager has the oldest `count` results, and does not repeat their tasks.
+    /// Notes that the manager has the oldest `count` results, and does not repeat their tasks.
     pub fn confirm(&mut self, count: usize) {
         for result in self.results.drain(..count) {
             self.known.remove(&result.task);

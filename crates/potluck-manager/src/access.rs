@@ -1,4 +1,4 @@
-//! Who may do what: the calls that a role may make, and the rights of a member in a space.
+//! Decides who may do what: the calls that a role may make, and the rights of a member in a space.
 //!
 //! Every call that names a space or a path asks [`Access`] for the right that it needs there. Who has no
 //! right at all in a space is told the same as of a space that does not exist.
@@ -47,7 +47,7 @@ impl Access {
             return Err(Error::NoSpaceNamed(space.into()).into());
         }
         let what =
-            format!("this needs the right to {right} in the space {space}, which you have not");
+            format!("this needs the right to {right} in the space {space}, which you do not have");
         Err(Failure::new(ErrorKind::Auth, code::NO_RIGHT, what).hint(format!(
             "`potluck space who {space}` shows who manages it; they grant it with `potluck space grant`"
         )))
@@ -111,7 +111,7 @@ impl Access {
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join | Verb::Find | Verb::Leave => true,
-        // A donor for further directories of its own machine.
+        // A donor makes invitations for further directories of its own machine.
         Verb::Invite => matches!(role, Role::Donor | Role::Admin),
         Verb::InvitationList
         | Verb::InvitationRemove
@@ -128,11 +128,11 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::RepairControl
         | Verb::Trust
         | Verb::ScrubNow => role == Role::Admin,
-        // A donor for itself, an admin for any.
+        // A donor may do this for itself, an admin for any donor.
         Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing | Verb::Away => {
             matches!(role, Role::Donor | Role::Admin)
         }
-        // In spaces, rights decide further.
+        // What is done in spaces is decided further by the rights there.
         Verb::SpaceCreate
         | Verb::SpaceRemove
         | Verb::SpaceList

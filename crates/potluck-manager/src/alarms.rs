@@ -51,7 +51,7 @@ impl Alarms {
     pub fn all(&self, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
         let disk = self.catalog.disk_fault();
         let donors = &*told_apart(donors);
-        // A write that fails for that reason is no fault of donors.
+        // A write that fails because of the catalog's disk is no fault of donors.
         let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
         let mut alarms: Vec<Alarm> = Vec::new();
         alarms.extend(disk.as_ref().map(|why| self.unwritable(why)));
@@ -242,13 +242,16 @@ fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
     Some(Alarm::new(Kind::DonorDisk, what, advice))
 }
 
-/// A donor that nobody can reach.
+/// Makes the alarm for a donor that nobody can reach.
 fn unreachable(donor: &DonorStatus) -> Option<Alarm> {
     let why = donor.unreachable.as_ref().filter(|_| donor.state == DonorState::Live)?;
-    let what = format!(
-        "{} reports, and cannot be reached, so that nobody can store or read there: {why}",
+    let mut what = format!(
+        "{} reports, and cannot be reached, so that nobody can store or read there",
         donor.name
     );
+    if !why.is_empty() {
+        what.push_str(&format!(": {why}"));
+    }
     let advice = format!(
         "open port {} (TCP) in the firewall of its machine, or say how others reach it with `potluck \
          lend --advertise HOST`",
@@ -257,7 +260,7 @@ fn unreachable(donor: &DonorStatus) -> Option<Alarm> {
     Some(Alarm::new(Kind::DonorUnreachable, what, advice))
 }
 
-/// A donor that some members cannot reach, and the manager can.
+/// Makes the alarm for a donor that some members cannot reach, and the manager can.
 fn unreached_by_some(donor: &DonorStatus) -> Option<Alarm> {
     let DonorStatus { name, addresses, unreached_by: members, .. } = donor;
     let (who, more) = members.split_at(members.len().min(3));
@@ -320,7 +323,7 @@ fn quarantined(donor: &DonorStatus) -> Option<Alarm> {
     ))
 }
 
-/// A donor that lost or spoiled many chunks.
+/// Makes the alarm for a donor that lost or spoiled many chunks.
 fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
     let DonorStatus { name, bad, .. } = donor;
     if *bad < MANY_BAD || donor.quarantined.is_some() {

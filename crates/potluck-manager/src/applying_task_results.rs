@@ -28,8 +28,8 @@ handles! {
 }
 
 impl ApplyingTaskResults {
-    /// A donor says what came of tasks. However many they are, its heartbeat waits for the writer
-    /// once for each sort: else donors that do much would seem silent while others commit.
+    /// Takes what a donor says came of its tasks. However many they are, its heartbeat waits for the writer once
+    /// for each sort: else donors that do much would seem silent while others commit.
     pub async fn take(&self, donor: DonorId, results: Vec<TaskResult>) -> Result<(), Error> {
         let now = self.time.tick();
         let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,12 +59,12 @@ impl ApplyingTaskResults {
                     self.failed((donor, task), copy, why, source, now);
                 }
                 (Some(Purpose::Make { .. } | Purpose::Encode { .. }), _) => {
-                    // An answer to something else: as good as a failure of its own.
+                    // The answer is to something else, which is as good as a failure of the donor itself.
                     self.pool.lock().leave_alone(donor, now);
                     self.scan_state.changed(now);
                 }
                 (Some(purpose), outcome) => others.push((purpose, outcome)),
-                (None, _) => {} // of an earlier term, or given up
+                (None, _) => {} // the task is of an earlier term, or was given up
             }
         }
         if !made.is_empty() {
@@ -86,8 +86,9 @@ impl ApplyingTaskResults {
         Ok(())
     }
 
-    /// A donor says that it made chunks. What it stored it has listed among what arrived, before: who does not list it has
-    /// not got it, and would be given the same again by each scan if it says that it has most room.
+    /// Takes a donor's word that it made chunks. It has listed what it stored among what arrived, before: a donor
+    /// that does not list a chunk has not got it, and would be given the same one again by each scan if it says
+    /// that it has most room.
     async fn made(
         &self,
         donor: DonorId,
@@ -115,8 +116,8 @@ impl ApplyingTaskResults {
         Ok(())
     }
 
-    /// Looks again when nothing is under way any more: what was made completes versions. Where nothing is
-    /// left either, that all is well again is known as soon as it is so.
+    /// Has a scan look again when no task is under way any more: what was made completes versions. Where nothing is
+    /// left to be made either, it is known at once that all is well again.
     fn finished(&self, now: Tick) {
         let (idle, done) = {
             let pool = self.pool.lock();
@@ -152,8 +153,8 @@ impl ApplyingTaskResults {
         self.scan_state.changed(now);
     }
 
-    /// One of the donors that compute a group's parity answers. It is believed when another computed
-    /// the same, or when nobody else could be asked.
+    /// Takes the answer of one of the donors that compute a group's parity. It is believed when another donor
+    /// computed the same, or when no other could be asked.
     fn compared(
         &self,
         donor: DonorId,
@@ -200,15 +201,16 @@ impl ApplyingTaskResults {
         vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
     }
 
-    /// Writes down what donors computed: as some version's, or for garbage collection to find.
+    /// Writes down the parity that donors computed: as some version's, or for garbage collection to find.
     pub async fn learn(&self, computed: Vec<Computed>) -> Result<(), Error> {
         if computed.is_empty() {
             return Ok(());
         }
         let Learnt { again, claimed } =
             self.catalog.learn_parity(computed, self.time.now_ms()).await?;
+        let now = self.time.tick();
         let mut pool = self.pool.lock();
-        again.iter().for_each(|again| pool.in_use_again(again));
+        again.iter().for_each(|again| pool.in_use_again(again, now));
         claimed.into_iter().for_each(|(donor, chunks)| pool.claimed(donor, chunks));
         Ok(())
     }

@@ -25,26 +25,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// Refusals are written this often.
+/// The time between two writes of refusals.
 const EVERY: Duration = Duration::from_secs(1);
 /// Changes of rights that a user or a donor may make in a minute, so that none is pushed out of the log soon.
 const CHANGES: u32 = 64;
-/// How long such changes are counted together.
+/// The time for which changes of rights are counted together.
 const MINUTE: Duration = Duration::from_secs(60);
-/// Longer words of a caller are cut: a path has up to some thousand bytes.
+/// The length beyond which a caller's words are cut: a path has up to some thousand bytes.
 const LONGEST: usize = 400;
 
 /// The audit log of one manager.
 #[derive(Debug)]
 pub struct AuditLog {
     refusals: Mutex<Refusals>,
-    /// Changes that members who are no admins made in the minute that began then.
+    /// The changes that each member who is no admin made in the minute that began at this moment.
     changes: Mutex<(Tick, HashMap<MemberId, u32>)>,
     files: Mutex<AuditFiles>,
 }
 
 impl AuditLog {
-    /// The log in the directory `dir`, which is made when something is to be written.
+    /// Makes an audit log in the directory `dir`, which is created when something is to be written.
     pub fn new(dir: PathBuf) -> Self {
         let files = Mutex::new(AuditFiles::new(dir));
         Self { refusals: Mutex::default(), changes: Mutex::default(), files }
@@ -61,8 +61,11 @@ handles! {
 }
 
 impl Auditor {
-    /// Notes that a call was refused. Nobody waits for its line.
+    /// Notes that a call failed, or a part of one, if the caller was refused something. Nobody waits for its line.
     pub fn refused(&self, caller: &CallingMember, call: &str, why: &Failure) {
+        if !is_refusal(caller, why) {
+            return;
+        }
         let mut entry = self.entry(caller, call, AuditKind::Refused, &why.message);
         entry.code = Some(why.code.clone());
         let (now, mut refusals) =
@@ -156,4 +159,13 @@ impl Auditor {
                 .hint("look at the directory audit in the manager's state directory")
         })
     }
+}
+
+/// Whether somebody was refused what they may not do, or what quotas do not let them. A user who names a space that is not there may have
+/// asked for one in which they have no right, for that is what they are told.
+fn is_refusal(caller: &CallingMember, why: &Failure) -> bool {
+    let is_user = || caller.who.as_ref().is_some_and(|who| who.role == Role::User);
+    why.kind == ErrorKind::Auth
+        || why.code == code::OVER_QUOTA
+        || (why.code == code::NO_SPACE_NAMED && is_user())
 }

@@ -1,8 +1,9 @@
-//! Who is who, by certificate: the member list as every request asks it.
+//! Who makes a call, by certificate: the member list as every request asks it.
 
 use potluck_catalog::StoredMember;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::rights::is_number;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +37,7 @@ impl OwnersOfDonors {
 #[derive(Debug)]
 struct Entry {
     member: StoredMember,
-    /// Wall time of the last call; 0: none yet.
+    /// The wall time of the member's last call in milliseconds; 0 if there was none yet.
     seen_wall_ms: AtomicI64,
 }
 
@@ -51,7 +52,7 @@ impl Entry {
 }
 
 impl KnownMembers {
-    /// The list of these members.
+    /// Makes a list of these members.
     pub fn new(mut members: Vec<StoredMember>) -> Self {
         members.sort_by_key(|member| member.id);
         let mut owners = OwnersOfDonors::default();
@@ -61,7 +62,7 @@ impl KnownMembers {
         Self { by_certificate, owners: RwLock::new(owners) }
     }
 
-    /// A member joined, or changed.
+    /// Puts a member on the list that joined or changed.
     pub fn put(&self, mut member: StoredMember) {
         self.owners.write().expect("no holder panics").note(&member);
         let mut members = self.by_certificate.write().expect("no holder panics");
@@ -70,7 +71,8 @@ impl KnownMembers {
         members.insert(member.fingerprint, Entry::new(member));
     }
 
-    /// Who has a member: of a donor that another donor invited the first that did, and else the member itself.
+    /// The owner of a member: for a donor that another donor invited, the first donor that invited others down to
+    /// it, and else the member itself.
     pub fn owner(&self, member: MemberId) -> MemberId {
         let owners = self.owners.read().expect("no holder panics");
         owners.0.get(&member).copied().unwrap_or(member)
@@ -99,11 +101,14 @@ impl KnownMembers {
     /// Returns the number of the user or admin that people mean by a name or a number.
     pub fn named(&self, who: &str) -> Result<MemberId, Failure> {
         let members = self.by_certificate.read().expect("no holder panics");
-        let number = who.parse().ok().map(MemberId);
-        let called = members.values().map(|entry| &entry.member).filter(|member| {
-            let may_have_rights = !member.revoked && member.role != Role::Donor;
-            may_have_rights && (member.name == who || Some(member.id) == number)
-        });
+        let is_meant = |member: &StoredMember| match is_number(who) {
+            true => member.id.to_string() == who,
+            false => member.name == who,
+        };
+        let called = members
+            .values()
+            .map(|entry| &entry.member)
+            .filter(|member| !member.revoked && member.role != Role::Donor && is_meant(member));
         let mut called: Vec<_> = called.map(|member| member.id).collect();
         called.sort();
         match called.as_slice() {
@@ -122,14 +127,14 @@ impl KnownMembers {
         }
     }
 
-    /// When members were seen last, of those that were.
+    /// The members that were seen, each with the wall time when it was seen last.
     pub fn seen(&self) -> Vec<(MemberId, i64)> {
         let members = self.by_certificate.read().expect("no holder panics");
         members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
-    /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
-    /// so that a revocation ends open connections too (promise X5).
+    /// Returns the member who shows the certificate with this fingerprint, at this wall time. It is asked for each
+    /// request, so that a revocation ends open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<KnownMember, Failure> {
         let members = self.by_certificate.read().expect("no holder panics");
         let Some(entry) = members.get(fingerprint) else {
@@ -144,7 +149,8 @@ impl KnownMembers {
         let StoredMember { id, role, name, revoked, .. } = &entry.member;
         if *revoked {
             let what = format!("{role} {id} ({name}) was removed from the pool, or left it");
-            // The chunks that a donor holds are not asked about any more when it is taken away.
+            // Nobody asks about the chunks of a donor that is taken away, so its hint says how to bring them back
+            // first.
             let hint = match role {
                 Role::Donor => {
                     "to bring back all that is stored there: ask an admin for a new token (`potluck \

@@ -44,16 +44,16 @@ use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
 use potluck_core::chunk::Digest;
+use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::bodies::{Received, SHORT};
 use potluck_wire::control::{self, Call};
 use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::serve::{Answers, Peer, no_such_call};
-use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A reply leaves this long before its caller stops waiting for it.
+/// The time by which a reply leaves before its caller stops waiting for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
 macro_rules! calls {
@@ -116,9 +116,7 @@ impl Answers for Handles {
         let (peer_address, connection) = (peer.address.ip(), peer.connection);
         let mut caller = CallingMember { who: None, peer: peer_address, connection };
         let answered = self.admit(&mut caller, peer.certificate, verb, body).await;
-        if let Err(why) = &answered
-            && is_refusal(&caller, why)
-        {
+        if let Err(why) = &answered {
             Auditor::from(&*self).refused(&caller, verb.name(), why);
         }
         answered
@@ -134,7 +132,7 @@ impl Answers for Handles {
 }
 
 impl Handles {
-    /// Answers a call once it is known who makes it, which is noted in `caller`, and that they may.
+    /// Answers a call once its caller is known, who is noted in `caller`, and may make it.
     async fn admit(
         &self,
         caller: &mut CallingMember,
@@ -145,7 +143,7 @@ impl Handles {
         if let Some(certificate) = certificate.filter(|_| verb != Verb::Join) {
             caller.who = Some(self.members.identify(&certificate, self.time.wall_ms())?);
         }
-        // First, so that nothing is kept in memory of who may not make the call.
+        // This comes first, so that nothing is kept in memory for a caller that may not make the call.
         access::check(caller, verb)?;
         let owner = caller.who.as_ref().map(|who| self.members.owner(who.member));
         let body = self.bodies.read(body, owner, verb.body_limits()).await?;
@@ -153,11 +151,15 @@ impl Handles {
     }
 }
 
-/// Whether somebody was refused what they may not do. A user who names a space that is not there may have
-/// asked for one in which they have no right, for that is what they are told.
-fn is_refusal(caller: &CallingMember, why: &Failure) -> bool {
-    let is_user = || caller.who.as_ref().is_some_and(|who| who.role == Role::User);
-    why.kind == ErrorKind::Auth || (why.code == code::NO_SPACE_NAMED && is_user())
+/// The fault of the first value in a request that stands for a path and cannot be one.
+fn bad_path(request: &serde_json::Value) -> Option<BadPath> {
+    use serde_json::Value;
+    match request {
+        Value::String(text) if text.starts_with(SCHEME) => text.parse::<PoolPath>().err(),
+        Value::Array(all) => all.iter().find_map(bad_path),
+        Value::Object(fields) => fields.values().find_map(bad_path),
+        _ => None,
+    }
 }
 
 async fn answer_one<C: Call, G: Answer<C>>(
@@ -188,11 +190,18 @@ async fn answer_one<C: Call, G: Answer<C>>(
 }
 
 async fn read<C: Call>(offload: Offload, body: Bytes) -> Result<C, Failure> {
-    // Where it holds up nobody.
+    // A long body is parsed where that holds up nobody.
     let long = body.len() > SHORT;
     let parse = move || {
         serde_json::from_slice(&body).map_err(|why| {
-            Failure::bad_request(format!("the request “{}” cannot be read: {why}", C::NAME))
+            let read = serde_json::from_slice(&body).ok();
+            match read.as_ref().and_then(bad_path) {
+                Some(path) => Failure::new(ErrorKind::Usage, code::BAD_PATH, path.to_string()),
+                None => {
+                    let what = format!("the request “{}” cannot be read: {why}", C::NAME);
+                    Failure::bad_request(what)
+                }
+            }
         })
     };
     if long { offload.run(parse).await } else { parse() }
@@ -202,4 +211,22 @@ fn bug(call: &str, why: &str) -> Failure {
     tracing::error!(call, why, "a call failed");
     Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed at “{call}”"))
         .hint("this is a bug: please report it with the manager's log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_with_a_path_that_can_be_none_says_so() {
+        let usage = async |body: String| {
+            read::<control::Usage>(Offload::Threads, body.into()).await.map(drop)
+        };
+        let long = format!("pot://lab{}", "/name".repeat(1000));
+        let request = serde_json::json!({ "path": long }).to_string();
+        let why = usage(request).await.expect_err("too long");
+        assert_eq!((why.kind, why.code.as_str()), (ErrorKind::Usage, code::BAD_PATH), "{why}");
+        assert!(why.message.contains("at most 4096 fit"), "{why}");
+        assert_eq!(usage("{}".into()).await.expect_err("no path").code, code::BAD_REQUEST);
+    }
 }

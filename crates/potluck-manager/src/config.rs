@@ -5,7 +5,7 @@ use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How one manager runs. [`Default`] suits a pool of desktops on one network.
+/// The settings of one manager. [`Default`] suits a pool of desktops on one network.
 #[derive(Debug, Clone)]
 pub struct ManagerConfig {
     /// `host:port` to listen on; port 0 picks a free one.
@@ -14,30 +14,31 @@ pub struct ManagerConfig {
     pub state: PathBuf,
     /// The name of the pool; fixed when the pool is made.
     pub pool_name: String,
-    /// How members reach it, each `host` or `host:port`; empty: by all addresses of the machine, or
-    /// the one at which it listens.
+    /// The addresses at which members reach the manager, each `host` or `host:port`; if empty, all addresses of the
+    /// machine, or the one at which it listens.
     pub advertise: Vec<String>,
     /// A write session ends when none of its calls arrives for this long.
     pub lease: Duration,
-    /// The chunks that an interrupted upload stored are kept so long, so that it can go on; 0: not at all.
+    /// The time for which the chunks that an interrupted upload stored are kept, so that it can go on; 0: not at
+    /// all.
     pub resume_window: Duration,
-    /// A checkpoint stays open so long while nothing is written to it.
+    /// The time for which a checkpoint stays open while nothing is written to it.
     pub checkpoint_idle: Duration,
-    /// Chunks that no file uses are kept at least this long.
+    /// The least time for which chunks that no file uses are kept.
     pub gc_delay: Duration,
     /// A donor silent for longer is a suspect: nobody waits on it.
     pub suspect_after: Duration,
-    /// A donor silent for longer is called that, and no longer a suspect only.
+    /// A donor silent for longer is called silent, and is no longer only a suspect.
     pub silent_after: Duration,
-    /// Where `/metrics` are served, to anybody; `None`: nowhere.
+    /// The address where `/metrics` are served, to anybody; `None`: nowhere.
     pub metrics_listen: Option<String>,
-    /// The catalog is backed up to a file so often, if it changed.
+    /// The time between two backups of the catalog to a file, if it changed.
     pub backup_every: Duration,
-    /// Where backups to files are kept; `None`: in the state directory.
+    /// The directory where backups to files are kept; `None`: in the state directory.
     pub backup_dir: Option<PathBuf>,
     /// Copies of the metadata log that the pool keeps on its own donors; 0: none.
     pub metadata_copies: u32,
-    /// A donor silent for longer is gone, and what it holds is made again elsewhere.
+    /// A donor silent for longer is dead, and what it holds is made again elsewhere.
     pub repair_grace: Duration,
     /// The longest grace and the longest absence that a donor may claim for itself.
     pub longest_absence: Duration,
@@ -45,9 +46,9 @@ pub struct ManagerConfig {
     pub repair_rate: u64,
     /// Bytes a second that repair asks of one donor at most, reading and writing counted apart.
     pub repair_donor_rate: u64,
-    /// Everything is looked at this often, also when nothing is known to have changed.
+    /// The time between two walks over all files, also when nothing is known to have changed.
     pub scan_every: Duration,
-    /// Some copies are compared with each other this often.
+    /// The time between two audits, which compare some copies with each other.
     pub audit_every: Duration,
 }
 
@@ -75,7 +76,8 @@ impl Default for ManagerConfig {
             advertise: Vec::new(),
             metrics_listen: None,
             lease: Duration::from_secs(30),
-            // With the lease before it and the GC delay after it, less than an hour (promise D2).
+            // Together with the lease before it and the GC delay after it, this is less than an hour
+            // (promise D2).
             resume_window: Duration::from_secs(50 * 60),
             checkpoint_idle: Duration::from_secs(24 * 3600),
             gc_delay: Duration::from_secs(60),

@@ -17,7 +17,7 @@ use crate::scan::leaving_below;
 use crate::scan_state::{Leaving, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::{Catalog, Error, Met, PageLimit, Root};
+use potluck_catalog::{Catalog, Error, Met, PageLimit, Space};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::PoolView;
@@ -58,7 +58,7 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// One donor with all it holds, as an admin is told of it.
+    /// Returns the departure of one donor with all it holds, as an admin is told of it.
     pub fn of(donor: DonorId) -> Self {
         Self { donors: [donor].into(), over: None, told: None }
     }
@@ -75,10 +75,10 @@ pub struct Outlook {
     pub less_safe: LessSafe,
 }
 
-/// Files that are not lost with donors, and need them to be as safe as they are.
+/// Files that are not lost when the donors go, but are less safe without them.
 #[derive(Debug, Clone, Default)]
 pub struct LessSafe {
-    /// The first by path.
+    /// The paths of the first of these files.
     pub paths: Vec<String>,
     /// The number of files.
     pub files: u64,
@@ -87,7 +87,7 @@ pub struct LessSafe {
 /// Files that are lost when all that donors have goes at once.
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
-    /// The first by path.
+    /// The paths of the first of these files.
     pub paths: Vec<String>,
     /// The number of files.
     pub files: u64,
@@ -110,13 +110,13 @@ impl Departures {
     /// Looks at everything that donors have as if that left them.
     pub async fn look(&self, departure: &Departure) -> Result<Outlook, Error> {
         let mut looking = self.looking(departure).await?;
-        let roots = self.catalog.roots().await?;
-        for root in roots {
-            looking.findings.walk(&root.name);
+        for space in self.catalog.spaces().await? {
+            let space = Arc::new(space);
+            looking.findings.walk(&space.name);
             let mut cursor: Option<String> = None;
             loop {
-                let page = self.catalog.files_of(root.clone(), cursor, PAGE).await?;
-                let of = root.clone();
+                let page = self.catalog.files_of(&space, cursor, PAGE).await?;
+                let of = Arc::clone(&space);
                 let judge = move || {
                     looking.judge(&of, page.files);
                     looking
@@ -129,7 +129,7 @@ impl Departures {
             }
         }
         let Looking { findings, mut loss, less_safe, .. } = looking;
-        // One that was moved meanwhile may have been met twice.
+        // A file that was moved meanwhile may have been met twice.
         loss.versions.sort_unstable();
         loss.versions.dedup();
         loss.files = loss.versions.len() as u64 + loss.damaged;
@@ -139,7 +139,7 @@ impl Departures {
             leaving.moving.chunks += chunks;
             leaving.moving.bytes += bytes;
             leaving.unreached += findings.unreached.get(donor).copied().unwrap_or_default();
-            // A chunk that several of them hold is counted at each.
+            // A chunk that several of the donors hold is counted at each, so the largest count is taken.
             let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
             leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
         }
@@ -156,8 +156,9 @@ impl Departures {
             Some(over) => {
                 let mut shrinking = view.clone();
                 for donor in donors {
-                    let below = leaving_below(&self.catalog, *donor, over).await?;
-                    shrinking = shrinking.shrinking(*donor, below);
+                    let held = self.catalog.held_at(*donor).await?;
+                    shrinking =
+                        shrinking.shrinking(*donor, leaving_below(&held.bytes_by_part, over));
                 }
                 shrinking
             }
@@ -188,8 +189,8 @@ struct Looking {
     staying: PoolView,
     /// The donors as they would be if nothing left them and those that were given up came back.
     returned: PoolView,
-    /// The donors of `now` if those that were given up came back. `None` while it is not known of all
-    /// others what they have.
+    /// The donors of `now` if those that were given up came back. `None` while it is not known of all other donors
+    /// what they have.
     at_best: Option<[PoolView; 2]>,
     /// The findings of a scan if all that is to leave left them.
     findings: Findings,
@@ -221,8 +222,8 @@ impl Looking {
             || lacks && measure(&without) < measure(&health(&self.returned))
     }
 
-    /// Whether a file that lies there is lost because they go. One that cannot be read as it is, is not,
-    /// if it could not be read either were all the others back, or could be without them.
+    /// Whether a file that lies at the donors is lost because they go. A file that cannot be read as it is, is not
+    /// lost by that, if it could not be read either were all other donors back, or could be without those that go.
     fn loses(&self, version: &Version, layout: &Layout) -> bool {
         let lost = |view: &PoolView| judge_file(version, layout, view).lost;
         let by_going = |[with, without]: &[PoolView; 2]| lost(without) && !lost(with);
@@ -244,14 +245,14 @@ impl Looking {
         }
     }
 
-    fn judge(&mut self, root: &Root, files: Vec<(String, Met)>) {
-        let at = |path: &str| format!("pot://{}/{path}", root.name);
+    fn judge(&mut self, space: &Space, files: Vec<(String, Met)>) {
+        let at = |path: &str| format!("pot://{}/{path}", space.name);
         for (path, met) in files {
             match met {
                 Met::File(version, layout) | Met::Part(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
-                    self.findings.add_any(&version, potluck_catalog::kind_of(root), &layout);
+                    self.findings.add_any(&version, space.chunk_kind(), &layout);
                     // Lost parts of the pool's own metadata are written anew (log::adapting), and a part of
                     // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
@@ -260,7 +261,7 @@ impl Looking {
                 }
                 Met::File(..) | Met::Part(..) => {}
                 Met::Damaged(_) if self.findings.own => {}
-                // It may need what goes. Nothing is trimmed while its needs are unknown.
+                // A damaged file may need what goes. Nothing is trimmed while its needs are unknown.
                 Met::Damaged(_) => {
                     self.loss.damaged += 1;
                     if self.is_told(None, self.loss.paths.len()) {

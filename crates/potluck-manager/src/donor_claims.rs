@@ -5,12 +5,12 @@ use potluck_core::owner_limits::DiskState;
 use potluck_core::text::is_unseen;
 use potluck_wire::control::{DiskFault, Heartbeat, Register};
 
-/// No donor has more bytes: a pebibyte, of which 16,384 donors have no more together than fits in 64 bits.
+/// The most bytes that a donor is believed to have: a pebibyte, so that the sum for 16,384 donors fits in 64 bits.
 const MOST_BYTES: u64 = 1 << 50;
-/// Characters of a text that a donor says of itself.
+/// The most characters of a text that a donor says of itself.
 const MOST_TEXT: usize = 512;
 
-/// A registration within bounds.
+/// Brings a donor's registration within bounds.
 pub fn registration(mut call: Register) -> Register {
     call.version = words(&call.version);
     call.label = call.label.as_deref().map(words);
@@ -20,10 +20,11 @@ pub fn registration(mut call: Register) -> Register {
     call
 }
 
-/// A heartbeat within bounds.
+/// Brings a donor's heartbeat within bounds.
 pub fn heartbeat(mut call: Heartbeat) -> Heartbeat {
     call.disk = disk(&call.disk);
-    for bytes in [&mut call.room, &mut call.excess, &mut call.scrub.done, &mut call.scrub.of] {
+    let Heartbeat { room, excess, disk_lacks, scrub, .. } = &mut call;
+    for bytes in [room, excess, disk_lacks, &mut scrub.done, &mut scrub.of] {
         *bytes = (*bytes).min(MOST_BYTES);
     }
     for count in [&mut call.scrub.rounds, &mut call.scrub.spoiled] {
@@ -47,7 +48,7 @@ fn fault(fault: DiskFault) -> DiskFault {
     DiskFault { why: words(&fault.why), ..fault }
 }
 
-/// The text in one line that every terminal shows as it is.
+/// Makes of a text one line that every terminal shows as it is.
 fn words(text: &str) -> String {
     text.chars().take(MOST_TEXT).map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }

@@ -7,7 +7,7 @@ use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_core::size::count;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, and
+/// The failure for a plan that cannot be made for files kept by `redundancy`; `joined` donors are of the pool, and
 /// `expected` of them take files now or when they are back.
 pub fn of_placement(
     why: Refusal,
@@ -62,20 +62,20 @@ pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     format!("{redundancy} {needs} {donors} and {have} {are} available")
 }
 
-/// A policy that the pool, with `joined` donors, cannot keep.
+/// The failure for a policy that the pool, with `joined` donors, cannot keep.
 pub fn of_redundancy(redundancy: Redundancy, joined: usize) -> Failure {
     let what = too_few_donors(redundancy, joined);
     Failure::new(ErrorKind::NoSpace, code::TOO_FEW_DONORS, what)
         .hint("ask for less redundancy, or lend more with `potluck lend`")
 }
 
-/// A policy nobody can keep.
+/// The failure for a policy that no pool can keep.
 pub fn of_policy(why: &BadPolicy) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string())
         .hint("change the option named here")
 }
 
-/// A name the pool cannot hold.
+/// The failure for a name that the pool cannot hold.
 pub fn of_path(why: &BadPath) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()).hint("choose another name")
 }

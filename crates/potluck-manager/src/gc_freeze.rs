@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-/// Why nothing is condemned, reclaimed or trimmed now, if so.
+/// The reason why nothing is condemned, reclaimed or trimmed now, if there is one.
 #[derive(Debug, Default)]
 pub struct GcFreeze(Mutex<Option<String>>);
 

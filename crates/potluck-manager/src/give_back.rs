@@ -31,7 +31,7 @@ handles! {
 }
 
 impl GiveBacks {
-    /// Begins a give-back: at once where `lose` lists what may be lost for that.
+    /// Begins a give-back: at once where `lose` lists the files that may be lost for that.
     pub async fn begin(
         &self,
         donor: DonorId,
@@ -59,7 +59,7 @@ impl GiveBacks {
         Ok(())
     }
 
-    /// How far a donor's give-back is.
+    /// The progress of a donor's give-back.
     pub async fn progress(&self, donor: DonorId) -> Result<GivingBack, Error> {
         let leaving = self.scan_state.kept().of(donor);
         self.of(&Departure::of(donor), leaving).await
@@ -105,7 +105,8 @@ impl GiveBacks {
         };
         drop(pool);
         let Leaving { moving, blocked, .. } = leaving;
-        // A chunk that several files use was counted for each.
+        // A chunk that several files use was counted for each, so this may be more than the donor
+        // holds.
         (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes.min(back.held));
         back.stuck = blocked.chunks;
         if let Some((donor, giving)) = giving {

@@ -13,6 +13,8 @@ use crate::log::copies::LogCopies;
 use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
+use crate::recurring_notices::RecurringNotices;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
 use crate::session_rates::SessionRates;
@@ -49,17 +51,17 @@ macro_rules! parts {
 }
 
 parts! {
-    /// Who watches which directories.
+    /// The watch streams, and the directories that each watches.
     watches: Arc<Watches>,
-    /// Who has the authority over locks of which files.
+    /// The authorities over the locks of files, and their holders.
     locks: SharedLockTable,
-    /// How fast sessions wrote.
+    /// The rates at which write sessions stored what they wrote.
     rates: Arc<SessionRates>,
     /// The series in which uses may count.
     uses: Arc<SeriesUses>,
-    /// Who writes which bytes of the files that writers share.
+    /// The files that writers share, and the bytes that each writes.
     shared_files: AllSharedFiles,
-    /// How it was told to run.
+    /// The settings that this manager was told.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.
     env: Env,
@@ -71,8 +73,12 @@ parts! {
     pool: SharedPool,
     /// The hard state of the pool.
     catalog: Catalog,
-    /// Memory for what is asked.
+    /// The memory for the bodies of requests, by member.
     bodies: Arc<Bodies<MemberId>>,
+    /// The lines of the log about single donors and members, of which some are only counted.
+    notices: Arc<RecurringNotices>,
+    /// Turns of members who read the catalog.
+    read_turns: Arc<ReadTurns>,
     /// Turns of donors that list what they hold.
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
@@ -85,9 +91,9 @@ parts! {
     background: Wakeup,
     /// The GC freeze, and its reason.
     gc_freeze: Arc<GcFreeze>,
-    /// What donors told of other managers without proof.
+    /// The terms of other managers that donors told of without proof.
     unproven_terms: Arc<UnprovenTerms>,
-    /// How the copies of the metadata log are kept.
+    /// The state of the copies of the metadata log.
     log: Arc<LogCopies>,
     /// The figures that monitoring asks for.
     metrics: Arc<ManagerMetrics>,
@@ -97,7 +103,7 @@ parts! {
     scan_state: Arc<ScanState>,
     /// The audit log: calls that were refused, and changes to what others may do.
     audit_log: Arc<AuditLog>,
-    /// The directory, held as long as anything of this manager lives.
+    /// The state directory, held as long as anything of this manager lives.
     state: Arc<StateDir>,
 }
 

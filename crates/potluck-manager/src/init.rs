@@ -25,12 +25,12 @@ const FIRST_ADMIN: &str = "admin";
 /// Refused while a manager runs there, and where a restore was not finished or a catalog is missing.
 pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     let existed = config.state.exists();
-    let made; // declared first, for it goes when the directory is nobody's any more
+    let made; // declared first, so that it is dropped after the directory was given up
     let state = StateDir::take(&config.state)?;
     made = Made::begin(&state, existed)?;
     state.refuse_unfinished()?;
     let catalog = Founding::begin(&state.catalog(), &config.pool_name)?;
-    // An authority is made for a pool without members only: all others know theirs.
+    // An authority is made only for a pool without members, for members know theirs.
     if !catalog.is_founded()? {
         let ca = Ca::create(&state.ca(), &config.pool_name)?;
         kit::make_key(&state, &*env.entropy)?;
@@ -41,7 +41,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
         catalog.found(&ours, FIRST_ADMIN, env.clock.wall(), certify)?;
     }
     if !state.kit().exists() {
-        // Where the manager is reached, its start finds out.
+        // The manager finds out at its start where it is reached.
         kit::keep(&state, &catalog.pool_name()?, &Addresses::default(), &*env.entropy)?;
     }
     Ok(made)
@@ -54,9 +54,9 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
 #[must_use = "a new pool that is dropped is taken back"]
 pub struct Made {
     root: PathBuf,
-    /// Whether there was no pool before, and what was made since is to go.
+    /// Whether there was no pool before, so that the new one is taken back unless it is kept.
     is_new: bool,
-    /// The names that were in the directory before; `None`: it was not there.
+    /// The names that were in the directory before; `None` if the directory was not there.
     before: Option<BTreeSet<String>>,
 }
 
@@ -80,7 +80,7 @@ impl Made {
     }
 
     fn take_back(&self) -> Result<(), StateError> {
-        // Somebody else's, if they began to run on it meanwhile.
+        // If somebody began to run on it meanwhile, the directory is theirs, and this fails.
         let state = StateDir::take(&self.root)?;
         let before = self.before.iter().flatten().collect::<BTreeSet<_>>();
         for name in names(state.root())?.iter().filter(|name| !before.contains(name)) {

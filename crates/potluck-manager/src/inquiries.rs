@@ -1,6 +1,6 @@
-//! Inquiries: what donors call sound and a member got wrong bytes of is fetched by others. The pool decides who
-//! fetches and what follows (`pool/pool/trust`); here they are asked, and the manager fetches itself what too few
-//! others can.
+//! Inquiries: a copy that its donor calls sound, and of which a member got wrong bytes, is fetched by others. The
+//! pool decides who fetches and what follows (`pool/pool/trust`); here donors are asked to, and the manager fetches
+//! itself what too few of them can.
 
 use crate::handles::handles;
 use crate::outcomes::Outcomes;
@@ -28,7 +28,7 @@ handles! {
     }
 }
 
-/// How often somebody is asked who should be.
+/// The time between two looks whether somebody should be asked.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Inquiries {

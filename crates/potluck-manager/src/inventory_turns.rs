@@ -16,7 +16,8 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Donors whose lists are compared with the catalog at once.
 const AT_ONCE: usize = 8;
-/// A donor of which no page came for so long makes room for another, and asks for another turn.
+/// The time without a page after which a donor's turn is given to another that asks; the donor has to ask for
+/// another turn.
 const IDLE: Duration = Duration::from_secs(30);
 /// A turn that has lasted longer is given to whoever asks for one. Most lists are compared in seconds; a donor that
 /// begins its list anew again and again, or that sends a page now and then, would otherwise keep its turn for ever.
@@ -32,10 +33,10 @@ pub struct InventoryTurns(Mutex<BTreeMap<DonorId, Turn>>);
 #[derive(Debug)]
 struct Turn {
     incarnation: Incarnation,
-    /// The first of the donors that invited one another, down to this one.
+    /// The owner of the donor: the first of the donors that invited one another, down to this one.
     owner: MemberId,
     began: Tick,
-    /// When its last page came.
+    /// The moment at which the donor's last page came.
     heard: Tick,
     counted: Arc<tokio::sync::Mutex<Counted>>,
 }
@@ -44,7 +45,8 @@ struct Turn {
 pub type Counted = Option<CountedCopies>;
 
 impl InventoryTurns {
-    /// Begins with a page of a donor, or goes on with its next: pages of one donor are compared one after the other.
+    /// Begins a turn with a page of a donor, or goes on with its next: pages of one donor are compared one after
+    /// the other.
     pub fn take(
         &self,
         donor: DonorId,
@@ -71,7 +73,7 @@ impl InventoryTurns {
         page.map_err(|_| wait("the manager compares an earlier page of this donor"))
     }
 
-    /// A donor's last page was compared.
+    /// Ends the turn of a donor whose last page was compared.
     pub fn end(&self, donor: DonorId) {
         self.turns().remove(&donor);
     }
@@ -145,7 +147,7 @@ mod tests {
         let late = DonorId(99);
         let had = (0..120).find(|second| {
             if second % 20 == 0 {
-                // Those that were made to wait ask again like all others.
+                // Donors that were made to wait ask again like all others.
                 (1..=AT_ONCE as u32)
                     .for_each(|donor| drop(page(&turns, DonorId(donor), at(*second))));
             }

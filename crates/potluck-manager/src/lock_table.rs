@@ -1,7 +1,9 @@
-//! Who has the authority over the locks of which files (docs/notes/0014-locks-between-mounts.md). Soft state: a holder
-//! that is not heard for [`LOCK_LEASE`] has nothing any more, and a manager that was just started believes what holders
-//! say that they have, and grants nothing for as long.
+//! The table of which holder has the authority over the locks of which files
+//! (docs/notes/0014-locks-between-mounts.md). It is soft state: a holder that is not heard for [`LOCK_LEASE`] has
+//! nothing any more, and a manager that was just started believes what holders say that they have, and grants
+//! nothing for as long.
 
+use crate::deadlines::Deadlines;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{LockHolderId, MemberId};
 use potluck_core::path::PoolPath;
@@ -12,14 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Holders of one member: its mounts, on all machines that share an identity.
+/// Holders that one member may have: its mounts, on all machines that share an identity.
 const HOLDERS_OF_MEMBER: usize = 128;
-/// Files that all holders of one member have the authority over, or wait for.
+/// Files that all holders of one member may have the authority over, or wait for.
 const LOCKED_OF_MEMBER: usize = 16 * MOST_LOCKED;
-/// How long a place in the row is kept for one that has to ask again.
+/// The time for which a place in the row of waiting holders is kept for a holder that has to ask again.
 const PLACE_KEPT: Duration = LOCK_WAIT.saturating_mul(2);
-/// Time from one look for holders that are gone to the next.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// The authorities over locks that there are.
 pub type SharedLockTable = Arc<Mutex<LockTable>>;
@@ -27,27 +27,31 @@ pub type SharedLockTable = Arc<Mutex<LockTable>>;
 /// A holder, whose number nobody but its member may use.
 pub type HolderKey = (MemberId, LockHolderId);
 
-/// What comes of a try to take an authority.
+/// The outcome of a try to take an authority.
 #[derive(Debug)]
 pub enum Taking {
-    /// The holder has it.
+    /// The holder has the authority now.
     Granted,
-    /// All who have it say that they need it; this is notified when one gives it back.
+    /// All holders that have the authority say that they need it; this is notified when one gives it back.
     Busy(Arc<Notify>),
-    /// The holder has to say first what it has.
+    /// The manager does not know the holder, which has to say first what it has.
     Unknown,
-    /// It may be had once this was notified.
+    /// The authority may be free once this was notified.
     Waits(Arc<Notify>),
 }
 
-/// The authorities over locks of files, and who waits for one.
+/// The authorities over locks of files, and the holders that wait for one.
 #[derive(Default)]
 pub struct LockTable {
     files: BTreeMap<PoolPath, LockedFile>,
     holders: BTreeMap<HolderKey, Holder>,
-    /// How many files each member has a part in, by an authority or a place in the row, once for each holder.
+    /// The number of files in which each member has a part, by an authority or a place in the row, counted once for
+    /// each holder.
     counts: HashMap<MemberId, usize>,
-    swept: Tick,
+    /// The moment at which each holder loses what it has, unless it is heard.
+    leases: Deadlines<HolderKey>,
+    /// The moment at which a place in the row for a file is lost, unless its holder asks again.
+    places: Deadlines<(HolderKey, PoolPath)>,
 }
 
 #[derive(Default)]
@@ -57,30 +61,28 @@ struct LockedFile {
     freed: Arc<Notify>,
 }
 
-/// A place in the row for a file.
+/// A holder's place in the row of those that wait for the authority over a file.
 struct Place {
     key: HolderKey,
     level: LockLevel,
-    until: Tick,
-    /// Those who have the file and need it.
+    /// The holders that have the authority over the file and say that they need it.
     refused_by: BTreeSet<HolderKey>,
 }
 
 struct Holder {
-    heard: Tick,
     held: BTreeSet<PoolPath>,
-    /// Notified when somebody wants something of it.
+    /// Notified when another holder wants something of what this one has.
     wanted: Arc<Notify>,
 }
 
 impl LockedFile {
-    /// Those who have what does not go with `level`.
+    /// Other holders of the file whose authority does not go with `level`.
     fn in_the_way(&self, key: HolderKey, level: LockLevel) -> Vec<HolderKey> {
         let others = self.held.iter().filter(|(other, _)| **other != key);
         others.filter(|(_, held)| !level.goes_with(**held)).map(|(other, _)| *other).collect()
     }
 
-    /// What others want that does not go with what a holder has.
+    /// The highest level that other holders wait for and that does not go with what a holder has.
     fn wanted_of(&self, key: HolderKey) -> Option<LockLevel> {
         let held = self.held.get(&key)?;
         let others = self.row.iter().filter(|place| place.key != key);
@@ -89,8 +91,8 @@ impl LockedFile {
 }
 
 impl LockTable {
-    /// A holder wants an authority; `is_first` if it has none, and `may_grant` unless what others had in an earlier term
-    /// may still hold.
+    /// Tries to take an authority for a holder; `is_first` if it has none, and `may_grant` unless what others had
+    /// in an earlier term may still hold.
     ///
     /// Errors: [`code::TOO_MANY_LOCKS`].
     pub fn take(
@@ -125,19 +127,21 @@ impl LockTable {
             file.held.insert(key, *level);
             if let Some(at) = at {
                 file.row.remove(at);
+                self.places.remove(&(key, path.clone()));
             }
-            // Those behind may go with it.
+            // Those that wait behind this one may be granted theirs together with it.
             file.freed.notify_waiters();
             if let Some(holder) = self.holders.get_mut(&key) {
                 holder.held.insert(path.clone());
             }
             return Ok(Taking::Granted);
         }
-        let (until, freed) = (now + PLACE_KEPT, Arc::clone(&file.freed));
+        let freed = Arc::clone(&file.freed);
+        self.places.set((key, path.clone()), now + PLACE_KEPT);
         match at {
             Some(at) => {
                 let place = &mut file.row[at];
-                (place.level, place.until) = (*level, until);
+                place.level = *level;
                 let is_refused = !in_the_way.is_empty()
                     && in_the_way.iter().all(|holder| place.refused_by.contains(holder));
                 if is_refused {
@@ -146,7 +150,7 @@ impl LockTable {
             }
             None => {
                 let refused_by = BTreeSet::new();
-                file.row.push(Place { key, level: *level, until, refused_by });
+                file.row.push(Place { key, level: *level, refused_by });
                 for holder in in_the_way {
                     if let Some(holder) = self.holders.get(&holder) {
                         holder.wanted.notify_waiters();
@@ -157,12 +161,13 @@ impl LockTable {
         Ok(Taking::Waits(freed))
     }
 
-    /// A holder waits no longer.
+    /// Notes that a holder does not wait for a file any longer.
     pub fn leave_row(&mut self, key: HolderKey, path: &PoolPath) {
+        self.places.remove(&(key, path.clone()));
         self.part(key, path, |file| file.row.retain(|place| place.key != key));
     }
 
-    /// Takes something of what a holder has or waits for in a file, and wakes who waits for that.
+    /// Takes away some of what a holder has or waits for in a file, and wakes the holders that wait for that.
     fn part(&mut self, key: HolderKey, path: &PoolPath, take: impl FnOnce(&mut LockedFile)) {
         if !self.has_part(key, path) {
             return;
@@ -191,15 +196,16 @@ impl LockTable {
         })
     }
 
-    /// A holder is there; what notifies it of requests, or `None` where it has to say first what it has.
+    /// Notes that a holder is there; gives what notifies it of requests, or `None` where it has to say first what
+    /// it has.
     pub fn hear(&mut self, key: HolderKey, now: Tick) -> Option<Arc<Notify>> {
-        let holder = self.holders.get_mut(&key)?;
-        holder.heard = now;
+        let holder = self.holders.get(&key)?;
+        self.leases.set(key, now + LOCK_LEASE);
         Some(Arc::clone(&holder.wanted))
     }
 
-    /// Believes what a holder says that it has, as far as nobody else has it; gives what is lost. Without `is_believed`
-    /// that is all.
+    /// Believes what a holder says that it has, as far as nobody else has it, and gives what the holder has lost.
+    /// Without `is_believed` it has lost all.
     ///
     /// Errors: [`code::TOO_MANY_LOCKS`].
     pub fn reclaim(
@@ -229,7 +235,7 @@ impl LockTable {
         Ok(lost)
     }
 
-    /// What others want of a holder.
+    /// The authorities of a holder that others want, each with the level that they want.
     pub fn wanted(&self, key: HolderKey) -> Vec<LockAuthority> {
         let held = self.holders.get(&key).into_iter().flat_map(|holder| &holder.held);
         let wanted = held.filter_map(|path| {
@@ -239,7 +245,7 @@ impl LockTable {
         wanted.collect()
     }
 
-    /// A holder needs what others want.
+    /// Notes that a holder needs the authority that others want.
     pub fn refuse(&mut self, key: HolderKey, path: &PoolPath) {
         let Some(file) = self.files.get_mut(path) else { return };
         if !file.held.contains_key(&key) {
@@ -251,7 +257,7 @@ impl LockTable {
         file.freed.notify_waiters();
     }
 
-    /// A holder gives a file back, or keeps it at a lower level.
+    /// Notes that a holder gives the authority over a file back, or keeps it at a lower level.
     pub fn give(&mut self, key: HolderKey, path: &PoolPath, keeps: Option<LockLevel>) {
         if keeps.is_none()
             && let Some(holder) = self.holders.get_mut(&key)
@@ -266,9 +272,10 @@ impl LockTable {
         });
     }
 
-    /// Takes all from a holder.
+    /// Takes everything away from a holder.
     fn release(&mut self, key: HolderKey) {
         let Some(holder) = self.holders.remove(&key) else { return };
+        self.leases.remove(&key);
         for path in &holder.held {
             self.part(key, path, |file| {
                 file.held.remove(&key);
@@ -283,7 +290,8 @@ impl LockTable {
             return Err(too_many("mounts with locks", HOLDERS_OF_MEMBER));
         }
         let (held, wanted) = Default::default();
-        self.holders.insert(key, Holder { heard: now, held, wanted });
+        self.holders.insert(key, Holder { held, wanted });
+        self.leases.set(key, now + LOCK_LEASE);
         Ok(())
     }
 
@@ -296,22 +304,15 @@ impl LockTable {
         Ok(())
     }
 
-    /// Takes all from holders that were not heard, and places from those that did not ask again.
+    /// Takes everything away from holders that were not heard, and the places in rows from those that did not ask
+    /// again.
     fn sweep(&mut self, now: Tick) {
-        if now.saturating_sub(self.swept) < SWEEP {
-            return;
+        while let Some(key) = self.leases.take_over(now) {
+            self.release(key);
         }
-        self.swept = now;
-        let silent = self.holders.iter();
-        let silent = silent.filter(|(_, it)| now.saturating_sub(it.heard) >= LOCK_LEASE);
-        let silent: Vec<HolderKey> = silent.map(|(key, _)| *key).collect();
-        silent.into_iter().for_each(|key| self.release(key));
-        let late = self.files.iter().flat_map(|(path, file)| {
-            let late = file.row.iter().filter(|place| place.until <= now);
-            late.map(|place| (place.key, path.clone()))
-        });
-        let late: Vec<(HolderKey, PoolPath)> = late.collect();
-        late.into_iter().for_each(|(key, path)| self.leave_row(key, &path));
+        while let Some((key, path)) = self.places.take_over(now) {
+            self.leave_row(key, &path);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What members have open when rights are taken from them.
+//! Ends the work that members have open when rights to it are taken from them.
 
 use crate::callers::KnownMembers;
 use crate::handles::handles;
@@ -39,7 +39,7 @@ impl LostRights {
             };
             known.insert((member, space), may);
             if !may {
-                self.sessions.end(session).await?;
+                self.sessions.cut_off(session).await?;
             }
         }
         Ok(())

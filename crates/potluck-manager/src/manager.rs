@@ -47,7 +47,7 @@ use std::time::Duration;
 pub struct Manager {
     handles: Handles,
     listener: Box<dyn Listener>,
-    /// The listener at which metrics are asked for, if anywhere.
+    /// The listener for requests of metrics, if there is any.
     metrics: Option<Box<dyn Listener>>,
     address: SocketAddr,
     told: ToldAddresses,
@@ -130,6 +130,8 @@ impl Manager {
             pool: SharedPool::new(pool),
             catalog,
             bodies: Arc::default(),
+            notices: Arc::default(),
+            read_turns: Arc::default(),
             inventory_turns: Arc::default(),
             members: Arc::new(KnownMembers::new(left.members)),
             ca: Arc::new(ca),
@@ -150,13 +152,13 @@ impl Manager {
         Ok(Self { handles, listener, metrics, address, told, admit })
     }
 
-    /// The handles on its parts, for tests.
+    /// The handles on the parts of the manager, for tests.
     #[cfg(test)]
     pub(crate) fn handles(&self) -> Handles {
         self.handles.clone()
     }
 
-    /// Returns the controls that change it while it runs.
+    /// Returns the controls that change the manager while it runs.
     pub fn controls(&self) -> ManagerControls {
         (&self.handles).into()
     }
@@ -181,7 +183,7 @@ impl Manager {
         let Self { handles, listener, metrics, admit, address, told } = self;
         let watch = AddressWatch::new(Arc::clone(&handles.env.net), address, told);
         let (all, time) = (&handles, SavedTime::from(&handles));
-        // The time must be past what an earlier term said, also if this term is short.
+        // The saved time must be past what an earlier term said, even if this term is short.
         if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
@@ -233,8 +235,8 @@ impl ManagerControls {
         self.background.wake();
     }
 
-    /// Has `potluck status` show that the settings cannot be used, and it goes by those of before;
-    /// `None`: they can.
+    /// Has `potluck status` show why new settings cannot be used, so that the manager goes by earlier ones; `None`
+    /// if they can.
     pub fn settings_fault(&self, why: Option<String>) {
         self.settings.set_fault(why);
     }
@@ -256,7 +258,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
     let now = time.tick();
     let mut pool = Pool::new(config.limits());
     pool.begin(now);
-    // Numbers of different terms are far apart.
+    // Task numbers of different terms are far apart.
     pool.repairs.tasks.begin_at(left.epoch.0 << 32);
     pool.repairs.paused.clone_from(&left.repair_paused);
     for member in &left.members {
@@ -291,7 +293,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
     pool
 }
 
-/// A donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
+/// Makes the record of a donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
 fn recalled(known: &StoredDonor, saved_ms: u64, time: &PoolTime) -> DonorRecord {
     let ms = |ms: u64| Duration::from_millis(ms);
     let (now, now_ms) = (time.tick(), time.without_leaps_ms());

@@ -8,7 +8,7 @@ pub mod counted;
 
 use crate::handles::handles;
 use crate::metrics::counted::ManagerMetrics;
-use crate::pool_status::Overview;
+use crate::pool_status::{Overview, StatusReader};
 use crate::pool_time::PoolTime;
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
@@ -19,7 +19,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use potluck_catalog::{Catalog, SeenSpaces};
+use potluck_catalog::{Catalog, SeenSpaces, Space};
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
@@ -44,9 +44,9 @@ handles! {
 
 /// Connections at once: a few monitors, and whoever looks by hand.
 const CONNECTIONS: usize = 16;
-/// How long one may take from its beginning to its end.
+/// The longest time that one connection may take from its beginning to its end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long no connection is accepted after a failure to accept one.
+/// The time for which no connection is accepted after a failure to accept one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Exporter {
@@ -90,8 +90,8 @@ impl Exporter {
         if let Some(text) = self.metrics.cached.good(now) {
             return Ok(text);
         }
-        let status = self.overview.pool_status(&SeenSpaces::ALL).await?;
-        let spaces = self.catalog.spaces().await?;
+        let status = self.overview.pool_status(&SeenSpaces::ALL, &StatusReader::Admin).await?;
+        let spaces: Vec<_> = self.catalog.spaces().await?.iter().filter_map(Space::info).collect();
         let to_pool = self.settings.get().metadata_copies > 0;
         let mut exposition = exposition(&status, &spaces, to_pool);
         exposition.calls(&self.metrics.calls);
@@ -160,6 +160,11 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
         "Chunks no file uses, waiting to be reclaimed",
         status.condemned_chunks as f64,
     );
+    out.gauge(
+        "potluck_condemned_chunks_at_dead_donors",
+        "Chunks no file uses that are nowhere but at dead donors",
+        status.condemned_at_dead as f64,
+    );
     let backups = [("file", status.backup_file_seconds), ("pool", status.backup_pool_seconds)];
     let asked = backups.iter().zip([true, to_pool]).filter(|(_, asked)| *asked);
     out.gauges(
@@ -194,7 +199,7 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
 
 fn repair(out: &mut Exposition, status: &PoolStatus) {
     let repair = &status.repair;
-    // Also where nothing waits, so that a graph has its line.
+    // A priority of which nothing waits is shown, too, so that a graph has its line.
     let waiting = repair.queued.iter().copied().chain(std::iter::repeat(0));
     let queued = waiting.take(repair.queued.len().max(3)).enumerate();
     out.gauges(
@@ -215,21 +220,21 @@ fn repair(out: &mut Exposition, status: &PoolStatus) {
 
 fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
     let states = [
-        ("live", DonorState::Live),
-        ("suspect", DonorState::Suspect),
-        ("silent", DonorState::Silent),
-        ("away", DonorState::Away),
-        ("dead", DonorState::Dead),
-        ("joined", DonorState::Joined),
+        DonorState::Live,
+        DonorState::Suspect,
+        DonorState::Silent,
+        DonorState::Away,
+        DonorState::Dead,
+        DonorState::Joined,
     ];
     let in_state = |state| donors.iter().filter(|donor| donor.state == state).count() as f64;
     out.gauges(
         "potluck_donors",
         "Donors by state",
         "state",
-        states.map(|(name, state)| (name.to_owned(), in_state(state))),
+        states.map(|state| (state.word().to_owned(), in_state(state))),
     );
-    // Nobody misses one that has lent nothing yet.
+    // A donor that has lent nothing yet is missed by nobody.
     let lending = || donors.iter().filter(|donor| donor.state != DonorState::Joined);
     let mut each = |name: &str, help: &str, value: &dyn Fn(&DonorStatus) -> f64| {
         out.gauges(name, help, "donor", lending().map(|donor| (donor.name.clone(), value(donor))));

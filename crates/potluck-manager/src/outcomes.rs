@@ -1,10 +1,10 @@
-//! How background work ends, in the log: a failure is told when it begins and when it is over, and
-//! not at every attempt between.
+//! Tells in the log how background work ends: a failure is told when it begins and when it is over, and not at
+//! every attempt between.
 
 use potluck_catalog::Error;
 use std::collections::BTreeMap;
 
-/// Work that fails now, and what was said of it.
+/// The kinds of work that fail now, and what the log said of each.
 #[derive(Debug, Default)]
 pub struct Outcomes(BTreeMap<&'static str, String>);
 
@@ -13,7 +13,7 @@ impl Outcomes {
     pub fn note(&mut self, what: &'static str, result: Result<(), Error>) {
         match result {
             Err(Error::Closed) => {}
-            // The catalog's own disk is spoken of once for all who write there.
+            // A fault of the catalog's own disk is reported once, for all who write there.
             Err(why) if why.is_disks() => {}
             Err(why) => {
                 let why = why.to_string();

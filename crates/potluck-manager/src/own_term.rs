@@ -5,12 +5,12 @@ use potluck_catalog::Moment;
 use potluck_core::ids::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The pool that is managed, and which of its managers' terms this is.
+/// The name of the pool that is managed, and the term of this manager.
 #[derive(Debug)]
 pub struct OwnTerm {
     /// The name of the pool.
     pub pool_name: String,
-    /// Drawn at this start: epoch and start together are no other term's.
+    /// A number drawn at this start: no other term has the same epoch and start.
     pub start: u64,
     epoch: AtomicU64,
 }
@@ -21,12 +21,12 @@ impl OwnTerm {
         Self { pool_name, start, epoch: AtomicU64::new(epoch.0) }
     }
 
-    /// The term's number. It grows within one term only when a newer catalog ran before.
+    /// The term's number, its epoch. It grows within one term only when a newer catalog ran before.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Takes a later number, which is durable.
+    /// Raises the term's number to a later one, which is durable.
     pub fn raise_epoch(&self, epoch: Epoch) {
         self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
     }

@@ -1,7 +1,7 @@
 //! The pool at one moment, as `status`, verdicts and metrics show it.
 
 use crate::alarms::Alarms;
-use crate::callers::KnownMembers;
+use crate::callers::{KnownMember, KnownMembers};
 use crate::gc_freeze::GcFreeze;
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
@@ -13,12 +13,14 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::verdict;
-use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Stats, StoredQuota};
+use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Space, Stats, StoredQuota};
+use potluck_core::ids::MemberId;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
     DonorStatus, HealthLevel, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
     Verdict,
 };
+use potluck_wire::token::Role;
 use potluck_wire::version;
 use std::sync::Arc;
 
@@ -43,13 +45,18 @@ handles! {
 impl Overview {
     /// The pool now, as it is shown to whoever may know of the spaces that are `seen`. Files of others count in
     /// its sums and in its verdict, which is the same for everybody but for the names of spaces.
-    pub async fn pool_status(&self, seen: &SeenSpaces) -> Result<PoolStatus, Error> {
-        let stats = self.stats.get(&self.catalog, &self.time).await?;
+    pub async fn pool_status(
+        &self,
+        seen: &SeenSpaces,
+        reader: &StatusReader,
+    ) -> Result<PoolStatus, Error> {
+        let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
         let now = self.time.tick();
-        let policies = self.catalog.spaces().await?;
+        let spaces = self.catalog.spaces().await?;
         let quotas = self.catalog.quotas(None).await?;
         let waiting = self.catalog.log_ahead(LogCopy::OnDonors, 0).await?.waiting();
         let mut donors = self.donors(&stats);
+        reader.leave_out(&mut donors);
         for donor in &mut donors {
             let (members, places) = self.pool.lock().unreached_by(donor.donor, now);
             (donor.unreached_by, donor.unreached_from) = (self.members.names(&members), places);
@@ -77,7 +84,8 @@ impl Overview {
             files: stats.files,
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
-            spaces: self.verdicts(policies, &quotas),
+            condemned_at_dead: stats.condemned_at_dead,
+            spaces: self.verdicts(spaces.iter().filter_map(Space::info), &quotas),
             alarms: self.alarms.all(&donors, &repair),
             donors,
             repair,
@@ -110,22 +118,22 @@ impl Overview {
         donors
     }
 
-    /// Returns what the last scan does not know by now.
+    /// Returns why what the last scan found may not be so any more, if there is a reason.
     fn unseen_now(&self, donors: &[DonorStatus]) -> Option<Unseen> {
         let now = self.time.tick();
         let (mut unheard, in_doubt) = {
             let pool = self.pool.lock();
             (pool.view(now).unheard(), pool.is_in_doubt(now))
         };
-        // Who holds nothing is missed by no file.
+        // A donor that holds nothing is missed by no file.
         unheard.retain(|id| donors.iter().any(|donor| donor.donor == *id && donor.chunks > 0));
         let doubt = in_doubt.then_some(Unseen::Worse(BAD_COPY_MET));
         self.scan_state.unseen(&unheard).or(doubt)
     }
 
     /// A state of repair that says nothing but what it waits for though nothing is to be made yet, as far as
-    /// anybody knows. Look at it first and at what is to be made then: a scan that ends in between has
-    /// handed out what it found.
+    /// anybody knows. It has to be asked for before what is to be made then: a scan that ends in between has handed
+    /// out what it found.
     fn awaited(&self, donors: &[DonorStatus]) -> RepairState {
         let unseen = self.unseen_now(donors);
         let fresh = self.scan_state.not_seen_gone(donors);
@@ -146,9 +154,40 @@ impl Overview {
         }
     }
 
-    /// The state of repair as those are told who ask for it alone.
+    /// The state of repair for callers who ask for it alone.
     pub fn repair_state(&self, state: RepairState, stats: &Stats) -> RepairState {
         with_changes(state, self.awaited(&self.donors(stats)), stats)
+    }
+}
+
+/// The members whom the state of the pool is told, by how much of it they may know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusReader {
+    /// The manager's own machine, or an admin.
+    Admin,
+    /// A member who is no admin.
+    Member(MemberId),
+}
+
+impl StatusReader {
+    /// Returns the reader that a caller is.
+    pub fn of(who: &KnownMember) -> Self {
+        match who.role {
+            Role::Admin => Self::Admin,
+            Role::User | Role::Donor => Self::Member(who.member),
+        }
+    }
+
+    /// Leaves out what became of the manager's tries to reach donors, which each other member is told that they failed. A
+    /// donor may say any addresses, and its owner would learn through the manager what answers there.
+    fn leave_out(&self, donors: &mut [DonorStatus]) {
+        let is_own = |donor: &DonorStatus| *self == Self::Member(MemberId(donor.donor.0));
+        if *self == Self::Admin {
+            return;
+        }
+        for donor in donors.iter_mut().filter(|donor| !is_own(donor)) {
+            donor.unreachable = donor.unreachable.take().map(|_| String::new());
+        }
     }
 }
 
@@ -160,30 +199,32 @@ fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> Repa
 }
 
 impl Overview {
-    /// How safe each space is, as of the last scan.
-    fn verdicts(&self, spaces: Vec<SpaceInfo>, quotas: &[StoredQuota]) -> Vec<SpaceHealth> {
+    /// The verdict on the safety of each space, as of the last scan.
+    fn verdicts(
+        &self,
+        spaces: impl Iterator<Item = SpaceInfo>,
+        quotas: &[StoredQuota],
+    ) -> Vec<SpaceHealth> {
         let kept = self.scan_state.kept();
         let quota_of = |space: &SpaceInfo| {
             let mut quotas = quotas.iter();
             let found = quotas
                 .find(|found| matches!(&found.of, QuotaOf::Space(name) if *name == space.name));
-            found.map(|found| found.quota)
+            found.cloned().map(StoredQuota::shown)
         };
         let health = |space: SpaceInfo| {
             let (policy, quota) = (Some(space.policy.redundancy()), quota_of(&space));
-            let bytes = quota.map(|_| space.bytes);
             let mut found = kept.spaces.get(&space.name).cloned().unwrap_or_default();
             if space.files == 0 {
-                // Nothing is left of what was found before its last file was removed.
+                // What was found before the space's last file was removed is not so any more.
                 let SpaceHealth { level, scanned, .. } = found;
                 let level = level.map(|_| HealthLevel::Safe);
                 found = SpaceHealth { level, scanned, ..SpaceHealth::default() };
             }
-            let (name, files) = (space.name, space.files);
-            let in_catalog = found.in_catalog.min(files);
-            SpaceHealth { name, policy, files, in_catalog, quota, bytes, ..found }
+            let SpaceInfo { name, files, in_catalog, .. } = space;
+            SpaceHealth { name, policy, files, in_catalog, quota, ..found }
         };
-        spaces.into_iter().map(health).collect()
+        spaces.map(health).collect()
     }
 
     /// The pool's own metadata on donors, if any is to be there.
@@ -200,11 +241,33 @@ mod tests {
     use crate::tasks::disk_recovery::DiskRecovery;
     use crate::tasks::repair::tests::still;
     use potluck_catalog::Error;
+    use potluck_core::ids::DonorId;
     use potluck_pool::CircuitBreaker;
     use potluck_wire::control::AlarmKind;
 
     async fn status(manager: &Handles) -> PoolStatus {
-        Overview::from(manager).pool_status(&SeenSpaces::ALL).await.expect("reads work as ever")
+        let overview = Overview::from(manager);
+        let status = overview.pool_status(&SeenSpaces::ALL, &StatusReader::Admin).await;
+        status.expect("reads work as ever")
+    }
+
+    #[test]
+    fn what_answers_where_a_donor_says_that_it_is_only_admins_and_itself_are_told() {
+        let refused = "10.10.0.1:22: Connection refused";
+        let told = |reader: StatusReader| {
+            let donor = |number, unreachable: Option<&str>| DonorStatus {
+                donor: DonorId(number),
+                unreachable: unreachable.map(Into::into),
+                ..DonorStatus::default()
+            };
+            let mut donors = [donor(7, Some(refused)), donor(8, None)];
+            reader.leave_out(&mut donors);
+            donors.map(|donor| donor.unreachable)
+        };
+        let all = [Some(refused.to_owned()), None];
+        assert_eq!(told(StatusReader::Admin), all);
+        assert_eq!(told(StatusReader::Member(MemberId(7))), all);
+        assert_eq!(told(StatusReader::Member(MemberId(9))), [Some(String::new()), None]);
     }
 
     async fn write(manager: &Handles, bytes: usize) -> Result<(), Error> {
@@ -233,7 +296,7 @@ mod tests {
         assert!(fault.advice.contains("free space") && fault.advice.ends_with(&place), "{fault}");
         assert_eq!(full.alarms, [fault], "and no donor is blamed");
 
-        // Something that cannot be overwritten: there is no room for a file either.
+        // The probe cannot take the place of a directory, which is as if there were no room for a file.
         std::fs::create_dir(dir.path().join("state/probe")).expect("made");
         DiskRecovery::from(&manager).probe().await.expect("tried");
         assert!(disk(&status(&manager).await).is_some());

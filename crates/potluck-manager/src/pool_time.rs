@@ -8,7 +8,7 @@ use potluck_catalog::{TIME_LEAP, When};
 use potluck_core::clock::{SharedClock, Tick};
 use std::time::Duration;
 
-/// How often the time is saved.
+/// The time between two moments at which the pool's time is saved.
 pub const SAVE_EVERY: Duration = Duration::from_secs(30);
 
 /// Reads the pool's time.
@@ -21,8 +21,8 @@ pub struct PoolTime {
 }
 
 impl PoolTime {
-    /// Goes on after `saved_ms`, the last time saved by an earlier term; `None` at the first. `leapt_ms` is by how much
-    /// it did at all starts together.
+    /// Makes a time that goes on after `saved_ms`, the last time saved by an earlier term; `None` at the first
+    /// start. `leapt_ms` is the sum of its leaps at all starts.
     pub fn after(saved_ms: Option<u64>, leapt_ms: u64, clock: SharedClock) -> Self {
         let base_ms = saved_ms.map_or(0, |saved| saved + TIME_LEAP.as_millis() as u64);
         Self { started: clock.now(), clock, base_ms, leapt_ms }
@@ -54,7 +54,7 @@ impl PoolTime {
         self.clock.now()
     }
 
-    /// Wall time, for people.
+    /// The wall time in milliseconds, for people.
     pub fn wall_ms(&self) -> i64 {
         self.clock.wall()
     }

@@ -26,13 +26,13 @@ handles! {
     }
 }
 
-/// Chunks fetched, spread over all it holds. A donor that lost or changed a quarter of its chunks
-/// passes once in a hundred probations.
+/// The number of chunks that are fetched from a donor on probation, spread over all it holds. A donor that lost or
+/// changed a quarter of its chunks passes once in a hundred probations.
 const SAMPLE: usize = 16;
 
 impl Probation {
-    /// Begins to test a donor; one that holds nothing, or that nobody else is there to test, is
-    /// trusted on the admin's word.
+    /// Begins to test a donor; a donor that holds nothing, or that nobody else is there to test, is trusted on the
+    /// admin's word.
     pub async fn begin(&self, donor: DonorId) -> Result<(), Error> {
         let Some(why) = self.pool.lock().why_quarantined(donor) else { return Ok(()) };
         let offset = self.env.entropy.u64();
@@ -57,7 +57,7 @@ impl Probation {
         }
     }
 
-    /// A donor has fetched a chunk from `suspect`, or not.
+    /// Takes what came of another donor's try to fetch a chunk from `suspect`.
     pub async fn heard(
         &self,
         suspect: DonorId,

@@ -13,15 +13,13 @@ use crate::scan_state::{Priority, ScanScope, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{
-    Catalog, Error, Followed, Met, PageLimit, Root, SomeUnits, ToFollow, judge_files, kind_of,
+    Catalog, Error, Followed, Met, PageLimit, SomeUnits, Space, ToFollow, judge_files,
 };
 use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
-use potluck_core::path::SYSTEM_SPACE;
-use potluck_core::policy::Redundancy;
-use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Remembered};
+use potluck_pool::{PoolView, Shrinking};
 use potluck_wire::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,12 +37,12 @@ handles! {
     }
 }
 
-/// One page: some ten milliseconds.
+/// The most that a scan looks at in one page, which takes some ten milliseconds.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
 /// Copies of a donor that are followed in one page.
 const COPIES: usize = 4096;
-/// Uses of chunks to be looked at again, at most; where there are more, all files are walked over.
+/// Uses of chunks that are followed at most; where there are more, all files are walked over.
 const MAX_FOLLOWED: usize = 1 << 20;
 
 impl Scan {
@@ -56,9 +54,10 @@ impl Scan {
         priority: Priority,
     ) -> Result<Option<(Findings, bool)>, Error> {
         let shrinking = self.pool.lock().must_shrink();
-        for (donor, over) in shrinking {
-            let below = leaving_below(&self.catalog, donor, over).await?;
-            self.pool.lock().leave_below(donor, below);
+        for Shrinking { donor, excess, disk_lacks } in shrinking {
+            let held = self.catalog.held_at(donor).await?;
+            let below = |over| leaving_below(&held.bytes_by_part, over);
+            self.pool.lock().leave_below(donor, below(excess), below(disk_lacks));
         }
         let view = self.pool.lock().view(self.time.tick());
         if let ScanScope::Since { last, donors, versions } = scope
@@ -67,9 +66,10 @@ impl Scan {
             return Ok(Some((self.follow(last, versions, view).await?, false)));
         }
         let mut findings = self.begin(Findings::new(view));
-        let roots = self.catalog.roots().await?;
-        for root in roots {
-            let Some(found) = self.walk(root, findings, priority).await? else { return Ok(None) };
+        for space in self.catalog.spaces().await? {
+            let Some(found) = self.walk(space.id, findings, priority).await? else {
+                return Ok(None);
+            };
             findings = found;
         }
         Ok(Some((findings, true)))
@@ -130,28 +130,26 @@ impl Scan {
         mut rest: Vec<ToFollow>,
         view: PoolView,
     ) -> Result<Findings, Error> {
-        let roots = self.catalog.roots().await?;
-        let mut spaces: Vec<(SpaceId, String, Redundancy)> = Vec::new();
-        for root in roots.iter().filter(|root| root.name != SYSTEM_SPACE) {
-            if let Some(space) = self.catalog.space(root.space).await? {
-                spaces.push((root.space, root.name.clone(), space.policy.redundancy()));
-            }
-        }
-        let mut findings = self.begin(Findings::resume(view, last, spaces));
-        let (known, others): (Vec<Root>, Vec<Root>) = roots
+        let spaces = self.catalog.spaces().await?;
+        let of_users = spaces.iter().filter(|space| !space.is_system());
+        let entered = of_users
+            .map(|space| (space.id, space.name.clone(), space.policy.redundancy()))
+            .collect::<Vec<_>>();
+        let mut findings = self.begin(Findings::resume(view, last, entered));
+        let (known, others): (Vec<Space>, Vec<Space>) = spaces
             .into_iter()
-            .partition(|root| findings.spaces.iter().any(|space| space.id == root.space));
-        for root in others {
-            if let Some(found) = self.walk(root, findings, Priority::Urgent).await? {
+            .partition(|space| findings.spaces.iter().any(|known| known.id == space.id));
+        for space in others {
+            if let Some(found) = self.walk(space.id, findings, Priority::Urgent).await? {
                 findings = found;
             } else {
                 return Err(Error::Bug("an urgent scan was interrupted".into()));
             }
         }
-        let of: Arc<BTreeMap<SpaceId, Root>> =
-            Arc::new(known.into_iter().map(|root| (root.space, root)).collect());
+        let of: Arc<BTreeMap<SpaceId, Space>> =
+            Arc::new(known.into_iter().map(|space| (space.id, space)).collect());
         let looked_at: BTreeSet<VersionId> = rest.iter().map(|follow| follow.version).collect();
-        // No donor leads to a version that was removed while it waited for one.
+        // No donor leads to a version that was removed while it waited for a donor.
         let mut waiting: Vec<VersionId> =
             findings.watched().filter(|version| !looked_at.contains(version)).collect();
         while !waiting.is_empty() {
@@ -185,25 +183,25 @@ impl Scan {
 
     async fn walk(
         &self,
-        root: Root,
+        space: SpaceId,
         mut findings: Findings,
         priority: Priority,
     ) -> Result<Option<Findings>, Error> {
-        let Some(found) = self.catalog.space(root.space).await? else {
+        let Some(space) = self.catalog.space(space).await?.map(Arc::new) else {
             return Ok(Some(findings)); // removed meanwhile
         };
-        findings.enter(root.space, &root.name, found.policy.redundancy());
+        findings.enter(space.id, &space.name, space.policy.redundancy());
         let mut cursor: Option<String> = None;
         loop {
             let began = self.time.tick();
-            // The findings of a leisurely walk would have been true before: who waits does not wait for its
-            // end. One in a hurry goes on, so that changes without end keep none from its end.
+            // The findings of a leisurely walk are true of the time before, so whoever waits does not wait for its
+            // end. A walk in a hurry goes on, so that changes without end do not keep it from its end.
             if priority == Priority::Routine && self.is_urgent(began) {
                 return Ok(None);
             }
-            let page = self.catalog.files_of(root.clone(), cursor, PAGE).await?;
-            let of = root.clone();
-            // A page has one file whole, and that may be of any size.
+            let page = self.catalog.files_of(&space, cursor, PAGE).await?;
+            let of = Arc::clone(&space);
+            // A page has one file whole, which may be of any size, so it is judged where that holds up nobody.
             let judge = move || {
                 judge_files(&of, page.files, &mut findings);
                 findings
@@ -227,7 +225,7 @@ impl Scan {
 
 /// Judges the versions of a page, some of which no path leads to any more.
 fn judge_followed(
-    roots: &BTreeMap<SpaceId, Root>,
+    spaces: &BTreeMap<SpaceId, Space>,
     looked_at: &[ToFollow],
     followed: Vec<Followed>,
     findings: &mut Findings,
@@ -239,17 +237,17 @@ fn judge_followed(
         }
     }
     for Followed { space, met, version } in followed {
-        // Others were walked, or are new and walked by the next scan.
-        let Some(root) = roots.get(&space).filter(|_| findings.enter_again(space)) else {
+        // Files of other spaces were walked, or are new and walked by the next scan.
+        let Some(of) = spaces.get(&space).filter(|_| findings.enter_again(space)) else {
             continue;
         };
         match met {
             Met::File(about, layout) | Met::Part(about, layout) => {
-                findings.add_again(&about, kind_of(root), &layout);
+                findings.add_again(&about, of.chunk_kind(), &layout);
             }
             Met::Damaged(why) => {
                 findings.forget(version);
-                findings.add_damaged(&root.name, &format!("version {version}"), &why);
+                findings.add_damaged(&of.name, &format!("version {version}"), &why);
             }
         }
     }
@@ -259,17 +257,17 @@ async fn rest(time: Duration) {
     if time.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(time).await }
 }
 
-/// Which of a donor's copies leave so that it holds `over` bytes less: those with names in parts
-/// below the number given. Names are random, so that any share of them is a fair one; and as the
-/// copies in low parts go, what must go shrinks with them, so that the choice stays the same.
-pub async fn leaving_below(catalog: &Catalog, donor: DonorId, over: u64) -> Result<u32, Error> {
-    let bytes = catalog.bytes_by_part(donor).await?;
-    let mut sum = 0;
-    let reached = bytes.iter().position(|part| {
-        sum += part;
-        sum >= over
+/// Chooses which copies leave a donor so that it holds `over` bytes less, given the bytes it has in each part of
+/// the names: those with names in parts below the number that it returns. Names are random, so that any share of
+/// them is a fair one; and as the copies in low parts go, what must go shrinks with them, so that the choice stays
+/// the same.
+pub fn leaving_below(bytes: &[u64], over: u64) -> u32 {
+    let sums = bytes.iter().scan(0, |sum, part| {
+        *sum += part;
+        Some(*sum)
     });
-    Ok(reached.map_or(PARTS, |part| part as u32 + 1))
+    let enough = (0..PARTS).zip([0].into_iter().chain(sums)).find(|(_, sum)| *sum >= over);
+    enough.map_or(PARTS, |(part, _)| part)
 }
 
 #[cfg(test)]

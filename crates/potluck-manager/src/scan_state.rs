@@ -14,20 +14,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a scan waits after a change for more of the kind: donors behind one network switch go within
-/// seconds of each other. Never longer than a quarter of the grace.
+/// The time for which a scan waits after a change for more of the kind: donors behind one network switch go within
+/// seconds of each other. It never waits longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long a manager that started waits for its donors before it first judges how safe files are: all of them
-/// seem lost to one that nobody has told what is there. It goes on to wait while donors of before list one after the
-/// other, each of which counts once. Never longer than the grace for any of them.
+/// The time for which a manager that started waits for its donors before it first judges how safe files are: all
+/// files seem lost to a manager that nobody has told what is there. It goes on waiting while donors that it
+/// expected list what they hold one after the other, each of which counts once. It never waits longer than the
+/// grace for any of them.
 const ASSEMBLING: Duration = Duration::from_secs(15);
-/// While repair goes on, everything is looked at anew this often at most.
+/// The shortest time between two looks at everything while repair goes on.
 const AGAIN: Duration = Duration::from_secs(2);
 /// A chunk that found no source or no taker is tried again this often: room is made, donors are left alone
 /// no longer, and nobody tells of it. So is a scan that failed.
 pub(crate) const RETRY: Duration = Duration::from_secs(15);
 
-/// How much of the time a scan may take: it rests this many times as long as it worked.
+/// The share of the time that a scan may take: it rests this many times as long as it worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// Something happened, so the scan hurries.
@@ -37,7 +38,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// How many times as long as it worked a scan rests.
+    /// The number of times as long as it worked that a scan rests.
     pub fn rest(self) -> u32 {
         match self {
             Self::Urgent => 1,
@@ -53,7 +54,7 @@ pub enum ScanScope {
     Everything,
     /// The scan looks at what changed since the last one.
     Since {
-        /// What that left behind.
+        /// The memory that the last scan left behind.
         last: Remembered,
         /// Donors whose copies changed in number, besides those that count otherwise now.
         donors: BTreeSet<DonorId>,
@@ -75,7 +76,7 @@ pub struct ScanMemory {
     pub metadata: MetadataHealth,
     /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
-    /// Those of the leaving copies that no other donor takes.
+    /// Chunks among the leaving copies that no other donor takes.
     blocked: BTreeMap<DonorId, Blocked>,
     /// Files that donors which were given up may bring back.
     awaited: BTreeMap<DonorId, u64>,
@@ -83,37 +84,38 @@ pub struct ScanMemory {
     unreached: BTreeMap<DonorId, u64>,
     /// The effects of a donor's leaving, found when it began to; a scan that began later knows.
     foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
-    /// When the last scan that came to its end began.
+    /// The moment at which the last scan began that came to its end.
     pub began: Option<Tick>,
-    /// When one last began, whatever came of it.
+    /// The moment at which a scan last began, whatever came of it.
     tried: Option<Tick>,
-    /// How long the last took. What waits for room is looked at again at leisure.
+    /// The time that the last scan took. What waits for room is looked at again at leisure.
     pub(crate) took: Duration,
-    /// How long the last took that walked over all files and came to its end.
+    /// The time that the last scan took that walked over all files and came to its end.
     walk_took: Duration,
-    /// When the last began that walked over all files and came to its end.
+    /// The moment at which the last scan began that walked over all files and came to its end.
     walked: Option<Tick>,
-    /// What the last left behind for one that looks at less than all files.
+    /// The memory that the last scan left behind for one that looks at less than all files.
     remembered: Option<Remembered>,
-    /// What the next is to look at besides.
+    /// The files that the next scan is to look at besides those that it finds by itself.
     unseen: Touched,
-    /// When a donor of before the start last told all that it holds for the first time.
+    /// The moment at which a donor that this manager expected when it started last told all that it holds for the
+    /// first time.
     listed: Option<Tick>,
-    /// Why the last did not come to its end.
+    /// The reason why the last scan did not come to its end.
     pub failed: Option<String>,
-    /// Files of which the last could not see what they are made of.
+    /// Files of which the last scan could not see what they are made of.
     pub damaged: Damaged,
-    /// When the first change happened that the scan has not seen.
+    /// The moment of the first change that the last scan has not seen.
     pub(crate) dirty: Option<Tick>,
-    /// When something first got worse that the scan has not seen, and what.
+    /// The moment at which something first got worse that the last scan has not seen, and what it was.
     worse: Option<(Tick, &'static str)>,
-    /// Donors whose copies it could not rely on at that moment.
+    /// Donors whose copies the last scan could not rely on at its moment.
     unheard: BTreeSet<DonorId>,
     /// Donors among `unheard` whose copies counted for nothing.
     lost: BTreeSet<DonorId>,
-    /// Someone waits for it now.
+    /// Whether someone waits now for a scan to begin.
     pub(crate) hurry: bool,
-    /// One is under way that someone waits for, or what follows from it is.
+    /// Whether a scan that someone waits for is under way, or what follows from it is.
     pub(crate) looking: bool,
     /// Answers of the first of two donors that compute the same parity.
     pub(crate) encoded: BTreeMap<GroupInCode, Encoded>,
@@ -127,25 +129,26 @@ impl ScanState {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Something changed that donors' states or the files which the last scan found wanting show: a scan
-    /// should look again.
+    /// Notes that something changed that donors' states show, or the files which the last scan found wanting: a
+    /// scan should look again.
     pub fn changed(&self, now: Tick) {
         self.kept().dirty.get_or_insert(now);
     }
 
-    /// What a donor holds changed, or may have: a scan should look at all that it holds.
+    /// Notes that what a donor holds changed, or may have: a scan should look at all that it holds.
     pub fn changed_at(&self, donor: DonorId, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
         kept.unseen.donors.insert(donor);
     }
 
-    /// One of the donors that this manager expected when it started has told all that it holds, and others may be about to.
+    /// Notes that one of the donors that this manager expected when it started has told all that it holds, and that
+    /// others may be about to.
     pub fn assembles(&self, now: Tick) {
         self.kept().listed = Some(now);
     }
 
-    /// These versions came, and the next scan looks at them.
+    /// Notes versions that were written, for the next scan to look at.
     pub fn written(&self, versions: impl IntoIterator<Item = VersionId>) {
         let mut kept = self.kept();
         kept.unseen.versions.extend(versions);
@@ -155,8 +158,8 @@ impl ScanState {
         }
     }
 
-    /// A file that tolerates so many deaths came into `space`: it is no safer than that from now on, and a scan
-    /// looks what else follows.
+    /// Notes that a file that tolerates so many deaths came into `space`: the space is no safer than that from now
+    /// on, and a scan looks what else follows.
     pub fn tolerates_at_most(&self, space: &str, tolerates: u32, now: Tick) {
         let mut kept = self.kept();
         let Some(space) = kept.spaces.get_mut(space) else { return };
@@ -169,27 +172,28 @@ impl ScanState {
         kept.dirty.get_or_insert(now);
     }
 
-    /// Something changed, and nobody can say of which files: a scan should walk over all.
+    /// Notes that something changed, and nobody can say of which files: a scan should walk over all.
     pub fn changed_anywhere(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
         kept.unseen.everything = true;
     }
 
-    /// Files may be less safe than the last scan found, for this reason.
+    /// Notes that files may be less safe than the last scan found, for the reason `why`.
     pub fn worse(&self, now: Tick, why: &'static str) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
-        // A scan that is under way has not seen the latest.
+        // A scan that is under way has not seen the latest, so the later moment counts.
         kept.worse = Some((now, why));
     }
 
-    /// Notes files that are found less safe than they should be, and were not by the last scan: the pool is
-    /// not called healthy until the next.
-    pub fn found_worse(&self, now: Tick) {
+    /// Notes versions that are found less safe than they should be. Where the last scan found none, the pool is not called
+    /// healthy until the next, which looks at these: a walk over all files, for a file that somebody happened to ask for
+    /// when its donor died, would take longer than the repair.
+    pub fn found_worse(&self, now: Tick, versions: impl IntoIterator<Item = VersionId>) {
         if !self.is_known_worse() {
             self.worse(now, "a file was found less safe than promised");
-            self.changed_anywhere(now);
+            self.written(versions);
         }
     }
 
@@ -225,7 +229,7 @@ impl ScanState {
         kept.hurry || kept.looking
     }
 
-    /// Why it is not known what the death of donors means that were given up since the last scan.
+    /// Returns why it is not known what the death of donors means that were given up since the last scan.
     pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
         let kept = self.kept();
         let gone = |donor: &&DonorStatus| donor.state == DonorState::Dead && donor.chunks > 0;
@@ -233,7 +237,7 @@ impl ScanState {
         Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
     }
 
-    /// A scan should look now.
+    /// Has a scan look now.
     pub fn hurry(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
@@ -276,9 +280,9 @@ pub const BAD_COPY_MET: &str = "a reader met a bad copy";
 /// The changes that a scan has not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {
-    /// Anything: there was none since the manager's start.
+    /// Anything may have changed: there was no scan since the manager's start.
     All,
-    /// These donors are not heard any more.
+    /// Donors that are not heard any more.
     Silent(BTreeSet<DonorId>),
     /// Something else has changed.
     Worse(&'static str),
@@ -308,11 +312,11 @@ pub struct Due {
 pub struct Leaving {
     /// The chunks that have to be made elsewhere first.
     pub moving: Moving,
-    /// Those of the leaving chunks that no other donor takes.
+    /// Chunks among the leaving ones that no other donor takes.
     pub blocked: Blocked,
-    /// Files that only its return brings back.
+    /// Files that only the return of the donor brings back.
     pub awaited: u64,
-    /// Chunks there that files are less safe without, though it is not heard.
+    /// Chunks at the donor that files are less safe without, though it is not heard.
     pub unreached: u64,
 }
 
@@ -358,7 +362,7 @@ impl ScanMemory {
         let failed = self.failed.is_some();
         let since = self.tried.map(|tried| now.saturating_sub(tried));
         let walked = self.walked.map(|walked| now.saturating_sub(walked));
-        // A failing one does not run all the time.
+        // A scan that fails is not begun again all the time.
         let again = if failed { RETRY } else { AGAIN.min(settle) };
         let rested = since.is_none_or(|since| since >= again);
         let settled = self.dirty.is_some_and(|dirty| now.saturating_sub(dirty) >= settle);
@@ -400,7 +404,7 @@ impl ScanMemory {
         (Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry), unseen }, scope)
     }
 
-    /// A scan did not come to its end: what it was to see is still to be seen.
+    /// Gives up a scan that did not come to its end: what it was to see is still to be seen.
     pub(crate) fn give_up(&mut self, due: Due) {
         self.dirty = due.dirty.into_iter().chain(self.dirty).min();
         self.hurry |= due.hurry;
@@ -409,7 +413,8 @@ impl ScanMemory {
         self.unseen.versions.extend(due.unseen.versions);
     }
 
-    /// A scan that began at `began` has seen everything; `walk`: how long it has walked over all files for that.
+    /// Notes the findings of a scan that began at `began` and has seen everything; `walk`: how long it has walked
+    /// over all files for that.
     pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick, walk: Option<Duration>) {
         let spaces = findings.spaces.iter().map(|FoundSpace { health, .. }| health);
         self.spaces = spaces.map(|space| (space.name.clone(), space.clone())).collect();
@@ -431,7 +436,7 @@ impl ScanMemory {
         self.began = Some(began);
     }
 
-    /// First answers whose second will not come.
+    /// Takes the first answers to orders to compute parity whose second answers will not come.
     pub(crate) fn abandoned(&mut self, awaited: &BTreeSet<GroupInCode>) -> Vec<Encoded> {
         self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
     }

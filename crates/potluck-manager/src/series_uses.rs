@@ -1,5 +1,5 @@
-//! The directories whose steps are purged by a rule, as far as readers and writers have to know: those of other paths ask
-//! the catalog nothing for it.
+//! The directories whose steps are purged by a rule, as far as readers and writers have to know them: readers and
+//! writers of other paths ask the catalog nothing about uses.
 
 use potluck_catalog::Catalog;
 use potluck_core::path::PoolPath;
@@ -8,17 +8,17 @@ use std::sync::Mutex;
 /// The directories in which uses may count.
 #[derive(Debug, Default)]
 pub struct SeriesUses {
-    /// `None` where they are to be looked for anew: any path may be in one.
+    /// The directories, or `None` where they are to be looked for anew: any path may be in one.
     counted_in: Mutex<Option<Vec<PoolPath>>>,
 }
 
 impl SeriesUses {
-    /// These are all that there are.
+    /// Notes that uses count in these directories and in no others.
     pub fn are_counted_in(&self, series: Vec<PoolPath>) {
         *self.counted_in.lock().expect("no holder panics") = Some(series);
     }
 
-    /// There may be others: a policy was set.
+    /// Notes that uses may count in other directories: a policy was set.
     pub fn may_be_others(&self) {
         *self.counted_in.lock().expect("no holder panics") = None;
     }
@@ -37,7 +37,8 @@ impl SeriesUses {
         counted_in.as_ref().is_none_or(|series| series.iter().any(touches))
     }
 
-    /// Somebody reads or writes what is at a path, or below it. Where that cannot be noted the work goes on.
+    /// Notes that somebody reads or writes what is at a path, or below it. Where that cannot be noted the work goes
+    /// on.
     pub async fn note(&self, catalog: &Catalog, path: &PoolPath, now_ms: u64) {
         if self.count_at(path)
             && let Err(why) = catalog.note_use(path.clone(), now_ms).await

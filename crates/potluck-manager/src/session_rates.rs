@@ -1,5 +1,5 @@
-//! How fast write sessions stored what they wrote (checkpoint store, section V.B): until it was visible, and until all copies
-//! were made. Known since the manager's start.
+//! The rates at which write sessions stored what they wrote (checkpoint store, section V.B): until it was visible,
+//! and until all copies were made. They are known since the manager's start.
 
 use potluck_core::checkpoint::{CheckpointId, StagedPlace};
 use potluck_core::clock::Tick;
@@ -9,22 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Checkpoints of which it is remembered: those that are being written to, and of the others those that were last.
+/// The number of checkpoints that are remembered: those that are being written to, and of the others those that
+/// were last.
 const CHECKPOINTS: usize = 1024;
 const MIB: f64 = (1 << 20) as f64;
 
-/// What sessions have written.
+/// The amounts that sessions have written, and the times that they took.
 #[derive(Debug, Default)]
 pub struct SessionRates(Mutex<Written>);
 
-/// What all sessions together have made visible so far.
+/// The sums of what all sessions have made visible so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct WrittenSoFar {
     /// Plaintext bytes of files that became visible.
     pub bytes: u64,
     /// The time from the opening of each session until the last of its files became visible.
     pub until_visible: Duration,
-    /// The time until each was over, with all the copies that its writer makes.
+    /// The time from the opening of each session until it was over, with all the copies that its writer makes.
     pub until_stored: Duration,
 }
 
@@ -38,7 +39,7 @@ struct Written {
 #[derive(Debug)]
 struct OpenSession {
     opened: Tick,
-    /// When the last of its files became visible.
+    /// The moment at which the last of the session's files became visible.
     visible: Option<Tick>,
     bytes: u64,
     /// Whether copies were left to be made by others.
@@ -49,14 +50,14 @@ struct OpenSession {
 /// The bytes that were staged for a checkpoint, and when.
 #[derive(Debug, Clone, Copy)]
 struct WrittenCheckpoint {
-    /// When the first session began that wrote to it.
+    /// The moment at which the first session began that wrote to the checkpoint.
     began: Tick,
-    /// When the last of its files was staged.
+    /// The moment at which the last file of the checkpoint was staged.
     visible: Tick,
-    /// When the last session was over that wrote to it.
+    /// The moment at which the last session was over that wrote to the checkpoint.
     stored: Tick,
     bytes: u64,
-    /// Sessions that write to it and are open.
+    /// Sessions that write to the checkpoint and are open.
     open: usize,
     owes: bool,
 }
@@ -64,9 +65,9 @@ struct WrittenCheckpoint {
 /// The rates of what is staged for a checkpoint, in MiB a second.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct CheckpointRates {
-    /// The rate until it was staged.
+    /// The rate until all was staged.
     pub observed: Option<f64>,
-    /// The rate until all copies of it were made; `None` while that is not so, or not known.
+    /// The rate until all copies were made; `None` while some are not, or that is not known.
     pub achieved: Option<f64>,
 }
 
@@ -78,14 +79,14 @@ impl SessionRates {
         self.0.lock().expect("no holder panics")
     }
 
-    /// A session is open.
+    /// Notes that a session is open.
     pub fn opened(&self, session: SessionId, now: Tick) {
         let (visible, bytes, owes, checkpoints) = Default::default();
         let open = OpenSession { opened: now, visible, bytes, owes, checkpoints };
         self.written().sessions.insert(session, open);
     }
 
-    /// A session made files visible; `owes` says that some of them lack copies that are made later.
+    /// Notes that a session made files visible; `owes` says that some of them lack copies that are made later.
     pub fn visible<'a>(
         &self,
         session: SessionId,
@@ -95,7 +96,7 @@ impl SessionRates {
     ) {
         let mut written = self.written();
         let Written { sessions, checkpoints, .. } = &mut *written;
-        // One of before the manager's start.
+        // A session of before the manager's start is not known here.
         let Some(open) = sessions.get_mut(&session) else { return };
         for (path, bytes) in files {
             open.visible = Some(now);
@@ -120,7 +121,7 @@ impl SessionRates {
         written.forget_oldest();
     }
 
-    /// A session is over.
+    /// Notes that a session is over.
     pub fn ended(&self, session: SessionId, now: Tick) {
         let mut written = self.written();
         let Some(open) = written.sessions.remove(&session) else { return };
@@ -138,7 +139,7 @@ impl SessionRates {
         so_far.until_stored += now.saturating_sub(open.opened);
     }
 
-    /// What sessions that are over have written.
+    /// The amounts that sessions which are over have written.
     pub fn so_far(&self) -> WrittenSoFar {
         self.written().so_far
     }
@@ -205,7 +206,7 @@ mod tests {
         rates.visible(one, [(&staged("c"), mib)].into_iter(), true, at(21));
         rates.ended(one, at(22));
         assert_eq!(rates.of(&id).achieved, None);
-        // However many others there are meanwhile, what is written to stays known.
+        // However many other checkpoints there are meanwhile, one that is written to stays known.
         rates.opened(other, at(22));
         rates.visible(other, [(&staged("d"), mib)].into_iter(), false, at(22));
         rates.opened(one, at(23));
@@ -223,7 +224,7 @@ mod tests {
         let bytes = 14 + 2 + 2 * CHECKPOINTS as u64;
         assert_eq!(rates.so_far().bytes, bytes * mib);
         let before = rates.so_far().until_stored;
-        // One that wrote nothing is none.
+        // A session that wrote nothing does not count.
         rates.opened(one, at(30));
         rates.ended(one, at(90));
         assert_eq!(rates.so_far().until_stored, before);

@@ -3,6 +3,7 @@
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::recurring_notices::{Notice, RecurringNotices};
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
@@ -22,6 +23,7 @@ handles! {
         catalog: Catalog,
         rates: Arc<SessionRates>,
         background: Wakeup,
+        notices: Arc<RecurringNotices>,
     }
 }
 
@@ -41,19 +43,31 @@ impl WriteSessions {
     /// Ends a session; what it offered is accounted for in the background.
     pub async fn end(&self, session: SessionId) -> Result<(), Error> {
         self.catalog.end_session(session).await?;
-        self.ended(session).await
+        self.close(session).await
     }
 
-    /// A session has ended in the catalog: what it needed no more is free, and what it offered is accounted for in
-    /// the background.
+    /// Ends a session whose member may not write any more: donors take nothing more of it, either.
+    pub async fn cut_off(&self, session: SessionId) -> Result<(), Error> {
+        self.pool.lock().cut_off(&session, self.time.tick());
+        self.end(session).await
+    }
+
+    /// Closes a session that has committed all that it will, and has ended in the catalog.
     pub async fn ended(&self, session: SessionId) -> Result<(), Error> {
+        self.pool.lock().session_is_done(&session, self.time.tick());
+        self.close(session).await
+    }
+
+    /// Closes a session that has ended in the catalog: what it needs no more is free, and what it offered is
+    /// accounted for in the background.
+    async fn close(&self, session: SessionId) -> Result<(), Error> {
         self.pool.lock().end_session(&session);
         self.rates.ended(session, self.time.tick());
         self.background.wake();
         self.keep_reservation(session).await
     }
 
-    /// Keeps what is left of the reservation of which a session takes, for when the manager is started again.
+    /// Saves what is left of the reservation from which a session takes, for when the manager is started again.
     pub async fn keep_reservation(&self, session: SessionId) -> Result<(), Error> {
         let left = self.pool.lock().reservation_plan(&session);
         match left {
@@ -64,12 +78,20 @@ impl WriteSessions {
         }
     }
 
+    /// Whether the log is to tell now of what became of a session.
+    pub fn tells(&self, what: Notice, session: SessionId) -> bool {
+        let member = self.pool.lock().member_of(&session);
+        member.is_none_or(|member| self.notices.tells(what, member, 1, self.time.tick()))
+    }
+
     /// Ends a session that was interrupted, or keeps what it stored for when it is taken up again.
     pub async fn interrupt(&self, session: SessionId) -> Result<(), Error> {
         let now = self.time.tick();
         let window = self.settings.get().resume_window;
         if !window.is_zero() && self.pool.lock().park_session(&session, now) {
-            tracing::info!(?session, "an interrupted upload is kept for a while");
+            if self.tells(Notice::UploadKept, session) {
+                tracing::info!(?session, "an interrupted upload is kept for a while");
+            }
             return Ok(());
         }
         self.end(session).await

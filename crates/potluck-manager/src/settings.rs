@@ -11,7 +11,7 @@ use tokio::sync::watch;
 pub struct Settings {
     config: RwLock<Arc<ManagerConfig>>,
     fault: Mutex<Option<String>>,
-    /// Wakes whoever waits as long as the settings say.
+    /// Wakes whoever sleeps for a time that the settings say.
     changed: watch::Sender<()>,
 }
 
@@ -44,12 +44,12 @@ impl Settings {
         self.changed.send_replace(());
     }
 
-    /// Why settings that were to be put into force cannot be used, and earlier ones are.
+    /// The reason why new settings cannot be used, so that earlier ones stay in force.
     pub fn fault(&self) -> Option<String> {
         self.fault.lock().expect("no holder panics").clone()
     }
 
-    /// Notes why new settings cannot be used; `None`: they can.
+    /// Notes why new settings cannot be used; `None` if they can.
     pub fn set_fault(&self, why: Option<String>) {
         *self.fault.lock().expect("no holder panics") = why;
     }

@@ -1,26 +1,27 @@
-//! Who writes which bytes of the files that writers share (docs/notes/0016-shared-writers.md). Soft state: what was
-//! contributed is staged, and whoever makes a version of it finds there who has not finished. Claims keep writers from
-//! writing the same bytes before that.
+//! Keeps which writer writes which bytes of the files that writers share (docs/notes/0016-shared-writers.md). It is
+//! soft state: contributions are staged, and whoever makes a version of them finds there which writers have not
+//! finished. Claims keep writers from writing the same bytes before that.
 
+use crate::deadlines::Deadlines;
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{MemberId, SharedWriterId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{CLAIM_LEASE, MOST_CLAIMED, SharedClaim, SharedLeave, SharedLeft};
+use potluck_wire::control::{
+    CLAIM_LEASE, MOST_CLAIMED, SharedClaim, SharedLeave, SharedLeft, SharedTurnOver,
+};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writers of all files together that one member may have, and turns to make a version.
+/// Writers that one member may have in all files together, with its turns to make a version.
 const WRITERS_OF_MEMBER: usize = 4096;
 /// Ranges that all writers of one member may have claimed, of all files together.
 const RANGES_OF_MEMBER: usize = 1 << 20;
-/// How long the claims of writers that have finished are remembered where nobody makes a version.
+/// The time for which the claims of writers that have finished are remembered while nobody makes a version.
 const FINISHED_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Time from one look for writers that are gone to the next.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// The files that writers share.
 pub type AllSharedFiles = Arc<Mutex<SharedFiles>>;
@@ -31,34 +32,39 @@ pub type SharedWriterKey = (MemberId, SharedWriterId);
 /// A claim that is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClaimRefusal {
-    /// Another writer has a part of it.
+    /// Another writer has claimed a part of the range.
     Taken {
         /// The bytes that both want.
         range: Range<u64>,
         /// The name of the other writer.
         name: String,
-        /// The member that it is of.
+        /// The member to whom the other writer belongs.
         member: MemberId,
     },
-    /// A writer of that name is there.
+    /// Another writer of that name is there, which belongs to this member.
     Named(MemberId),
-    /// There are as many writers or ranges as there may be.
+    /// The member has as many writers or ranges as it may have.
     TooMany(&'static str, usize),
     /// The manager has to be told all that the writer has.
     Unknown,
-    /// A version is being made.
+    /// A version of the file is being made.
     Closed,
 }
 
-/// The files that are written, by their paths.
+/// The files that several writers write, by their paths.
 #[derive(Default)]
 pub struct SharedFiles {
     files: BTreeMap<PoolPath, Sharing>,
     counts: HashMap<MemberId, MemberCounts>,
-    swept: Tick,
+    /// The moment at which each writer loses its claims, unless it is heard.
+    writers: Deadlines<(PoolPath, SharedWriterKey)>,
+    /// The moment at which the turn to make a version of each file is lost, unless it is kept.
+    turns: Deadlines<PoolPath>,
+    /// Writers whose contributions are in a version, and who may not know it yet.
+    published: Deadlines<(PoolPath, SharedWriterKey)>,
 }
 
-/// How much of the manager's memory one member has.
+/// The parts of the manager's memory that one member takes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct MemberCounts {
     /// Writers, and turns to make a version.
@@ -71,7 +77,7 @@ struct MemberCounts {
 struct Sharing {
     writers: BTreeMap<SharedWriterKey, SharingWriter>,
     claims: ByteRanges<SharedWriterKey>,
-    /// Who makes a version, and when that one was heard last.
+    /// The writer that makes a version, and the moment at which it was heard last.
     turn: Option<(SharedWriterKey, Tick)>,
 }
 
@@ -81,14 +87,14 @@ struct SharingWriter {
     has_finished: bool,
 }
 
-/// A writer as it is told.
+/// The facts about a writer that callers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterFacts {
     /// The name of the writer.
     pub name: String,
-    /// The member that it is of.
+    /// The member to whom the writer belongs.
     pub member: MemberId,
-    /// Whether it has done its part.
+    /// Whether the writer has done its part.
     pub has_finished: bool,
     /// Bytes that it has claimed.
     pub claimed: u64,
@@ -100,14 +106,14 @@ impl Sharing {
         turn.is_some_and(|(_, heard)| now.saturating_sub(heard) < CLAIM_LEASE)
     }
 
-    /// How many ranges a writer has.
+    /// The number of ranges that a writer has claimed.
     fn ranges_of(&self, key: SharedWriterKey) -> usize {
         self.claims.iter().filter(|(_, of)| *of == key).count()
     }
 }
 
 impl SharedFiles {
-    /// A writer claims ranges, or says all that it has, or that it is there.
+    /// Claims ranges for a writer, or notes all that it says it has, or that it is there.
     pub fn claim(
         &mut self,
         member: MemberId,
@@ -134,7 +140,7 @@ impl SharedFiles {
                 self.check_writers(member)?;
             }
         }
-        // What it says to be all takes the place of what it had.
+        // Ranges that the writer says are all that it has take the place of those from before.
         let had = file.filter(|_| call.is_all).map_or(0, |file| file.ranges_of(key));
         let count = self.counts.get(&member).map_or(0, |count| count.ranges);
         if count - had + call.ranges.len() > RANGES_OF_MEMBER {
@@ -154,6 +160,7 @@ impl SharedFiles {
             self.forget_if_unused(&call.path);
             return Err(ClaimRefusal::TooMany("ranges of a shared file", MOST_CLAIMED));
         }
+        self.writers.set((call.path.clone(), key), now + CLAIM_LEASE);
         let (name, has_finished) = (call.name.clone(), false);
         let writer = SharingWriter { name, heard: now, has_finished };
         let counts = self.counts.entry(member).or_default();
@@ -175,7 +182,7 @@ impl SharedFiles {
         }
     }
 
-    /// A member has fewer writers and ranges by so many.
+    /// Counts fewer writers and ranges of a member.
     fn count_less(&mut self, member: MemberId, less: MemberCounts) {
         let Some(count) = self.counts.get_mut(&member) else { return };
         count.writers -= less.writers;
@@ -197,8 +204,14 @@ impl SharedFiles {
         self.sweep(now);
         let key = (member, call.writer);
         match self.files.get_mut(&call.path).and_then(|file| file.writers.get_mut(&key)) {
-            Some(writer) if call.has_finished => (writer.has_finished, writer.heard) = (true, now),
+            Some(writer) if call.has_finished => {
+                (writer.has_finished, writer.heard) = (true, now);
+                self.writers.set((call.path.clone(), key), now + FINISHED_KEPT);
+            }
             Some(_) => self.remove(&call.path, key),
+            None if call.has_finished && self.published.contains(&(call.path.clone(), key)) => {
+                return SharedLeft::Published;
+            }
             None => {}
         }
         let writers = self.files.get(&call.path).into_iter().flat_map(|file| file.writers.values());
@@ -210,7 +223,7 @@ impl SharedFiles {
         if is_alone && !may_be_more { SharedLeft::Last } else { SharedLeft::NotKnown }
     }
 
-    /// Whether it is somebody's turn to make a version.
+    /// Gives a writer the turn to make a version, unless it is another's; whether it has the turn.
     ///
     /// Errors: [`ClaimRefusal::TooMany`].
     pub fn take_turn(
@@ -229,35 +242,49 @@ impl SharedFiles {
             self.drop_turn(path);
             self.counts.entry(key.0).or_default().writers += 1;
         }
+        self.turns.set(path.clone(), now + CLAIM_LEASE);
         self.files.entry(path.clone()).or_default().turn = Some((key, now));
         Ok(true)
     }
 
-    /// Nobody has the turn of a file any more.
+    /// Ends the turn of a file, if anybody has it.
     fn drop_turn(&mut self, path: &PoolPath) {
         let turn = self.files.get_mut(path).and_then(|file| file.turn.take());
+        self.turns.remove(path);
         if let Some(((member, _), _)) = turn {
             self.count_less(member, MemberCounts { writers: 1, ranges: 0 });
         }
         self.forget_if_unused(path);
     }
 
-    /// A turn is over. What the writers of these names claimed is in a version, and free.
-    pub fn end_turn(&mut self, path: &PoolPath, key: SharedWriterKey, published: &[String]) {
+    /// A turn is over. What the writers claimed who are in a version, or were left out, is free.
+    pub fn end_turn(
+        &mut self,
+        path: &PoolPath,
+        key: SharedWriterKey,
+        over: &SharedTurnOver,
+        now: Tick,
+    ) {
         let Some(file) = self.files.get(path) else { return };
         if file.turn.is_none_or(|(of, _)| of != key) {
             return;
         }
-        let free = file
-            .writers
-            .iter()
-            .filter(|(_, writer)| writer.has_finished && published.contains(&writer.name));
-        let free: Vec<SharedWriterKey> = free.map(|(key, _)| *key).collect();
-        free.into_iter().for_each(|key| self.remove(path, key));
+        let finished = file.writers.iter().filter(|(_, writer)| writer.has_finished);
+        let free = finished.filter_map(|(key, SharingWriter { name, .. })| {
+            let is_published = over.published.contains(name);
+            (is_published || over.left_out.contains(name)).then_some((*key, is_published))
+        });
+        let free: Vec<(SharedWriterKey, bool)> = free.collect();
+        for (key, is_published) in free {
+            self.remove(path, key);
+            if is_published {
+                self.published.set((path.clone(), key), now + CLAIM_LEASE);
+            }
+        }
         self.drop_turn(path);
     }
 
-    /// Nothing that was claimed of a file counts any more. Its writers are told when they are heard next.
+    /// Forgets all that was claimed of a file. Its writers are told when they are heard next.
     pub fn forget(&mut self, path: &PoolPath) {
         let writers = self.files.get(path).into_iter().flat_map(|file| file.writers.keys());
         let writers: Vec<SharedWriterKey> = writers.copied().collect();
@@ -281,9 +308,18 @@ impl SharedFiles {
         file.writers.iter().map(facts).collect()
     }
 
+    /// The files at a path, or below it, of which writers wrote, or may have written, what is in no version.
+    pub fn written_below(&mut self, path: &PoolPath, now: Tick) -> Vec<PoolPath> {
+        self.sweep(now);
+        let below = self.files.iter().filter(|(file, _)| file.is_inside(path));
+        let written = below.filter(|(_, sharing)| !sharing.writers.is_empty());
+        written.map(|(file, _)| file.clone()).collect()
+    }
+
     fn remove(&mut self, path: &PoolPath, key: SharedWriterKey) {
         let Some(file) = self.files.get_mut(path) else { return };
         if file.writers.remove(&key).is_some() {
+            self.writers.remove(&(path.clone(), key));
             let before = file.claims.len();
             file.claims.remove(key);
             let ranges = before - file.claims.len();
@@ -300,23 +336,13 @@ impl SharedFiles {
 
     /// Forgets writers that were not heard, and with them their claims.
     fn sweep(&mut self, now: Tick) {
-        if now.saturating_sub(self.swept) < SWEEP {
-            return;
+        while let Some((path, key)) = self.writers.take_over(now) {
+            self.remove(&path, key);
         }
-        self.swept = now;
-        let (mut silent, mut over) = (Vec::new(), Vec::new());
-        for (path, file) in &self.files {
-            if file.turn.is_some_and(|(_, heard)| now.saturating_sub(heard) >= CLAIM_LEASE) {
-                over.push(path.clone());
-            }
-            let late = file.writers.iter().filter(|(_, writer)| {
-                let kept = if writer.has_finished { FINISHED_KEPT } else { CLAIM_LEASE };
-                now.saturating_sub(writer.heard) >= kept
-            });
-            silent.extend(late.map(|(key, _)| (path.clone(), *key)));
+        while let Some(path) = self.turns.take_over(now) {
+            self.drop_turn(&path);
         }
-        silent.into_iter().for_each(|(path, key)| self.remove(&path, key));
-        over.into_iter().for_each(|path| self.drop_turn(&path));
+        while self.published.take_over(now).is_some() {}
     }
 }
 

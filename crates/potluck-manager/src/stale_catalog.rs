@@ -35,9 +35,10 @@ handles! {
 }
 
 impl StaleCatalog {
-    /// Compares what a donor has heard before with this manager, and holds garbage collection if another
-    /// one provably ran later. The own epoch is raised above that one's, so that donors obey again. A donor that
-    /// tells of others without proof again and again is not trusted any more. Gives whether there was no proof.
+    /// Compares the terms that a donor has heard of with this manager's, and holds garbage collection if another
+    /// manager provably ran later. The own epoch is raised above that one's, so that donors obey again. A donor
+    /// that tells of other terms without proof again and again is not trusted any more. Gives whether there was no
+    /// proof.
     pub async fn compare(
         &self,
         donor: DonorId,
@@ -71,7 +72,7 @@ impl StaleCatalog {
         Ok(false)
     }
 
-    /// Stops to trust a donor that lies, unless that is so already: it may say so all the time.
+    /// Stops to trust a donor that lies, unless it is distrusted already: it may tell lies all the time.
     async fn distrust(&self, donor: DonorId, why: String) -> Result<(), Error> {
         if self.pool.lock().is_quarantined(donor) {
             return Ok(());
@@ -81,7 +82,7 @@ impl StaleCatalog {
 
     /// Holds garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
     async fn begin(&self, why: String, above: Epoch) -> Result<(), Error> {
-        // Held before it is durable: what was ordered meanwhile cannot be taken back.
+        // The freeze begins before it is durable, for what was ordered meanwhile cannot be taken back.
         self.gc_freeze.set(Some(why.clone()));
         {
             let mut pool = self.pool.lock();

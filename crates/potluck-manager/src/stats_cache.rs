@@ -1,12 +1,13 @@
 //! Figures over the whole catalog, counted no more often than they are worth.
 
 use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Error, Stats};
 use potluck_core::clock::Tick;
 use std::sync::{Mutex, MutexGuard};
 
-/// Counting may take one part in so many of the time: a small catalog is counted at every call, a
-/// huge one every few seconds.
+/// The divisor for the share of time that counting may take: a small catalog is counted at every call, a huge one
+/// every few seconds.
 const SHARE: u32 = 20;
 
 /// The last count, while it is good.
@@ -30,7 +31,7 @@ impl CachedMetrics {
         (now < *good_until).then(|| stats.clone())
     }
 
-    /// Keeps what was counted since `forgotten`, unless that has not seen what was forgotten for.
+    /// Keeps figures whose counting began when `forgotten` was the number, unless figures were forgotten since.
     fn keep(&mut self, forgotten: u64, stats: Stats, good_until: Tick) {
         if self.forgotten == forgotten {
             self.count = Some((stats, good_until));
@@ -45,7 +46,12 @@ impl CachedMetrics {
 
 impl StatsCache {
     /// The figures, counted now or a moment ago.
-    pub async fn get(&self, catalog: &Catalog, time: &PoolTime) -> Result<Stats, Error> {
+    pub async fn get(
+        &self,
+        catalog: &Catalog,
+        time: &PoolTime,
+        pool: &SharedPool,
+    ) -> Result<Stats, Error> {
         if let Some(stats) = self.cached().good(time.tick()) {
             return Ok(stats);
         }
@@ -58,19 +64,20 @@ impl StatsCache {
             }
             cached.forgotten
         };
-        let stats = catalog.stats().await?;
+        let dead = pool.lock().dead(began);
+        let stats = catalog.stats(dead).await?;
         let ended = time.tick();
         let good_until = ended + ended.saturating_sub(began) * SHARE;
         self.cached().keep(forgotten, stats.clone(), good_until);
         Ok(stats)
     }
 
-    /// The figures as they were counted last, if anybody asked since something changed.
+    /// The figures as they were counted last, unless something changed since.
     pub fn latest(&self) -> Option<Stats> {
         self.cached().count.as_ref().map(|(stats, _)| stats.clone())
     }
 
-    /// Something changed that who asks next must see.
+    /// Forgets the figures: something changed that whoever asks next must see.
     pub fn forget(&self) {
         self.cached().forget();
     }

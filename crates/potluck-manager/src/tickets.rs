@@ -18,10 +18,10 @@ handles! {
     }
 }
 
-/// Orders are carried out within a minute or given anew.
+/// The validity of a ticket to fetch for an order, which is carried out within a minute or given anew.
 const FETCH_FOR: Duration = Duration::from_secs(300);
 
-/// Contacts of `donors`, those that were removed from the pool left out.
+/// The contacts of `donors`, without those that were removed from the pool.
 pub fn contacts(
     pool: &Pool,
     donors: impl IntoIterator<Item = DonorId>,
@@ -31,13 +31,13 @@ pub fn contacts(
 }
 
 impl TicketIssuer {
-    /// The caveats of a ticket that is good from now on, for so long.
+    /// The caveats of a ticket that is good for `time` from now on.
     fn lasting(&self, time: Duration) -> [Caveat; 2] {
         let now = self.time.now_ms();
         [Caveat::Issued(now), Caveat::Expires(now + time.as_millis() as u64)]
     }
 
-    /// Lets a session write at `donors`, and read there what it wrote.
+    /// Makes tickets that let a session write at `donors`, and read there what it wrote.
     pub fn for_writing(
         &self,
         session: SessionId,
@@ -59,9 +59,9 @@ impl TicketIssuer {
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
     }
 
-    /// A donor as others are told to fetch from it; `None` while it cannot be reached.
+    /// The source that others are told to fetch from, for a donor; `None` while it cannot be reached.
     pub fn source(&self, contact: DonorContact) -> Option<Source> {
-        let key = contact.key.filter(|_| contact.live)?;
+        let key = contact.signer.filter(|_| contact.live)?.key;
         let [issued, expires] = self.lasting(FETCH_FOR);
         let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), issued, expires];
         let ticket = Ticket::issue(&key, &*self.env.entropy, &caveats);
@@ -83,7 +83,8 @@ impl TicketIssuer {
         let issue = |key| Ticket::issue(key, &*self.env.entropy, &caveats(contact.donor));
         DonorAccess {
             donor: contact.donor,
-            ticket: contact.key.as_ref().map(issue),
+            ticket: contact.signer.as_ref().map(|signer| issue(&signer.key)),
+            incarnation: contact.signer.map(|signer| signer.incarnation),
             name: contact.name,
             addresses: contact.addresses,
             live: contact.live,

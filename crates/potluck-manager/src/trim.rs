@@ -78,7 +78,8 @@ impl Trim {
             let pool = self.pool.lock();
             let by_name: Vec<(ChunkName, [DonorId; 1])> =
                 copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
-            // One chunk at a time loses a copy: what the next relies on is judged by the next scan.
+            // Each chunk loses one copy at a time: what its next copy relies on is judged by the next
+            // scan.
             let mut seen = BTreeSet::new();
             let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
             let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);

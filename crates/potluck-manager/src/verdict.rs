@@ -2,6 +2,7 @@
 //! so that every command, page and alarm tells the same.
 
 use crate::scan_state::Unseen;
+use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
     Alarm, AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth,
@@ -103,7 +104,7 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     }
     let unreadable: u64 = status.spaces.iter().map(|space| space.unreadable).sum();
     if unreadable == 0 {
-        return None;
+        return full(status);
     }
     let spaces = named(&status.spaces, |space| space.unreadable > 0);
     let away = absent(status);
@@ -123,6 +124,24 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
             "`potluck fsck` lists them: store what is lost again from its source",
         ),
     }))
+}
+
+/// Returns the verdict that nothing more can be stored, but for small files, where no donor that answers has room for a chunk.
+fn full(status: &PoolStatus) -> Option<Verdict> {
+    let has_room = |donor: &DonorStatus| {
+        let takes = donor.state == DonorState::Live && !donor.takes_nothing;
+        takes && donor.room >= u64::from(DEFAULT_CHUNK)
+    };
+    let is_full = !status.donors.iter().any(has_room);
+    is_full.then(|| {
+        let what = match absent(status).as_str() {
+            "" => "no donor has room for one more chunk, so that files cannot be stored".to_owned(),
+            away => format!(
+                "no donor that answers has room for one more chunk, so that files cannot be stored; not there: {away}"
+            ),
+        };
+        new(PoolState::Unavailable, what, "lend more with `potluck lend`, or remove files")
+    })
 }
 
 fn degraded(status: &PoolStatus) -> Option<Verdict> {
@@ -181,30 +200,32 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "nothing to do: repair makes them again, or the next backup does",
         );
     }
-    let fewer = |space: &SpaceHealth| space.silent;
-    if let Some(now) = status
-        .spaces
-        .iter()
-        .filter(|space| fewer(space))
-        .filter_map(|space| space.tolerates_now)
-        .min()
-    {
-        let spaces = named(&status.spaces, fewer);
-        // Donors that answer may be of no use too: in quarantine, or without their disk.
-        let while_so = match absent(status).as_str() {
-            "" => "as the donors stand now".to_owned(),
-            names => format!("while {names} cannot be reached"),
-        };
-        let what = match now {
-            0 => format!("{while_so}, one more makes files in {spaces} unreadable"),
-            _ => format!("{while_so}, fewer others may go than {spaces} promises"),
-        };
+    if let Some(what) = fewer_may_go(status) {
         return verdict(what, &wait_no_longer(status)).map(of_files);
     }
     if let Some(alarm) = status.alarms.iter().find(|alarm| degrades(alarm)) {
         return verdict(alarm.what.clone(), &alarm.advice);
     }
     None
+}
+
+/// Says in which spaces fewer donors may go now than may die for ever. Where the next one makes files unreadable, only
+/// the spaces of these files are named: others tolerate more.
+fn fewer_may_go(status: &PoolStatus) -> Option<String> {
+    // Donors that answer may be of no use either, in quarantine or without their disk.
+    let while_so = match absent(status).as_str() {
+        "" => "as the donors stand now".to_owned(),
+        names => format!("while {names} cannot be reached"),
+    };
+    let spaces = |which: fn(&SpaceHealth) -> bool| {
+        Some(named(&status.spaces, which)).filter(|names| !names.is_empty())
+    };
+    let none = spaces(|space| space.silent && space.tolerates_now == Some(0));
+    if let Some(none) = none {
+        return Some(format!("{while_so}, one more makes files in {none} unreadable"));
+    }
+    let fewer = spaces(|space| space.silent)?;
+    Some(format!("{while_so}, fewer others may go than is promised in {fewer}"))
 }
 
 /// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
@@ -295,6 +316,7 @@ mod tests {
             name: format!("donor-{}", number + 1),
             state: *state,
             chunks: 1,
+            room: 1 << 40,
             ..DonorStatus::default()
         });
         PoolStatus {
@@ -303,6 +325,20 @@ mod tests {
             spaces: vec![SpaceHealth { name: "lab".into(), files: 3, scanned: true, ..space }],
             ..PoolStatus::default()
         }
+    }
+
+    #[test]
+    fn a_pool_in_which_nothing_more_can_be_stored_is_not_healthy() {
+        let mut status = pool(&[DonorState::Live, DonorState::Dead], SpaceHealth::default());
+        assert_ne!(judged(&status).state, PoolState::Unavailable);
+        status.donors[0].room = 1 << 20;
+        let full = judged(&status);
+        assert_eq!(full.state, PoolState::Unavailable, "{full:?}");
+        assert!(full.reason.contains("no donor that answers has room"), "{full:?}");
+        status.donors[1].state = DonorState::Live;
+        assert_ne!(judged(&status).state, PoolState::Unavailable);
+        status.donors[1].takes_nothing = true;
+        assert!(judged(&status).reason.starts_with("no donor has room for one more chunk"));
     }
 
     #[test]
@@ -364,6 +400,31 @@ mod tests {
         let dead = pool(&[Dead, Dead], SpaceHealth::default());
         assert_eq!(judged(&dead).reason, "none of the 2 donors answers");
         assert_eq!(judged(&PoolStatus::default()).state, PoolState::Unavailable);
+    }
+
+    #[test]
+    fn a_space_that_tolerates_more_is_not_named_beside_one_that_does_not() {
+        let silent = |name: &str, tolerates_now| SpaceHealth {
+            name: name.into(),
+            files: 3,
+            scanned: true,
+            silent: true,
+            tolerates_now: Some(tolerates_now),
+            ..SpaceHealth::default()
+        };
+        let mut status = pool(&[DonorState::Live, DonorState::Silent], silent("ec", 1));
+        status.spaces = vec![silent("ec", 1), silent("two", 0)];
+        let named = judged(&status).reason;
+        assert_eq!(
+            named,
+            "while donor-2 cannot be reached, one more makes files in two unreadable"
+        );
+        status.spaces = vec![silent("ec", 1), silent("more", 2)];
+        let named = judged(&status).reason;
+        assert_eq!(
+            named,
+            "while donor-2 cannot be reached, fewer others may go than is promised in ec, more"
+        );
     }
 
     #[test]

@@ -22,13 +22,13 @@ handles! {
     }
 }
 
-/// Age of the manager's term from which nobody is held up any more: a donor that still has not reported died
-/// with the earlier term. Longer than a donor pauses between two tries, and shorter than a caller waits for an
-/// answer.
+/// The age of the manager's term from which no call is held up any more: a donor that still has not reported died
+/// with the earlier term. It is longer than a donor pauses between two tries, and shorter than a caller waits for
+/// an answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
-/// Who asks for a verdict waits no longer than this, and is told what is known by then.
+/// The longest time for which a call for a verdict is held up; it is told what is known by then.
 const VERDICT_LIMIT: Duration = Duration::from_secs(10);
-/// Donors speak once a second; the next word of one that was not heard for so long is overdue.
+/// The time after which the next word of a donor is overdue: donors speak once a second.
 const OVERDUE: Duration = Duration::from_secs(2);
 /// Time between two looks whether donors have reported.
 const LOOK_EVERY: Duration = Duration::from_millis(25);

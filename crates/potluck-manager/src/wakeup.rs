@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// What the background work waits for. Clones wake the same.
+/// The signal that the background work waits for. All clones wake the same work.
 #[derive(Clone, Default)]
 pub struct Wakeup(Arc<Notify>);
 
 impl Wakeup {
-    /// Something ended or was thrown away.
+    /// Wakes the background work: something ended or was thrown away.
     pub fn wake(&self) {
         self.0.notify_one();
     }

@@ -1,6 +1,6 @@
-//! Which watch streams watch which directories, and what each has still to hear of them.
+//! Keeps which watch streams watch which directories, and the news that each stream has still to hear of them.
 //!
-//! Commits tell their changes here (`catalog/committed`). A change costs as much as its directory has watchers, whatever the
+//! Commits tell their changes here (`catalog/log/committed`). A change costs as much as its directory has watchers, whatever the
 //! pool holds. What a stream has to hear is bounded. When there is too much, the names of a directory are replaced by
 //! "anything in this directory", and too many of these by "anything": with that the stream's watches end, until its client
 //! asks about the directories again.
@@ -21,10 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Streams of one member: mounts on all machines of a group that shares an identity. Further ones are refused, and ask
-/// the manager about each name: if they took the places of others, these would come back and take theirs.
+/// Streams that one member may have: mounts on all machines of a group that shares an identity. Further streams are
+/// refused, and their mounts ask the manager about each name: if new streams took the places of others, these would
+/// come back and take theirs.
 const STREAMS_OF_MEMBER: usize = 128;
-/// Directories that one stream watches: more than a large source tree has.
+/// Directories that one stream may watch: more than a large source tree has.
 const DIRS_OF_STREAM: usize = 16_384;
 /// Bytes that watched directories of all streams of one member take, counted as [`cost`] says.
 const BYTES_OF_MEMBER: usize = 32 << 20;
@@ -58,7 +59,7 @@ impl Watches {
         let wait = async {
             loop {
                 let mut woken = std::pin::pin!(wake.notified());
-                // Whatever comes after the look below wakes this, too.
+                // From here on whatever happens wakes this, also if that is before it waits.
                 woken.as_mut().enable();
                 match self.streams().take_news(&id, turn) {
                     Turn::News(news) => return news,
@@ -71,14 +72,14 @@ impl Watches {
         Ok(tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone()))
     }
 
-    /// How often rights were changed so far.
+    /// The number of times that rights were changed so far.
     pub fn changes_of_rights(&self) -> u64 {
         self.streams().changes_of_rights
     }
 
-    /// Has a member's stream watch directories from now on; whether it does, of each. Called before they are read, and
-    /// after it was found that the member may list them, which nothing changed since there were so many
-    /// [`Self::changes_of_rights`].
+    /// Has a member's stream watch directories from now on, and says of each directory whether the stream watches
+    /// it. It is called before the directories are read, and after it was found that the member may list them;
+    /// nothing changed that since there were so many [`Self::changes_of_rights`].
     pub fn watch<'dirs>(
         &self,
         stream: &WatchId,
@@ -86,7 +87,7 @@ impl Watches {
         dirs: impl Iterator<Item = &'dirs PoolPath>,
         changes_of_rights: u64,
     ) -> Vec<bool> {
-        // One by one: the catalog's writer tells of changes between.
+        // The directories are taken one by one, so that the catalog's writer can tell of changes in between.
         let watch = |dir| {
             let mut streams = self.streams();
             streams.changes_of_rights == changes_of_rights && streams.watch(stream, member, dir)
@@ -94,7 +95,7 @@ impl Watches {
         dirs.map(watch).collect()
     }
 
-    /// Answers all who wait for news, now and from now on, without any: the manager stops.
+    /// Answers all calls that wait for news, now and from now on, without any news: the manager stops.
     pub fn close(&self) {
         let mut streams = self.streams();
         streams.is_closed = true;
@@ -131,7 +132,7 @@ impl ChangeListener for Watches {
     }
 }
 
-/// What comes of a call that waits for news.
+/// The outcome of one look for the news that a call waits for.
 enum Turn {
     News(WatchNews),
     /// Nothing changed yet.
@@ -146,7 +147,7 @@ struct Streams {
     /// The streams that watch each directory, by space: all who watch in one are found when rights in it change.
     watchers: HashMap<String, HashMap<Arc<PoolPath>, HashSet<WatchId>>>,
     members: HashMap<MemberId, MembersWatches>,
-    /// How often a directory was watched; orders them by age.
+    /// The number of times that any directory was watched; it orders the watches by age.
     watched: u64,
     changes_of_rights: u64,
     is_closed: bool,
@@ -161,7 +162,7 @@ struct MembersWatches {
 
 struct Stream {
     member: MemberId,
-    /// When news were asked for last.
+    /// The moment at which the client asked for news last.
     asked: Tick,
     /// The number of the call that is answered; earlier ones were given up by the client.
     turn: u64,
@@ -236,7 +237,7 @@ impl Streams {
         self.by_id.get_mut(id).filter(|stream| stream.member == member)
     }
 
-    /// A call for news begins, which acknowledges what arrived; `None` if its member has no such stream.
+    /// Begins a call for news, which acknowledges the news that arrived; `None` if its member has no such stream.
     fn begin_turn(
         &mut self,
         member: MemberId,
@@ -347,10 +348,11 @@ impl Streams {
         watchers.map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Something else is behind a path, or nothing any more.
+    /// Tells watchers that something else is behind a path, or nothing any more.
     fn entry_changed(&mut self, path: &PoolPath, is_there: bool) {
         match (path.parent(), path.file_name()) {
-            // Who knows the name of a staging directory reaches what is in it: only those hear of it who watch that.
+            // Whoever knows the name of a staging directory reaches what is in it, so only those who watch it hear of
+            // it.
             (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
                 for id in self.watchers_of(path) {
                     self.unwatch(&id, path);
@@ -377,8 +379,8 @@ impl Streams {
         }
     }
 
-    /// Attributes of what is at a path were set. Of a space's own directory those hear who watch that: not everybody
-    /// who watches the root of the pool may know of it.
+    /// Tells watchers that attributes of what is at a path were set. A change of a space's own directory is told to
+    /// those who watch that directory: not everybody who watches the root of the pool may know of the space.
     fn attributes_changed(&mut self, path: &PoolPath) {
         let (dir, name) = match (path.parent(), path.file_name()) {
             (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => return,
@@ -393,7 +395,7 @@ impl Streams {
         }
     }
 
-    /// Whoever watches directories of a space may not list them any more, or may list more.
+    /// Notes that whoever watches directories of a space may not list them any more, or may list more.
     fn rights_changed(&mut self, space: &str) {
         self.changes_of_rights += 1;
         let mut dirs: Vec<Arc<PoolPath>> = vec![Arc::new(PoolPath::root())];
@@ -406,7 +408,7 @@ impl Streams {
         }
     }
 
-    /// Adds to the news of a stream, and wakes who waits for them.
+    /// Adds to the news of a stream, and wakes the call that waits for them.
     fn tell(&mut self, id: &WatchId, add: impl FnOnce(&mut News) -> ToldWhole) -> ToldWhole {
         let Some(stream) = self.by_id.get_mut(id) else { return ToldWhole::Nothing };
         let told = add(&mut stream.waiting);

@@ -26,6 +26,8 @@ mod many_chunks;
 mod policies;
 #[path = "manager/port.rs"]
 mod port;
+#[path = "manager/refusing.rs"]
+mod refusing;
 #[path = "manager/repairing.rs"]
 mod repairing;
 #[path = "manager/restart.rs"]

@@ -1,4 +1,4 @@
-//! A file system is attached to a directory, and taken from it again: by the kernel where this process may ask it,
+//! Attaches a file system to a directory, and takes it away again: by the kernel where this process may ask it,
 //! otherwise by `fusermount3`, which asks it for users.
 //!
 //! The fuser crate would do so itself, but its session (0.18) takes a mount that has ended for one that is there, and
@@ -22,17 +22,19 @@ use std::process::{Command, Stdio};
 const TYPE: &str = "fuse.potluck";
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
+/// The words of fusermount3 for a directory in which its user may not mount.
+const DIR_NOT_ALLOWED: [&str; 3] = ["no write access", "not owned by user", "Permission denied"];
 
-/// The directory of the pool that is attached, and where.
+/// The directory of the pool that is attached, and how it is attached.
 #[derive(Debug, Clone)]
 pub struct Attachment {
     /// The source that lists of mounts show.
     pub source: String,
-    /// Nothing can be changed.
+    /// Whether nothing can be changed.
     pub read_only: bool,
-    /// Other users may look in, too.
+    /// Whether other users may look into the mount, too.
     pub allow_other: bool,
-    /// No program in it can be started.
+    /// Whether no program in the mount can be started.
     pub no_exec: bool,
 }
 
@@ -51,10 +53,13 @@ pub enum AttachError {
     /// /etc/fuse.conf does not let users admit others.
     #[error("/etc/fuse.conf does not let users admit others")]
     OthersNotAllowed,
+    /// This user may not mount in that directory, in the words of fusermount3.
+    #[error("{0}")]
+    DirNotAllowed(String),
     /// The kernel or fusermount3 refused in these words.
     #[error("{0}")]
     Refused(String),
-    /// Another process serves a mount there, or is about to end one.
+    /// Another process serves a mount at the directory, or is about to end one.
     #[error("a mount that was there is still ending, or another one begins")]
     Taken,
     /// A file of this machine failed.
@@ -70,7 +75,7 @@ pub fn attach(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, AttachErro
     }
 }
 
-/// Asks the kernel; `None` where this process may not.
+/// Asks the kernel to attach a file system; `None` where this process may not.
 fn attach_by_kernel(dir: &Path, attachment: &Attachment) -> Result<Option<OwnedFd>, AttachError> {
     let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => OwnedFd::from(device),
@@ -100,9 +105,9 @@ fn attach_by_kernel(dir: &Path, attachment: &Attachment) -> Result<Option<OwnedF
     }
 }
 
-/// Has `fusermount3` do it, which sends the open device through a socket.
+/// Makes `fusermount3` attach a file system, which sends the open device through a socket.
 fn attach_by_helper(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, AttachError> {
-    // In a list of options a comma ends one.
+    // In a list of options a comma ends one, so a comma in the source is escaped.
     let source = attachment.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut options = format!("fsname={source},subtype=potluck,default_permissions,nodev,nosuid");
     for (is_set, option) in [
@@ -117,7 +122,7 @@ fn attach_by_helper(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, Atta
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(HELPER);
     command.args(["-o", &options, "--"]).arg(dir);
-    // Standard input is inherited, whatever else is closed when a program begins.
+    // The socket goes as standard input, which is inherited whatever else is closed when a program begins.
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     drop(command); // it has the other end of the socket
@@ -129,12 +134,15 @@ fn attach_by_helper(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, Atta
         Some(device) if ended.status.success() => Ok(device),
         _ if said.contains("user_allow_other") => Err(AttachError::OthersNotAllowed),
         _ if said.contains(DEVICE) => Err(AttachError::DeviceNotAllowed),
+        _ if DIR_NOT_ALLOWED.iter().any(|words| said.contains(words)) => {
+            Err(AttachError::DirNotAllowed(said))
+        }
         _ if said.is_empty() => Err(AttachError::Refused(format!("{HELPER} {}", ended.status))),
         _ => Err(AttachError::Refused(said)),
     }
 }
 
-/// The open file that comes through a socket, if one comes before it is closed.
+/// Returns the open file that comes through a socket, if one comes before it is closed.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let (mut byte, mut space) = ([0], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -153,7 +161,7 @@ fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(files)
 }
 
-/// The directory as lists of mounts name it, also one whose mount is dead and cannot be looked at.
+/// Returns the directory as lists of mounts name it, also one whose mount is dead and cannot be looked at.
 pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     if std::fs::read_link(&dir).is_ok() {
@@ -170,7 +178,7 @@ pub fn is_mounted(dir: &Path) -> io::Result<bool> {
     let mounts = std::fs::read("/proc/self/mountinfo")?;
     let shown: Vec<u8> =
         dir.as_os_str().as_bytes().iter().flat_map(|byte| escaped(*byte)).collect();
-    // What is mounted last hides what is below.
+    // If several mounts are at one place, the last hides those below it.
     let last = mounts
         .split(|byte| *byte == b'\n')
         .rfind(|line| line.split(|byte| *byte == b' ').nth(4).is_some_and(|place| place == shown));
@@ -182,7 +190,7 @@ pub fn is_mounted(dir: &Path) -> io::Result<bool> {
     Ok(kind == Some(TYPE.as_bytes()))
 }
 
-/// A byte of a name as /proc/self/mountinfo shows it (proc_pid_mountinfo(5)).
+/// Returns a byte of a name as /proc/self/mountinfo shows it (proc_pid_mountinfo(5)).
 fn escaped(byte: u8) -> Vec<u8> {
     match byte {
         b' ' | b'\t' | b'\n' | b'\\' | b'#' => format!("\\{byte:03o}").into_bytes(),
@@ -190,8 +198,8 @@ fn escaped(byte: u8) -> Vec<u8> {
     }
 }
 
-/// Takes away the mount at the mount point `dir`, if nobody serves it; whether there was one. Not for one that may be
-/// served: the look at it asks whoever serves it, and the mount is busy until the answer comes.
+/// Takes away the mount at the mount point `dir`, if nobody serves it; returns whether there was one. Not for a mount
+/// that may be served: the look at it asks whoever serves it, and the mount is busy until the answer comes.
 pub fn detach_dead(dir: &Path) -> io::Result<bool> {
     let was_dead = is_dead(dir)?;
     while is_dead(dir)? {
@@ -201,7 +209,7 @@ pub fn detach_dead(dir: &Path) -> io::Result<bool> {
 }
 
 fn is_dead(dir: &Path) -> io::Result<bool> {
-    // The kernel would give attributes that it was told a moment ago; of the space left it asks each time.
+    // The kernel would answer with attributes that it was told a moment ago; for the space left it asks each time.
     Ok(is_mounted(dir)? && matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN)))
 }
 

@@ -1,5 +1,5 @@
-//! The metadata of the pool as a mount sees it: from memory while the manager tells of what changes, and else from the
-//! manager.
+//! The metadata of the pool as a mount sees it: from memory while the manager tells of what changes, and otherwise
+//! from the manager.
 
 use crate::draft::PublishedChange;
 use crate::errno::errno;
@@ -17,34 +17,34 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-/// Bytes of metadata that a mount keeps: some 200,000 entries.
+/// The bytes of metadata that a mount keeps: some 200,000 entries.
 const KEPT: usize = 64 << 20;
-/// News are asked for no sooner after those of before: what a program changes in many places is told at once, also to the
+/// The shortest time between two calls for news: what a program changes in many places is told at once, also to the
 /// mount that it changes it through.
 const NEWS_EVERY: Duration = Duration::from_millis(20);
 /// The pause after a call for news that was not answered.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The pause after one that was refused, as to a member who was revoked.
+/// The pause after a call for news that was refused, as to a member who was revoked.
 const PAUSE_OF_REFUSED: Duration = Duration::from_secs(10);
 
 /// A directory that was asked about, and what the manager told of it.
 type Answer = (KnownDir, DirNews);
 
-/// How much of whole directories is asked for.
+/// The extent to which whole directories are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pages {
     All,
-    /// Those entries that one call gives.
+    /// The manager is asked for those entries of a directory that one call gives.
     First,
 }
 
-/// Knows what is behind names.
+/// The metadata of a mount, which knows what is behind names.
 pub struct CoherentMetadata {
     pool: Pool,
-    /// Does not wait for a manager that is away, so that one is noticed.
+    /// The pool as calls for news use it: they do not wait for a manager that is away, so that its absence is noticed.
     listening: Pool,
     cache: Mutex<MetadataCache>,
-    /// Where changes go on to, which are left out while too many wait there.
+    /// The channel that passes changes on; they are left out while too many wait there.
     passed_on: OnceLock<SyncSender<DirChange>>,
 }
 
@@ -56,7 +56,7 @@ struct HeardStream {
 }
 
 impl CoherentMetadata {
-    /// Knows nothing yet, and keeps nothing before [`Self::follow`] runs.
+    /// Makes metadata that knows nothing yet, and keeps nothing before [`Self::follow`] runs.
     pub fn new(pool: Pool) -> Self {
         let at_once = RetryLimits { at_first: Duration::ZERO, ..pool.retry_limits() };
         let listening = pool.with_retry_limits(at_once);
@@ -64,8 +64,8 @@ impl CoherentMetadata {
         Self { pool, listening, cache, passed_on: OnceLock::new() }
     }
 
-    /// Publishes a draft at a path. Its directory is known as before, with the time at which the manager says that it was
-    /// modified.
+    /// Publishes a draft at a path. Its directory is known as before, with the time at which the manager says that it
+    /// was modified.
     pub async fn publishing(
         &self,
         path: &PoolPath,
@@ -92,7 +92,7 @@ impl CoherentMetadata {
         published.map(drop)
     }
 
-    /// Passes changes of others on; the first that is given stays.
+    /// Sets the channel that passes changes of others on; the first that is given stays.
     pub fn pass_on(&self, changes: SyncSender<DirChange>) {
         let _ = self.passed_on.set(changes);
     }
@@ -101,10 +101,10 @@ impl CoherentMetadata {
         self.cache.lock().expect("no holder panics")
     }
 
-    /// The entry at a path, which is not the root of the pool.
+    /// Returns the entry at a path, which is not the root of the pool.
     pub async fn entry(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
         if path.file_name().is_some_and(|name| CheckpointId::of_staging_name(name).is_some()) {
-            // No directory lists it.
+            // A staging directory is listed in no other, so it is asked for by its path.
             let stated = self.pool.stat(path).await;
             return stated.map(|stated| stated.entry).map_err(|failure| errno(&failure));
         }
@@ -114,7 +114,7 @@ impl CoherentMetadata {
         }
         let with_its_directory = self.cache().missing_with_its_directory(path);
         if let Some(questions) = with_its_directory {
-            // An answer that cannot be kept, or of a part of the directory, may not tell of the path.
+            // The answer may not tell of the path, if it cannot be kept or is of a part of the directory.
             self.fetch(questions, Pages::First).await?;
             let known = self.cache().entry(path, self.pool.now());
             if let Some(known) = known {
@@ -127,7 +127,7 @@ impl CoherentMetadata {
         entries.pop().ok_or(Errno::NOENT)
     }
 
-    /// The entry at a path, whose attributes may have been set a moment ago.
+    /// Returns the entry at a path, whose attributes may have been set a moment ago.
     pub async fn place(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
         let known = self.cache().place(path, self.pool.now());
         match known {
@@ -136,7 +136,7 @@ impl CoherentMetadata {
         }
     }
 
-    /// The entries of a directory.
+    /// Returns the entries of a directory.
     pub async fn list(&self, path: &PoolPath) -> Result<Vec<ListedEntry>, Errno> {
         let known = self.cache().listing(path, self.pool.now());
         if let Some(entries) = known {
@@ -145,7 +145,7 @@ impl CoherentMetadata {
         let mut questions = self.cache().missing_of_listing(path);
         let is_whole = questions.last().is_some_and(|asked| asked.whole);
         if !is_whole {
-            // Some names alone changed; others may do so meanwhile.
+            // Only some names changed; others may do so while these are asked for.
             self.fetch(questions, Pages::All).await?;
             let known = self.cache().listing(path, self.pool.now());
             if let Some(entries) = known {
@@ -161,7 +161,7 @@ impl CoherentMetadata {
         self.cache().is_as_listed(dir, entry)
     }
 
-    /// Asks the manager and keeps its answers; gives the last, unless it is a failure.
+    /// Asks the manager and keeps its answers; returns the last, unless it is a failure.
     async fn fetch(&self, questions: Vec<KnownDir>, pages: Pages) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
         let answers = ask(&self.pool, fetch.stream, questions, pages).await;
@@ -173,7 +173,7 @@ impl CoherentMetadata {
         }
     }
 
-    /// This mount changed what is behind a path, or may have, and with it when its directory was modified.
+    /// Notes that this mount changed what is behind a path, or may have, and with it when its directory was modified.
     pub fn changed_here(&self, path: &PoolPath) {
         let mut cache = self.cache();
         cache.changed(path);
@@ -214,7 +214,8 @@ impl CoherentMetadata {
         self.revalidate(opened.stream).await
     }
 
-    /// Waits for news of a stream; gives the stream from which to hear more, which is another after a restart of the manager.
+    /// Waits for news of a stream; returns the stream from which to hear more, which is another after a restart of
+    /// the manager.
     async fn hear(&self, stream: HeardStream) -> Result<HeardStream, Failure> {
         let asked = self.pool.now();
         let call = Watch { stream: Some(stream.id), heard: stream.number };
@@ -229,14 +230,14 @@ impl CoherentMetadata {
         news.dirs.iter().for_each(|change| cache.apply(change));
         cache.heard(asked);
         drop(cache);
-        // Only now, so that who hears of them finds what is true.
+        // This comes last, so that whoever hears of the changes finds what is true.
         if let Some(passed_on) = self.passed_on.get() {
             news.dirs.into_iter().for_each(|change| drop(passed_on.try_send(change)));
         }
         Ok(HeardStream { number: news.number, ..stream })
     }
 
-    /// Has a new stream watch all that is kept, and learns what of it changed before that.
+    /// Makes a new stream watch all that is kept, and learns what of it changed before that.
     async fn revalidate(&self, stream: WatchId) -> Result<HeardStream, Failure> {
         // The manager may have started again, and knows of no leases then.
         self.pool.renew_leases_now();
@@ -274,7 +275,7 @@ async fn ask(
             return Err(Failure::new(ErrorKind::Other, code::CATALOG, what));
         }
         for (asked, mut news) in asked.by_ref().take(answered.len()).zip(answered) {
-            // What is asked by names, too, is only compared.
+            // A question that has names is only for a comparison, so no further pages are fetched for it.
             while pages == Pages::All
                 && asked.whole
                 && asked.names.is_empty()

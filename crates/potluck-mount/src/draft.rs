@@ -24,7 +24,9 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes of zeros that are streamed at a time.
+/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again.
+const SPOOL_STEP: u64 = 32 << 20;
+/// The number of zero bytes that are streamed at a time.
 const PIECE: u64 = 1 << 20;
 
 /// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
@@ -34,95 +36,100 @@ pub struct Draft {
     spool: Arc<Spool>,
     limits: Arc<WriteLimits>,
     written_files: Arc<WrittenFiles>,
-    /// What the mount's record says of it, for the case that the mount dies.
+    /// The draft's place in the mount's record, for the case that the mount dies.
     note: DraftNote,
     content: Content,
-    /// The report of the session of what is streamed.
+    /// The report of the session by which the file is streamed.
     report: Option<PendingReport>,
-    /// When a program opened it.
+    /// The time at which a program opened the file.
     opened: Tick,
     attributes: Attributes,
     condition: Condition,
-    /// Whether something was written or cut off since it was published last.
+    /// Whether something was written or cut off since the file was published last.
     is_dirty: bool,
-    /// Whether that is not merely that it was made, or cut off when it was opened: a shell does so before it has another
-    /// program write it.
+    /// Whether more was done than that the file was made, or cut off when it was opened: a shell does so before it
+    /// has another program write it.
     is_written: bool,
-    /// What a program was told that wrote to it in vain. Nothing is published without that.
+    /// The error that a program got that wrote to the file in vain. Nothing is published without that write.
     failure: Option<Errno>,
-    /// Whether its name leads nowhere any more, or elsewhere: programs that have it open go on, and nobody else sees it.
+    /// Whether the file's name leads nowhere any more, or elsewhere: programs that have it open go on, and nobody
+    /// else sees it.
     is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
-    /// Whether attributes were set since then.
+    /// Bytes that the file had in the spool when the quota of the space was looked at last.
+    spool_checked: u64,
+    /// Whether attributes were set since the file was published last.
     has_new_attributes: bool,
     /// Whether the mount's record says that what is dirty could not be published.
     failure_noted: bool,
 }
 
-/// The change of the pool that came of a draft.
+/// The change of the pool that publishing a draft made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishedChange {
-    /// All of it was there.
+    /// Nothing changed: all of the draft was there.
     Nothing,
     /// The draft has other attributes than before.
     Attributes,
-    /// It is another version; with the time at which its directory was modified, unless it replaced one.
+    /// The file is another version; with the time at which its directory was modified, unless it replaced one.
     Content { dir_modified: Option<FileTime> },
 }
 
-/// What a draft became, and when all its copies are there.
+/// The change that a draft made, and when all its copies are there.
 type Finished = (VisibleFile, AllCopies);
 
-/// What a draft is made with.
+/// The surroundings that a draft is made with.
 pub struct DraftPlace {
-    /// The pool in which it appears.
+    /// The pool in which the draft appears.
     pub pool: Pool,
-    /// What it is written in while it is small.
+    /// The sessions that the draft is written in while it is small.
     pub small_files: Arc<SmallFiles>,
-    /// Where it is kept if it is not written in order.
+    /// The spool in which the draft is kept if it is not written in order.
     pub spool: Arc<Spool>,
-    /// What the drafts share that are written in order.
+    /// What the drafts that are written in order share.
     pub limits: Arc<WriteLimits>,
-    /// Where it is noted how fast it was written.
+    /// The place where it is noted how fast the draft was written.
     pub written_files: Arc<WrittenFiles>,
     /// The place of the draft in the mount's record.
     pub note: DraftNote,
 }
 
-/// Where the bytes are that were written.
+/// The place where the bytes are that were written.
 enum Content {
-    /// They come in order. A program may have said how large the file is to be before it wrote all of it.
+    /// The bytes come in order. A program may have said how large the file is to be before it wrote all of it.
     Streamed { stream: Streamed, written: u64, size: u64 },
-    /// They are those of the version that was opened, or that donors were given, and what was written since, which is
-    /// on this machine and goes to donors when it is synced or published.
+    /// The bytes are those of the version that was opened, or that donors were given, and what was written since,
+    /// which is on this machine and goes to donors when it is synced or published.
     Edited(Box<Edit>),
     /// Other mounts write other bytes of the file at the same time.
     Shared(Box<JointContent>),
-    /// They were streamed and are published; nothing was written since.
+    /// The bytes were streamed and are published; nothing was written since.
     Published { size: u64 },
-    /// They were streamed, and could not be published. A second try would publish a file without them.
+    /// The bytes were streamed, and could not be published. A second try would publish a file without them.
     Lost { why: Errno, size: u64 },
 }
 
-/// Where bytes are that come in order.
+/// The place where bytes are that come in order.
 enum Streamed {
-    /// There are none yet.
+    /// There are no bytes yet.
     Nothing,
-    /// They are few, and in memory.
+    /// The bytes are few, and in memory.
     Small(SmallFile, OwnedSemaphorePermit),
-    /// They go to donors as they come.
+    /// The bytes go to donors as they come.
     Stream(Box<FileStream>),
 }
 
 impl Draft {
-    /// A new file, which goes to donors as it is written for as long as that is in order.
+    /// Makes a new file, which goes to donors as it is written for as long as that is in order.
     pub fn empty(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
         let content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
-        Self::new(place, content, attributes, condition, true)
+        let mut draft = Self::new(place, content, attributes, condition, true);
+        draft.is_modified_now();
+        draft
     }
 
-    /// What is in a version, to be read and written anywhere.
+    /// Makes a draft of the content of a version, to be read and written anywhere.
     pub fn of_version(place: DraftPlace, base: File) -> Self {
         let EntryAttributes { mtime, permissions, owner } = base.attributes();
         let attributes = Attributes { mtime: Some(mtime), permissions, owner };
@@ -132,7 +139,7 @@ impl Draft {
         Self { version, ..draft }
     }
 
-    /// What this mount writes of a file that others write, too.
+    /// Makes a draft of what this mount writes of a file that others write, too.
     pub async fn shared(place: DraftPlace, path: &PoolPath, before: File) -> Result<Self, Errno> {
         let EntryAttributes { permissions, owner, .. } = before.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
@@ -194,12 +201,13 @@ impl Draft {
             failure,
             is_nameless,
             version,
+            spool_checked: 0,
             has_new_attributes,
             failure_noted,
         }
     }
 
-    /// Bytes of the file as it is now.
+    /// Returns the size in bytes of the file as it is now.
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Streamed { size, .. } => *size,
@@ -209,18 +217,25 @@ impl Draft {
         }
     }
 
-    /// The attributes that it will be published with.
+    /// The time of its last change is that which programs are told from now on, also after it was published. A file
+    /// that others write, too, has the time at which all are done.
+    fn is_modified_now(&mut self) {
+        let now = FileTime::of_ms(self.pool.wall_ms());
+        self.attributes.mtime = (!self.is_shared()).then_some(now);
+    }
+
+    /// Returns the attributes that the draft will be published with.
     pub fn attributes(&self) -> Attributes {
         self.attributes
     }
 
-    /// Sets the attributes that it will be published with.
+    /// Sets the attributes that the draft will be published with.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
         self.has_new_attributes = true;
     }
 
-    /// It could not be published at `path`, which the mount's record says until it is.
+    /// Notes that the draft could not be published at `path`, which the mount's record says until it is.
     pub fn failed(&mut self, path: &PoolPath, why: Errno) {
         match self.failure_noted {
             true => self.note.is_over(),
@@ -234,14 +249,14 @@ impl Draft {
         !matches!(self.content, Content::Lost { .. })
     }
 
-    /// What was written is never published: it rests on what others have changed since.
+    /// Notes that what was written is never published: it rests on what others have changed since.
     pub fn lose(&mut self, why: Errno) {
         if self.is_dirty {
             self.content = Content::Lost { why, size: self.size() };
         }
     }
 
-    /// Others may have published another version at `path`: it is that one from now on, unless something was written to
+    /// Takes over another version that others may have published at `path`, unless something was written to
     /// this one since it was published.
     pub async fn refresh(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if self.is_dirty || matches!(self.content, Content::Lost { .. } | Content::Shared(_)) {
@@ -260,21 +275,22 @@ impl Draft {
         Ok(())
     }
 
-    /// Has the mount's record say under which name it is not published, if anything of it is not.
+    /// Makes the mount's record say under which name the draft is not published, if anything of it is not.
     pub fn note(&mut self, path: &PoolPath) {
         if self.is_dirty && !self.is_nameless {
             self.note.unpublished(path);
         }
     }
 
-    /// The name leads nowhere any more, or elsewhere: the draft is never published, and the mount's record is silent about it.
+    /// Notes that the name leads nowhere any more, or elsewhere: the draft is never published, and the mount's record
+    /// is silent about it.
     pub fn has_no_name(&mut self) {
         self.is_nameless = true;
         self.condition = Condition::Always;
         self.note.is_over();
     }
 
-    /// A process is going to write so many bytes at `offset`, or where the file ends.
+    /// Notes that a process is going to write so many bytes at `offset`, or where the file ends.
     ///
     /// Errors: [`Errno::BUSY`] where another process has written some of them in a file that mounts share.
     pub fn claim(
@@ -292,37 +308,37 @@ impl Draft {
         }
     }
 
-    /// What was written of a shared file is given up: its name is gone.
+    /// Gives up what was written of a shared file, as its name is gone.
     pub async fn withdraw(&mut self) {
         if let Content::Shared(shared) = &mut self.content {
             shared.withdraw().await;
         }
     }
 
-    /// Whether [`Self::has_no_name`] was said.
+    /// Whether [`Self::has_no_name`] was called.
     pub fn is_nameless(&self) -> bool {
         self.is_nameless
     }
 
-    /// It has another name, where with `no_replace` nothing was.
+    /// Notes that the draft has another name, where with `no_replace` nothing was.
     pub fn is_renamed(&mut self, no_replace: bool) {
         if !no_replace {
             self.condition = Condition::Always;
         }
     }
 
-    /// Whether something was written or cut off since it was published last.
+    /// Whether something was written or cut off since the draft was published last.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
     }
 
-    /// Whether nothing was done with it since it was made, or cut off when it was opened.
+    /// Whether nothing was done with the draft since it was made, or cut off when it was opened.
     pub fn is_merely_begun(&self) -> bool {
         self.is_dirty && !self.is_written && self.failure.is_none()
     }
 
-    /// A program was told that its bytes were not written: what there is of the file is not what it should be. Programs
-    /// that lock the file (`is_locked`) know to undo what they wrote, as databases do.
+    /// Notes that a program was told that its bytes were not written: what there is of the file is not what it should
+    /// be. Programs that lock the file (`is_locked`) know to undo what they wrote, as databases do.
     pub fn fail(&mut self, why: Errno, is_locked: bool) {
         if matches!(self.content, Content::Streamed { .. }) {
             self.content = Content::Lost { why, size: self.size() };
@@ -334,8 +350,8 @@ impl Draft {
 
     /// Writes at `offset`, or where the file ends.
     ///
-    /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be stored;
-    /// [`Errno::STALE`] where others replaced what was published.
+    /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be
+    /// stored; [`Errno::STALE`] where others replaced what was published.
     pub async fn write(
         &mut self,
         path: &PoolPath,
@@ -345,7 +361,7 @@ impl Draft {
         self.open_again(path).await?;
         (self.is_dirty, self.is_written, self.failure_noted) = (true, true, false);
         self.note(path);
-        self.attributes.mtime = None;
+        self.is_modified_now();
         let offset = offset.unwrap_or_else(|| self.size());
         if let Content::Shared(shared) = &mut self.content {
             return shared.write(&self.pool, path, offset, &bytes, self.attributes).await;
@@ -366,8 +382,29 @@ impl Draft {
         })
     }
 
-    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be. With
-    /// the first of them it is asked whether the file may be written.
+    /// Whether the file has so many more bytes in the spool than at the last look at the quota of the space that the
+    /// quota is to be looked at again. A file without a name is never published, and needs no quota.
+    pub fn is_quota_to_be_checked(&mut self) -> bool {
+        let Content::Edited(edit) = &self.content else { return false };
+        let spooled = edit.spooled();
+        self.spool_checked = self.spool_checked.min(spooled); // some of it was stored, or cut off
+        if self.is_nameless || spooled - self.spool_checked < SPOOL_STEP {
+            return false;
+        }
+        self.spool_checked = spooled;
+        true
+    }
+
+    /// Notes that the file exceeds the quota of the space: the next write that makes its part in the spool larger is
+    /// refused as well. The kernel tells a program of a large write, of which the end was refused, that the rest was
+    /// written; the program hears of the refusal from its next write. What is in the spool may be written over, as
+    /// databases do that undo a change.
+    pub fn exceeds_quota(&mut self) {
+        self.spool_checked = self.spool_checked.saturating_sub(SPOOL_STEP - 1);
+    }
+
+    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be.
+    /// With the first of them it is asked whether the file may be written.
     async fn may_stream(&mut self, path: &PoolPath, offset: u64) -> Result<bool, Errno> {
         let (stream, written) = match &mut self.content {
             Content::Streamed { stream, written, .. } => (stream, *written),
@@ -457,7 +494,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The bytes at `offset` as they are now.
+    /// Returns the bytes at `offset` as they are now.
     pub async fn read(
         &mut self,
         path: &PoolPath,
@@ -481,9 +518,11 @@ impl Draft {
             return Ok(());
         }
         self.open_again(path).await?;
-        self.attributes.mtime = None;
+        self.is_modified_now();
         match &mut self.content {
-            Content::Shared(shared) => shared.set_size(new)?,
+            Content::Shared(shared) => {
+                shared.set_size(&self.pool, path, new, self.attributes).await?;
+            }
             Content::Streamed { stream, written, size } if new == 0 => {
                 (*stream, self.report) = (Streamed::Nothing, None);
                 (*written, *size) = (0, 0);
@@ -500,7 +539,7 @@ impl Draft {
         Ok(())
     }
 
-    /// A program opened it so that what is in it is cut off.
+    /// Notes that a program opened the file so that its content is cut off.
     ///
     /// Errors: those of [`Draft::set_size`].
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
@@ -522,7 +561,7 @@ impl Draft {
         }
     }
 
-    /// Has what was changed stored in a write session, and with that out of the spool.
+    /// Stores what was changed in a write session, so that it leaves the spool.
     async fn store(&mut self, path: &PoolPath) -> Result<(), Errno> {
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         let Content::Edited(edit) = &mut self.content else { return Ok(()) };
@@ -530,8 +569,8 @@ impl Draft {
         edit.store(writer).await
     }
 
-    /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where it
-    /// is.
+    /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where
+    /// it is.
     async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
         let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
         let (written, size) = (*written, *size);
@@ -559,7 +598,7 @@ impl Draft {
             });
             match edit {
                 Ok(edit) => Ok((edit, Ok(()))),
-                // What does not fit the spool goes on as it was, without what the program just wants.
+                // What does not fit into the spool goes on as a stream, without what the program just asked for.
                 Err(why) => {
                     self.spool.log_full();
                     let stream = Streamed::Stream(Box::new(self.stream_on(suspended).await?));
@@ -573,7 +612,7 @@ impl Draft {
         outcome
     }
 
-    /// Streams a file on that was to be changed.
+    /// Goes on streaming a file that was to be changed.
     async fn stream_on(&self, suspended: Suspended) -> Result<FileStream, Errno> {
         let slot = self.limits.stream().ok_or(Errno::NOSPC)?;
         let mut writer = Box::new(Writer::anew(&suspended.session(), self.attributes));
@@ -595,8 +634,8 @@ impl Draft {
         }
     }
 
-    /// Opens what was streamed and published, if that is all there is, so that it can be changed, and read when it has no
-    /// name any more.
+    /// Opens what was streamed and published, if that is all there is, so that it can be changed, and read when it
+    /// has no name any more.
     pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if matches!(self.content, Content::Published { .. }) {
             let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;

@@ -1,6 +1,6 @@
-//! A version of a file and what was changed of it. Changed bytes are in the spool; all others are read from the version
-//! when they are wanted, and chunks without a change are not stored again. So what an edit costs does not depend on how
-//! large the file is.
+//! A version of a file and what was changed of it. Changed bytes are in the spool; all others are read from the
+//! version when they are wanted, and chunks without a change are not stored again. So what an edit costs does not
+//! depend on how large the file is.
 //!
 //! The chunks that a write session has of a file that is not visible yet serve as well as a version: what was streamed
 //! is changed like that, and what fills the spool is stored and becomes such chunks.
@@ -15,50 +15,50 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are brought to a writer at a time.
+/// The number of bytes that are brought to a writer at a time.
 const PIECE: u64 = 1 << 20;
 
 /// A file that is being changed.
 pub struct Edit {
-    /// The version that it was, or what a write session has of it.
+    /// The version that the file was, or what a write session has of it.
     base: Option<Reading>,
-    /// The session that has its base.
+    /// The write session that has the base of the edit.
     session: Option<SuspendedSession>,
-    /// Bytes of that version that were not cut off.
+    /// The bytes of the base that were not cut off.
     kept: u64,
-    /// What was written since.
+    /// What was written since the edit began.
     changed: SpoolFile,
     size: u64,
-    /// Whether donors have all of it.
+    /// Whether donors have all of the file.
     is_stored: bool,
 }
 
-/// Where a run of bytes is.
+/// The place where the bytes of a run are.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
-    /// It is as it was.
+    /// The run is as it was in the base.
     Base,
-    /// It was written since.
+    /// The run was written since, and is in the spool.
     Changed,
-    /// Nobody wrote it: the file was extended.
+    /// Nobody wrote the run: the file was extended, and it is zeros.
     Zeros,
 }
 
 impl Edit {
-    /// An empty file.
+    /// Makes an empty file.
     pub fn empty(spool: &Arc<Spool>) -> Self {
         let changed = SpoolFile::new(spool);
         Self { base: None, session: None, kept: 0, changed, size: 0, is_stored: false }
     }
 
-    /// A version of which nothing is changed yet.
+    /// Makes an edit of a version of which nothing is changed yet.
     pub fn of(base: File, spool: &Arc<Spool>) -> Self {
         let size = base.size();
         let base = Some(Reading::new(base));
         Self { base, kept: size, size, is_stored: true, ..Self::empty(spool) }
     }
 
-    /// What was streamed of a file until now.
+    /// Makes an edit of what was streamed of a file until now.
     ///
     /// Errors: [`Errno::NOSPC`] where what fills no chunk does not fit the spool.
     pub fn of_streamed(suspended: &Suspended, spool: &Arc<Spool>) -> Result<Self, Errno> {
@@ -67,7 +67,7 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Has what a session has of the file for its base, and nothing but the rest of it in the spool.
+    /// Makes what a session has of the file the base, and keeps only the rest of it in the spool.
     fn go_on_from(&mut self, suspended: &Suspended) -> Result<(), Errno> {
         let (base, rest) = (suspended.file().clone(), suspended.rest());
         self.changed.replace(base.size(), rest)?;
@@ -78,7 +78,7 @@ impl Edit {
         Ok(())
     }
 
-    /// Bytes of the file as it is now.
+    /// Returns the size in bytes of the file as it is now.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -103,7 +103,7 @@ impl Edit {
         Ok(())
     }
 
-    /// The bytes at `offset`, as many as are asked for or the file has.
+    /// Returns the bytes at `offset`, as many as are asked for or the file has.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::new();
         for (run, source) in self.runs(offset..offset.saturating_add(len as u64)) {
@@ -131,8 +131,8 @@ impl Edit {
         Ok(())
     }
 
-    /// A writer for the whole file: of the session that has its base, or of a new one, where there is none. With it, when all
-    /// copies of the file are there.
+    /// Returns a writer for the whole file: of the session that has its base, or of a new one, where there is none.
+    /// With it, when all copies of the file are there.
     pub async fn writer(
         &self,
         pool: &Pool,
@@ -142,7 +142,7 @@ impl Edit {
     ) -> Result<(Writer, AllCopies), Errno> {
         match &self.session {
             Some(session) => {
-                // The report of a session comes at its end, and this one goes on as long as the file is open.
+                // The report of a session comes at its end, and this session goes on as long as the file is open.
                 let copies = match session.policy().mirror.is_async() {
                     true => AllCopies::Unknown,
                     false => AllCopies::WhenVisible,
@@ -160,8 +160,8 @@ impl Edit {
         }
     }
 
-    /// Brings the file to a `writer` of [`Edit::writer`] and returns when donors have it, at the ack level of the policy.
-    /// All but what fills no chunk leaves the spool.
+    /// Brings the file to a `writer` of [`Edit::writer`] and returns when donors have it, at the ack level of the
+    /// policy. All but what fills no chunk leaves the spool.
     ///
     /// Errors: those of writing; the file is as it was then.
     pub async fn store(&mut self, mut writer: Writer) -> Result<(), Errno> {
@@ -173,12 +173,17 @@ impl Edit {
         Ok(())
     }
 
-    /// Whether donors have all of it.
+    /// Returns how many bytes of the file are in the spool.
+    pub fn spooled(&self) -> u64 {
+        self.changed.taken()
+    }
+
+    /// Whether donors have all of the file.
     pub fn is_stored(&self) -> bool {
         self.is_stored
     }
 
-    /// The runs of bytes in a range, as far as the file has it, in order.
+    /// Returns the runs of bytes in a range, as far as the file has it, in order.
     fn runs(&self, range: Range<u64>) -> Vec<(Range<u64>, Source)> {
         let range = range.start..range.end.min(self.size);
         let mut runs = Vec::new();

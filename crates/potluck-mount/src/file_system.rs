@@ -18,6 +18,8 @@ use checkpoints::MountedCheckpoints;
 use renaming::will_have_no_name;
 
 pub use attributes::{AttributeChange, NewEntry, OwnerChange};
+#[cfg(feature = "fuzzing")]
+pub use checkpoints::CheckpointRequest;
 pub use extended_attributes::PoolAttribute;
 
 use crate::coherent_metadata::CoherentMetadata;
@@ -26,6 +28,7 @@ use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles};
 use crate::inodes::{Inodes, ROOT};
 use crate::locks::MountLocks;
+use crate::opener::process_of;
 use crate::reading::Reading;
 use crate::record::MountRecord;
 use crate::shared_draft::{DraftFacts, SharedDraft};
@@ -48,34 +51,37 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub struct ShownEntry {
     /// The number of the entry in this mount.
     pub inode: u64,
-    /// Whether it is a file or a directory.
+    /// Whether the entry is a file or a directory.
     pub kind: EntryKind,
-    /// Bytes of a file.
+    /// The size of a file in bytes.
     pub size: u64,
     /// Modification time, permissions and owner.
     pub attributes: EntryAttributes,
     /// The version of a file that is in the pool.
     pub version: Option<VersionId>,
+    /// Whether a name leads to the entry: a file that is open may have lost it.
+    pub has_name: bool,
 }
 
 impl ShownEntry {
-    /// A directory of which nothing else is known.
+    /// Makes the facts about a directory of which nothing else is known.
     pub fn of_dir(inode: u64) -> Self {
         let attributes = EntryAttributes::of_dir(0);
-        Self { inode, kind: EntryKind::Dir, size: 0, attributes, version: None }
+        let (kind, size, version, has_name) = (EntryKind::Dir, 0, None, true);
+        Self { inode, kind, size, attributes, version, has_name }
     }
 }
 
 /// The way in which a file is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenMode {
-    /// Bytes are written.
+    /// Whether bytes are written.
     pub writes: bool,
-    /// What is there is cut off.
+    /// Whether the content of the file is cut off.
     pub truncates: bool,
-    /// Writes go to the end.
+    /// Whether writes go to the end of the file.
     pub appends: bool,
-    /// Nothing may be there.
+    /// Whether nothing may have the name before.
     pub is_exclusive: bool,
 }
 
@@ -92,13 +98,13 @@ pub struct FileSystem {
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
     locks: Arc<MountLocks>,
-    /// Has the kernel forget the attributes of a number.
+    /// Makes the kernel forget the attributes of a number.
     forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 impl FileSystem {
-    /// The directory `root`; files that are not written in order are kept in `spool` until they are closed, others are
-    /// written as `limits` say, and `record` says which files are not published.
+    /// Makes the file system of the directory `root`; files that are not written in order are kept in `spool` until
+    /// they are closed, others are written as `limits` say, and `record` says which files are not published.
     pub fn new(
         pool: Pool,
         root: PoolPath,
@@ -128,7 +134,7 @@ impl FileSystem {
         }
     }
 
-    /// What is known of the pool.
+    /// Returns the metadata that is known of the pool.
     pub fn metadata(&self) -> &Arc<CoherentMetadata> {
         &self.metadata
     }
@@ -146,7 +152,7 @@ impl FileSystem {
         self.handles().draft(known)
     }
 
-    /// The time of what is modified now, as what is written has it.
+    /// Returns the time that what is modified now gets.
     pub fn now(&self) -> FileTime {
         FileTime::of_ms(self.pool.wall_ms())
     }
@@ -169,7 +175,7 @@ impl FileSystem {
         })
     }
 
-    /// What is at a name; the kernel knows its number from then on.
+    /// Looks up what is at a name; the kernel knows its number from then on.
     pub async fn lookup(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
         let known = self.inodes().find(parent, name);
         let draft = known.and_then(|inode| self.handles().draft(inode).map(|it| (inode, it)));
@@ -180,7 +186,7 @@ impl FileSystem {
                 facts_of(self.number_of_version(parent, name, entry.version), &entry)
             }
         };
-        self.inodes().looked_up(facts.inode, facts.kind);
+        self.inodes().looked_up(facts.inode, (parent, name), facts.kind);
         Ok(facts)
     }
 
@@ -188,28 +194,39 @@ impl FileSystem {
         self.metadata.entry(path).await
     }
 
-    /// What is shown of a draft. It waits for nobody: a program may be closing the file while donors are away, and others
-    /// list its directory meanwhile.
+    /// Returns what is shown of a draft. It waits for nobody: a program may be closing the file while donors are
+    /// away, and others list its directory meanwhile.
     fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let DraftFacts { size, attributes } = draft.facts();
         let Attributes { mtime, permissions, owner } = attributes;
         let mtime = mtime.unwrap_or_else(|| self.now());
         let attributes = EntryAttributes { mtime, permissions, owner };
-        let (kind, version) = (EntryKind::File, None);
-        ShownEntry { inode, kind, size, attributes, version }
+        let (kind, version, has_name) = (EntryKind::File, None, self.has_name(inode));
+        ShownEntry { inode, kind, size, attributes, version, has_name }
     }
 
-    /// The kernel forgets a number so many times.
+    fn facts_of_reading(&self, inode: u64, reading: &Reading) -> ShownEntry {
+        let file = reading.file();
+        let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
+        let (version, has_name) = (Some(file.version()), self.has_name(inode));
+        ShownEntry { inode, kind, size, attributes, version, has_name }
+    }
+
+    fn has_name(&self, inode: u64) -> bool {
+        self.inodes().path(inode).is_ok()
+    }
+
+    /// Notes that the kernel forgets a number so many times.
     pub fn forget(&self, inode: u64, times: u64) {
         let is_open = self.handles().is_open(inode);
         self.inodes().forget(inode, times, is_open);
     }
 
-    /// The facts about a number, or about what is open under a handle.
+    /// Returns the facts about a number, or about what is open under a handle.
     pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
         let opened = handle.and_then(|handle| self.handles().get(handle));
         if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
-            return Ok(facts_of_reading(inode, &reading));
+            return Ok(self.facts_of_reading(inode, &reading));
         }
         let draft = self.handles().draft(inode);
         if let Some(draft) = draft {
@@ -218,11 +235,12 @@ impl FileSystem {
         let path = self.inodes().path(inode);
         let path = match path {
             Ok(path) => path,
-            // It was removed or replaced, and the kernel does not say which of those who have it open asks.
+            // The file was removed or replaced, and the kernel does not say which of the programs that have it open
+            // asks.
             Err(why) => {
                 let readings = self.handles().readings(inode);
                 let reading = readings.last().ok_or(why)?;
-                return Ok(facts_of_reading(inode, reading));
+                return Ok(self.facts_of_reading(inode, reading));
             }
         };
         if path.space().is_empty() {
@@ -233,7 +251,7 @@ impl FileSystem {
             let path = self.inodes().path(inode)?;
             found = self.stat(&path).await;
         }
-        // The name leads to something else by now, or nowhere, and who asks may have the version open.
+        // The name leads to something else by now, or nowhere, and the program that asks may have the version open.
         if let Some(reading) = self.pinned(inode) {
             let is_outdated = match &found {
                 Ok(entry) => entry.version != Some(reading.file().version()),
@@ -241,7 +259,7 @@ impl FileSystem {
             };
             if is_outdated {
                 self.inodes().outdate(inode, self.pool.now());
-                return Ok(facts_of_reading(inode, &reading));
+                return Ok(self.facts_of_reading(inode, &reading));
             }
         }
         let found = found?;
@@ -276,7 +294,7 @@ impl FileSystem {
         Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
     }
 
-    /// The entries of an open directory.
+    /// Returns the entries of an open directory.
     pub fn listing(&self, handle: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
         match self.handles().get(handle) {
             Some(OpenHandle { handle: Handle::Listing(entries), .. }) => Ok(entries),
@@ -284,29 +302,29 @@ impl FileSystem {
         }
     }
 
-    /// The directory above one.
+    /// Returns the directory above one.
     pub fn parent(&self, inode: u64) -> u64 {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// The number of a name, if it has one: the kernel never forgets those that a mere listing of names gives.
+    /// Returns the number of a name, if it has one: the kernel never forgets those that a mere listing of names gives.
     pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
         self.inodes().find(parent, name)
     }
 
-    /// The number of the directory at a path, if the kernel knows it.
+    /// Returns the number of the directory at a path, if the kernel knows it.
     pub fn number_of_dir(&self, path: &PoolPath) -> Option<u64> {
         self.inodes().find_path(path)
     }
 
-    /// The facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
+    /// Returns the facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
     pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
         facts_of(self.number_of_version(parent, &entry.path, entry.version), entry)
     }
 
-    /// The kernel was told of a number, and that it is of this kind.
-    pub fn looked_up(&self, inode: u64, kind: EntryKind) {
-        self.inodes().looked_up(inode, kind);
+    /// Notes that the kernel was told that an entry of a directory has a number.
+    pub fn looked_up(&self, inode: u64, parent: u64, entry: &ListedEntry) {
+        self.inodes().looked_up(inode, (parent, &entry.path), entry.kind);
     }
 
     /// Opens a file for a process.
@@ -319,7 +337,8 @@ impl FileSystem {
         if !mode.writes {
             return self.open_for_reading(inode, opener).await;
         }
-        // A process that locks what it reads and writes must find one file.
+        // A process that locks what it reads and writes must find both under one number. If only others read the file,
+        // it gets another.
         let is_unread = self.handles().is_unread_by(inode, opener);
         if mode.truncates || is_unread {
             self.exchange_number(inode)?;
@@ -330,7 +349,7 @@ impl FileSystem {
             Some(draft) => (draft, false),
             None => (SharedDraft::new(self.begin_draft(inode, mode).await?), true),
         };
-        // What they read is changed in place, under their number.
+        // What these handles read is changed in place, under their number.
         self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
         let handle = Handle::Writing { draft: draft.clone(), appends: mode.appends };
         let number = self.handles().add(inode, handle, opener);
@@ -342,8 +361,14 @@ impl FileSystem {
             draft.withdraw().await;
         }
         if mode.truncates && (!is_begun || shared.is_some()) {
-            let cut_off = shared.unwrap_or(draft).lock().await.cut_off(&path).await;
-            if let Err(why) = cut_off {
+            let mut draft = shared.unwrap_or(draft).lock().await;
+            if let Err(why) = draft.cut_off(&path).await {
+                self.handles().leave(number);
+                if draft.is_shared() {
+                    // Others may have closed the file meanwhile, and left it to this handle to write the mount's
+                    // part.
+                    let _ = self.publish_draft(&mut draft, inode).await; // the record has what fails
+                }
                 self.handles().remove(number);
                 return Err(why);
             }
@@ -351,10 +376,11 @@ impl FileSystem {
         Ok(number)
     }
 
-    /// The version that is published is read; what never was, and what programs share by locks, as it is written.
+    /// Opens a file to be read: its published version, or, where there is none or programs share it by locks, the
+    /// draft as it is written.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         if self.inodes().is_outdated(inode) {
-            return Err(Errno::STALE); // the kernel looks the name up once more
+            return Err(Errno::STALE); // the kernel then looks the name up once more
         }
         if let Some(draft) = self.shared_by_locks(inode).await {
             return Ok(self.handles().add(
@@ -368,7 +394,7 @@ impl FileSystem {
         let readings = self.handles().readings(inode);
         let is_nameless = self.inodes().place(inode).is_none();
         let reading = match (is_nameless, readings.last()) {
-            // It was replaced after it was looked up.
+            // The file was replaced after it was looked up.
             (true, Some(reading)) => Reading::new(reading.file().clone()),
             _ => match self.open_version(inode).await {
                 Ok(reading) => reading,
@@ -458,7 +484,7 @@ impl FileSystem {
         let facts = self.facts_of_draft(inode, &draft);
         let handle =
             self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
-        self.inodes().looked_up(inode, facts.kind);
+        self.inodes().looked_up(inode, (parent, name), facts.kind);
         Ok((facts, handle))
     }
 
@@ -477,22 +503,33 @@ impl FileSystem {
         }
     }
 
-    /// Writes to an open file, which with `clears_set_ids` has no set-user-ID and set-group-ID bits from then on: who writes is
-    /// not trusted with them.
+    /// Writes to an open file, which with `clears_set_ids` has no set-user-ID and set-group-ID bits from then on: who
+    /// writes is not trusted with them. `thread` is the one that writes.
     pub async fn write(
         &self,
         handle: u64,
+        thread: u32,
         offset: u64,
         bytes: Vec<u8>,
         clears_set_ids: bool,
     ) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
+        if opened.is_left {
+            self.handles().is_written_again(handle, process_of(thread));
+        }
         let path = self.inodes().last_path(opened.inode);
         let offset = (!appends).then_some(offset);
         let mut draft = draft.lock().await;
         draft.claim(opened.opener, offset, bytes.len())?;
-        let written = draft.write(&path?, offset, bytes).await;
+        let path = path?;
+        let mut written = draft.write(&path, offset, bytes).await;
+        if written.is_ok() && draft.is_quota_to_be_checked() {
+            written = self.check_quota(&path, draft.size()).await;
+            if written.is_err() {
+                draft.exceeds_quota();
+            }
+        }
         if let Err(why) = written {
             draft.fail(why, self.locks.is_locked(opened.inode));
             return Err(why);
@@ -501,7 +538,7 @@ impl FileSystem {
         let permissions = before.permissions.without_set_ids();
         if clears_set_ids && permissions != before.permissions {
             draft.set_attributes(Attributes { permissions, ..before });
-            drop(draft); // what the kernel asks for now is what it is told
+            drop(draft); // released first, for the kernel may ask at once
             self.forget_attributes(opened.inode);
         }
         Ok(())
@@ -548,12 +585,13 @@ impl FileSystem {
         self.lookup(parent, name).await
     }
 
-    /// Removes an empty directory, or what is none: what others have put there meanwhile may be of the other kind.
+    /// Removes an empty directory, or a name that is not a directory: what others have put there meanwhile may be of
+    /// the other kind.
     pub async fn remove(&self, parent: u64, name: &str, is_dir: bool) -> Result<(), Errno> {
         self.check_unstaged(parent, name)?;
         self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;
-        // Nothing of it is published while the name goes, or after: the file would be there again.
+        // Nothing of the draft is published while the name goes, or after: the file would be there again.
         let mut draft = match self.draft_at(parent, name) {
             Some(draft) => Some(draft.lock().await),
             None => None,
@@ -575,8 +613,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Does something that may be done once: where the answer was lost it is tried again, and what then says
-    /// that it is done is no error.
+    /// Does something that can be done only once: where the answer was lost it is tried again, and an error that then
+    /// says that it is done already counts as success.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         is_done: &str,
@@ -592,15 +630,10 @@ impl FileSystem {
     }
 }
 
-fn facts_of_reading(inode: u64, reading: &Reading) -> ShownEntry {
-    let file = reading.file();
-    let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
-    ShownEntry { inode, kind, size, attributes, version: Some(file.version()) }
-}
-
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
     let ListedEntry { kind, size, version, .. } = *entry;
-    ShownEntry { inode, kind, size, attributes: entry.attributes(), version }
+    let (attributes, has_name) = (entry.attributes(), true);
+    ShownEntry { inode, kind, size, attributes, version, has_name }
 }
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {

@@ -1,4 +1,4 @@
-//! What programs have open.
+//! The files and directories that programs have open.
 
 use crate::opener::newest_process;
 use crate::reading::Reading;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 /// An open file or directory.
 #[derive(Clone)]
 pub enum Handle {
-    /// A version that is read.
+    /// A version is read.
     Reading(Arc<Reading>),
-    /// A file that is written; with `appends` at its end, whatever the offset.
+    /// A file is written; with `appends` at its end, whatever the offset.
     Writing { draft: SharedDraft, appends: bool },
-    /// The entries of a directory as they were when it was opened.
+    /// A directory is read, with its entries as they were when it was opened.
     Listing(Arc<Vec<ListedEntry>>),
 }
 
-/// An open handle, and the file that it is of.
+/// An open handle, and the file that it belongs to.
 #[derive(Clone)]
 pub struct OpenHandle {
     /// The number of the file.
@@ -28,7 +28,8 @@ pub struct OpenHandle {
     pub handle: Handle,
     /// The process that opened it and has not closed it, if that is known.
     pub opener: Option<u32>,
-    /// Whether it was closed by whoever writes it: a descriptor that another process inherited may still be open.
+    /// Whether it was closed by whoever writes it, and not written since: a descriptor that another process
+    /// inherited, or another of the same process, may still be open.
     pub is_left: bool,
     /// The process that closed it, if that is known. It may have another descriptor.
     pub left_by: Option<u32>,
@@ -40,9 +41,9 @@ pub struct OpenHandle {
 #[derive(Default)]
 pub struct OpenHandles {
     open: HashMap<u64, OpenHandle>,
-    /// How many handles each number has that is open.
+    /// How many open handles each number has.
     of_inode: HashMap<u64, usize>,
-    /// The drafts, each with the handles that it has.
+    /// The drafts, each with the number of its handles.
     drafts: HashMap<u64, (SharedDraft, usize)>,
     last: u64,
 }
@@ -67,12 +68,12 @@ impl OpenHandles {
         self.last
     }
 
-    /// An open handle.
+    /// Returns what is open under a handle.
     pub fn get(&self, number: u64) -> Option<OpenHandle> {
         self.open.get(&number).cloned()
     }
 
-    /// The process that opened a handle has closed it; others may still have it.
+    /// Notes that the process that opened a handle has closed it; others may still have it.
     pub fn leave(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.left_by = opened.opener.take().or(opened.left_by);
@@ -80,40 +81,55 @@ impl OpenHandles {
         }
     }
 
-    /// The process that opened a handle has closed it, and others write it.
+    /// A process, if it is known, has written by a handle that was closed: the handle is still open. If it is the
+    /// process that closed it, its next close counts, and not that of another process which inherited the descriptor.
+    pub fn is_written_again(&mut self, number: u64, writer: Option<u32>) {
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.is_left = false;
+            opened.opener = opened.opener.or(opened.left_by.filter(|left| writer == Some(*left)));
+        }
+    }
+
+    /// Notes that the process that opened a handle has closed it, and others write it.
     pub fn hand_on(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.opener = None;
         }
     }
 
-    /// The handles of a file, each with its number. That most files have none is known without a look at all that are open.
+    /// Returns the handles of a file, each with its number. That most files have none is known without a look at all
+    /// that are open.
     fn of_file(&self, inode: u64) -> impl Iterator<Item = (u64, &OpenHandle)> {
         let open = self.is_open(inode).then_some(&self.open).into_iter().flatten();
         open.filter(move |(_, opened)| opened.inode == inode).map(|(number, it)| (*number, it))
     }
 
-    /// The processes that have closed a file which they wrote.
+    /// Returns the processes that have closed a file which they wrote.
     pub fn left_by(&self, inode: u64) -> Vec<u32> {
         self.of_file(inode).filter_map(|(_, opened)| opened.left_by).collect()
     }
 
-    /// Whether a program has a file open that it writes.
+    /// Whether a program has any file open for writing.
     pub fn is_written(&self) -> bool {
         self.open.values().any(is_written)
     }
 
-    /// Whether a program has this file open and writes it.
+    /// Whether a program has this file open for writing.
     pub fn is_file_written(&self, inode: u64) -> bool {
         self.of_file(inode).any(|(_, opened)| is_written(opened))
     }
 
-    /// Whether a program has this file open by another handle than this, and writes it.
+    /// Whether a program has this file open for writing by another handle than this.
     pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
         self.of_file(inode).any(|(other, opened)| other != number && is_written(opened))
     }
 
-    /// Whether a process, if it is known, does not read a file.
+    /// Returns an open file by its handle, if no other handle has the file open.
+    pub fn only_one(&self, number: u64) -> Option<OpenHandle> {
+        self.get(number).filter(|opened| self.of_inode.get(&opened.inode) == Some(&1))
+    }
+
+    /// Whether a process is known, and known not to read a file.
     pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
         let reads = |opened: &OpenHandle| {
             let reader = opened.opener.or(opened.left_by);
@@ -123,12 +139,12 @@ impl OpenHandles {
         process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
     }
 
-    /// The draft of a file that is being written.
+    /// Returns the draft of a file that is being written.
     pub fn draft(&self, inode: u64) -> Option<SharedDraft> {
         self.drafts.get(&inode).map(|(draft, _)| draft.clone())
     }
 
-    /// The versions of a file that are being read.
+    /// Returns the versions of a file that are being read.
     pub fn readings(&self, inode: u64) -> Vec<Arc<Reading>> {
         let readings = self.of_file(inode).filter_map(|(_, opened)| match &opened.handle {
             Handle::Reading(reading) => Some(Arc::clone(reading)),
@@ -137,7 +153,7 @@ impl OpenHandles {
         readings.collect()
     }
 
-    /// Has all who read a file read it as `handle` says, from now on.
+    /// Makes all who read a file read it as `handle` says, from now on.
     pub fn replace_readings(&mut self, inode: u64, handle: &Handle) {
         let of_file = self.open.values_mut().filter(|opened| opened.inode == inode);
         for opened in of_file.filter(|opened| matches!(opened.handle, Handle::Reading(_))) {
@@ -148,7 +164,7 @@ impl OpenHandles {
         }
     }
 
-    /// The files that are being written.
+    /// Returns the files that are being written.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
         self.drafts.iter().map(|(inode, (draft, _))| (*inode, draft.clone())).collect()
     }

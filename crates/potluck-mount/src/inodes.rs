@@ -5,34 +5,41 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The number of the directory that is mounted.
 pub const ROOT: u64 = 1;
+
+/// The bit that is set in numbers which follow from a name; other numbers are counted.
+const OF_NAME: u64 = 1 << 62;
 
 /// A name in a directory, by the number of the directory.
 pub type NamePlace = (u64, String);
 
 #[derive(Default)]
 struct Inode {
-    /// `None` for the root, and once the name leads elsewhere.
+    /// The place of the name that leads to the number; `None` for the root, and once the name leads elsewhere.
     place: Option<NamePlace>,
-    /// The name that it had last, where that leads nowhere any more, or elsewhere.
+    /// The name that the number had last, where that leads nowhere any more, or elsewhere.
     last_place: Option<NamePlace>,
-    /// How often the kernel was told of it and has not forgotten it.
+    /// How often the kernel was told of the number and has not forgotten it.
     lookups: u64,
-    /// What the kernel was told that it is.
+    /// The kind of entry that the kernel was told of.
     kind: Option<EntryKind>,
-    /// Where the content of a directory is staged for a checkpoint, so that all names below lead there.
+    /// The path at which the content of a directory is staged for a checkpoint, so that all names below lead there.
     staging: Option<PoolPath>,
-    /// Whether its name was taken from it because another version is there now.
+    /// Whether the number's name was taken from it because another version is there now.
     is_outdated: bool,
-    /// Whether programs locked it: those share it while they have it open, and have to find one number.
+    /// Whether programs locked the file: those share it while they have it open, and have to find one number.
     was_locked: bool,
-    /// The number that stands for it where it is locked, if it was outdated then.
+    /// The number that stands for this one where it is locked, if it was outdated then.
     locked_as: Option<u64>,
 }
 
-/// All that the kernel may ask about. A number is never given twice.
+/// The names and numbers that the kernel may ask about. A name whose number the kernel forgot gets the same again,
+/// also in another mount of the directory: `tar` looks at a directory again when it has unpacked all that is below,
+/// and `git` takes a file with another number for one that was changed. A number stands for one thing for as long as
+/// the kernel knows it.
 pub struct Inodes {
     root: PoolPath,
     known: HashMap<u64, Inode>,
@@ -45,14 +52,14 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// Knows the root alone.
+    /// Makes the numbers of a mount of which the root alone is known.
     pub fn new(root: PoolPath) -> Self {
         let known = HashMap::from([(ROOT, Inode { lookups: 1, ..Inode::default() })]);
         let (names, staged) = Default::default();
         Self { root, known, names, staged, last: ROOT, exchanged: None }
     }
 
-    /// The path of a number, as names are now.
+    /// Returns the path of a number, as names are now.
     pub fn path(&self, number: u64) -> Result<PoolPath, Errno> {
         if let Some(staging) = self.staging(number) {
             return Ok(staging.clone());
@@ -64,8 +71,8 @@ impl Inodes {
         self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
     }
 
-    /// The path of a number, or the one that its name had last. Something else may be there: whoever looked a name up, and
-    /// opens it after that, opens what is there by then.
+    /// Returns the path of a number, or the one that its name had last. Something else may be there: whoever looked a
+    /// name up, and opens it after that, opens what is there by then.
     pub fn last_path(&self, number: u64) -> Result<PoolPath, Errno> {
         let last_place = self.known.get(&number).and_then(|inode| inode.last_place.as_ref());
         match (self.path(number), last_place) {
@@ -76,12 +83,12 @@ impl Inodes {
         }
     }
 
-    /// Where the content of a directory is staged, if it is.
+    /// Returns the path at which the content of a directory is staged, if it is.
     pub fn staging(&self, number: u64) -> Option<&PoolPath> {
         self.known.get(&number)?.staging.as_ref()
     }
 
-    /// Has names in a directory lead to where they are staged, or with `None` to where they are. The number of
+    /// Makes names in a directory lead to where they are staged, or with `None` to where they are. The number of
     /// one that is staged is kept though the kernel forgets it.
     pub fn set_staging(&mut self, number: u64, staging: Option<PoolPath>) {
         if let Some(inode) = self.known.get_mut(&number) {
@@ -93,7 +100,7 @@ impl Inodes {
         }
     }
 
-    /// The numbers of directories whose content is staged.
+    /// Returns the numbers of directories whose content is staged.
     pub fn staged(&self) -> impl Iterator<Item = u64> {
         self.staged.iter().copied()
     }
@@ -108,22 +115,22 @@ impl Inodes {
         true
     }
 
-    /// A directory and all that is known below it.
+    /// Returns the numbers of a directory and of all that is known below it.
     pub fn below(&self, dir: u64) -> Vec<u64> {
         self.known.keys().copied().filter(|number| self.is_below(*number, dir)).collect()
     }
 
-    /// The name that leads to a number, if one does.
+    /// Returns the name that leads to a number, if one does.
     pub fn place(&self, number: u64) -> Option<&NamePlace> {
         self.known.get(&number)?.place.as_ref()
     }
 
-    /// The number to which a name leads.
+    /// Returns the number to which a name leads.
     pub fn find(&self, parent: u64, name: &str) -> Option<u64> {
         self.names.get(&(parent, name.to_owned())).copied()
     }
 
-    /// The number to which a path leads, if it has one.
+    /// Returns the number to which a path leads, if it has one.
     pub fn find_path(&self, path: &PoolPath) -> Option<u64> {
         let below_root: Vec<&str> = match (self.root.space(), path.space()) {
             ("", space) => std::iter::once(space).chain(names_of(path)).collect(),
@@ -136,33 +143,51 @@ impl Inodes {
         names.try_fold(ROOT, |parent, name| self.find(parent, name))
     }
 
-    /// The number of a name, which gets one if it has none.
+    /// Returns the number of a name, which gets one if it has none.
     pub fn of(&mut self, parent: u64, name: &str) -> u64 {
         if let Some(number) = self.find(parent, name) {
             return number;
         }
-        self.last += 1;
+        let number = self.new_number(parent, name);
         let place = (parent, name.to_owned());
-        self.names.insert(place.clone(), self.last);
-        self.known.insert(self.last, Inode { place: Some(place), ..Inode::default() });
+        self.names.insert(place.clone(), number);
+        self.known.insert(number, Inode { place: Some(place), ..Inode::default() });
+        number
+    }
+
+    /// Returns the number that follows from a name, unless it stands for something that had the name before.
+    fn new_number(&mut self, parent: u64, name: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (parent, name).hash(&mut hasher);
+        let of_name = OF_NAME | hasher.finish() >> 2;
+        if !self.known.contains_key(&of_name) {
+            return of_name;
+        }
+        self.last += 1;
         self.last
     }
 
-    /// The kernel is told of a number, and that it is of this kind.
-    pub fn looked_up(&mut self, number: u64, kind: EntryKind) {
+    /// Notes that the kernel is told that a name leads to a number, and that it is of this kind.
+    pub fn looked_up(&mut self, number: u64, (parent, name): (u64, &str), kind: EntryKind) {
+        // The kernel may have forgotten it since it was found for this answer.
+        if !self.known.contains_key(&number) && self.find(parent, name).is_none() {
+            let place = (parent, name.to_owned());
+            self.names.insert(place.clone(), number);
+            self.known.insert(number, Inode { place: Some(place), ..Inode::default() });
+        }
         if let Some(inode) = self.known.get_mut(&number) {
             inode.lookups += 1;
             inode.kind = Some(kind);
         }
     }
 
-    /// Whether the kernel was told that a number is of another kind: it takes that for an error of this daemon where it
-    /// asks for attributes, and for another entry where it looks a name up.
+    /// Whether the kernel was told that a number is of another kind: it takes that for an error of this daemon where
+    /// it asks for attributes, and for another entry where it looks a name up.
     pub fn was_of_another_kind(&self, number: u64, kind: EntryKind) -> bool {
         self.known.get(&number).and_then(|inode| inode.kind).is_some_and(|told| told != kind)
     }
 
-    /// The kernel forgets a number so many times; `is_open`: a handle still needs it.
+    /// Notes that the kernel forgets a number so many times; `is_open`: a handle still needs it.
     pub fn forget(&mut self, number: u64, times: u64, is_open: bool) {
         let Some(inode) = self.known.get_mut(&number).filter(|_| number != ROOT) else { return };
         inode.lookups = inode.lookups.saturating_sub(times);
@@ -174,7 +199,7 @@ impl Inodes {
         }
     }
 
-    /// A name leads nowhere any more.
+    /// Notes that a name leads nowhere any more.
     pub fn unlink(&mut self, parent: u64, name: &str) {
         if let Some(number) = self.names.remove(&(parent, name.to_owned()))
             && let Some(inode) = self.known.get_mut(&number)
@@ -183,7 +208,7 @@ impl Inodes {
         }
     }
 
-    /// Another version took the place of what a number stands for: its name gets another number.
+    /// Notes that another version took the place of what a number stands for: its name gets another number.
     pub fn outdate(&mut self, number: u64, now: Tick) {
         let Some(place) = self.place(number).cloned() else { return };
         self.unlink(place.0, &place.1);
@@ -193,7 +218,8 @@ impl Inodes {
         }
     }
 
-    /// Whether the name of a number got it since then, in the place of another; that is said once.
+    /// Whether the name of a number got the number since then, in the place of another; this is true for one call
+    /// alone.
     pub fn take_exchange(&mut self, number: u64, since: Tick) -> bool {
         let place = self.place(number).cloned();
         let exchanged =
@@ -206,8 +232,8 @@ impl Inodes {
         self.known.get(&number).is_some_and(|inode| inode.is_outdated)
     }
 
-    /// The number under which a file is locked: that of what has its name, for one that is outdated and is locked for the
-    /// first time, and the same from then on.
+    /// Returns the number under which a file is locked: that of what has its name, for one that is outdated and is
+    /// locked for the first time, and the same from then on.
     pub fn lock(&mut self, number: u64) -> u64 {
         let outdated = self.known.get(&number).filter(|inode| inode.is_outdated);
         let unknown = outdated.filter(|inode| inode.locked_as.is_none());
@@ -225,12 +251,12 @@ impl Inodes {
         self.known.get(&number).is_some_and(|inode| inode.was_locked)
     }
 
-    /// The number that [`Self::lock`] gave, or else the same.
+    /// Returns the number that [`Self::lock`] gave, or else the same number.
     pub fn locked_number(&self, number: u64) -> u64 {
         self.known.get(&number).and_then(|inode| inode.locked_as).unwrap_or(number)
     }
 
-    /// A name moves, in the place of what had the new one.
+    /// Notes that a name moves, in the place of what had the new name.
     pub fn rename(&mut self, from: (u64, &str), to: (u64, &str)) {
         let Some(number) = self.find(from.0, from.1) else { return self.unlink(to.0, to.1) };
         if self.find(to.0, to.1) == Some(number) {
@@ -261,7 +287,7 @@ mod tests {
         let dir = inodes.of(ROOT, "a");
         let file = inodes.of(dir, "f");
         let other = inodes.of(ROOT, "other");
-        inodes.looked_up(other, EntryKind::File);
+        inodes.looked_up(other, (ROOT, "other"), EntryKind::File);
         let path = |inodes: &Inodes, number| inodes.path(number).map(|path| path.to_string());
         assert_eq!(path(&inodes, file), Ok("pot://lab/a/f".into()));
         let find = |inodes: &Inodes, path: &str| inodes.find_path(&path.parse().expect("a path"));
@@ -280,10 +306,42 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_was_forgotten_gets_its_number_again_unless_something_has_it() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let dir = inodes.of(ROOT, "d");
+        let file = inodes.of(dir, "f");
+        let told = [(file, (dir, "f"), EntryKind::File), (dir, (ROOT, "d"), EntryKind::Dir)];
+        for (number, place, kind) in told {
+            inodes.looked_up(number, place, kind);
+            inodes.forget(number, 1, false);
+        }
+        let other = inodes.of(ROOT, "other");
+        assert_eq!((inodes.of(ROOT, "d"), inodes.of(dir, "f")), (dir, file));
+        inodes.looked_up(file, (dir, "f"), EntryKind::File);
+        inodes.unlink(dir, "f"); // and a program has it open
+        let new = inodes.of(dir, "f");
+        assert!(![ROOT, dir, file, other].contains(&new));
+        assert_eq!((inodes.find(dir, "f"), inodes.path(file)), (Some(new), Err(Errno::STALE)));
+    }
+
+    #[test]
+    fn a_number_that_is_forgotten_while_it_is_told_again_stands_for_its_name() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let file = inodes.of(ROOT, "f");
+        inodes.looked_up(file, (ROOT, "f"), EntryKind::File);
+        let found = inodes.of(ROOT, "f");
+        inodes.forget(file, 1, false);
+        inodes.looked_up(found, (ROOT, "f"), EntryKind::File);
+        assert_eq!(inodes.path(found).map(|path| path.to_string()), Ok("pot://lab/f".into()));
+        inodes.unlink(ROOT, "f"); // and the kernel knows it still
+        assert_ne!(inodes.of(ROOT, "f"), found);
+    }
+
+    #[test]
     fn a_directory_is_staged_until_it_is_said_to_be_no_more_though_the_kernel_forgets_it() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let dir = inodes.of(ROOT, "d");
-        inodes.looked_up(dir, EntryKind::Dir);
+        inodes.looked_up(dir, (ROOT, "d"), EntryKind::Dir);
         let staging: PoolPath = "pot://lab/.staging".parse().expect("a path");
         inodes.set_staging(dir, Some(staging.clone()));
         inodes.set_staging(1000, Some(staging));
@@ -302,7 +360,7 @@ mod tests {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let (then, now) = (Tick::default(), Tick::default() + Duration::from_secs(1));
         let old = inodes.of(ROOT, "f");
-        inodes.looked_up(old, EntryKind::File);
+        inodes.looked_up(old, (ROOT, "f"), EntryKind::File);
         inodes.outdate(old, now);
         assert!(inodes.is_outdated(old));
         assert_eq!(inodes.path(old), Err(Errno::STALE));
@@ -320,8 +378,8 @@ mod tests {
     fn a_number_is_forgotten_with_the_last_lookup_unless_it_is_open() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let file = inodes.of(ROOT, "f");
-        inodes.looked_up(file, EntryKind::File);
-        inodes.looked_up(file, EntryKind::File);
+        inodes.looked_up(file, (ROOT, "f"), EntryKind::File);
+        inodes.looked_up(file, (ROOT, "f"), EntryKind::File);
         inodes.forget(file, 1, false);
         assert_eq!(inodes.find(ROOT, "f"), Some(file));
         inodes.forget(file, 1, true);

@@ -1,7 +1,35 @@
-//! Whether a thread that waits for a reply was sent a signal. The kernel tells the mount of that by a request that fuser
-//! 0.18 does not pass on, so the thread is looked at.
+//! Finds out whether a thread that waits for a reply was sent a signal. The kernel tells the mount of that by a
+//! request that fuser 0.18 does not pass on, so the thread is looked at.
 
 use std::fs;
+use std::time::Duration;
+
+/// The time between looks at a thread that waits for a reply, and how long it has waited before the first.
+const LOOK: Duration = Duration::from_secs(1);
+/// The bit of SIGKILL among the signals of a thread. The kernel sends it itself to the threads of a process that
+/// another signal is to end.
+const KILL: u64 = 1 << (9 - 1);
+/// The signal bits in the exit code of a process that a signal has ended.
+const SIGNAL_OF_EXIT: u32 = 0x7f;
+
+/// The masks of signals in what `/proc` tells of a thread.
+struct Signals {
+    pending: u64,
+    blocked: u64,
+    ignored: u64,
+}
+
+impl Signals {
+    fn of(status: &str) -> Self {
+        let mask = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            u64::from_str_radix(line.trim().trim_start_matches(':').trim(), 16).ok()
+        };
+        let mask = |name: &str| mask(name).unwrap_or(0);
+        let pending = mask("SigPnd") | mask("ShdPnd");
+        Self { pending, blocked: mask("SigBlk"), ignored: mask("SigIgn") }
+    }
+}
 
 /// Whether a thread has a signal to handle, or is gone; false where that cannot be known, as across namespaces.
 pub fn is_interrupted(thread: u32) -> bool {
@@ -15,12 +43,34 @@ pub fn is_interrupted(thread: u32) -> bool {
 }
 
 fn has_signal(status: &str) -> bool {
-    let mask = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        u64::from_str_radix(line.trim().trim_start_matches(':').trim(), 16).ok()
-    };
-    let pending = mask("SigPnd").unwrap_or(0) | mask("ShdPnd").unwrap_or(0);
-    pending & !mask("SigBlk").unwrap_or(0) & !mask("SigIgn").unwrap_or(0) != 0
+    let Signals { pending, blocked, ignored } = Signals::of(status);
+    pending & !blocked & !ignored != 0
+}
+
+/// Returns when a thread that waits for a reply is to end by a signal; never, where that cannot be known, and not in
+/// the first second.
+pub async fn killed(thread: u32) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if is_killed(thread) {
+            return;
+        }
+    }
+}
+
+/// Whether a signal ends a thread, or has: one that closes its files as it ends has no signals and no memory any more.
+fn is_killed(thread: u32) -> bool {
+    let about = |name: &str| fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
+    let Some(status) = about("status").filter(|_| thread != 0) else { return false };
+    let has_memory = status.lines().any(|line| line.starts_with("VmSize:"));
+    Signals::of(&status).pending & KILL != 0
+        || (!has_memory && about("stat").is_some_and(|stat| has_ended_by_signal(&stat)))
+}
+
+/// Reads the exit code, which is the last number in what `/proc` tells of a thread.
+fn has_ended_by_signal(stat: &str) -> bool {
+    let code = stat.split_whitespace().next_back().and_then(|code| code.parse::<u32>().ok());
+    code.is_some_and(|code| code & SIGNAL_OF_EXIT != 0)
 }
 
 #[cfg(test)]
@@ -42,5 +92,18 @@ mod tests {
         assert!(!is_interrupted(std::process::id()));
         assert!(is_interrupted(u32::MAX), "nobody has that number");
         assert!(!is_interrupted(0));
+    }
+
+    #[test]
+    fn a_thread_is_killed_by_what_nothing_keeps_it_from_dying_of() {
+        let about = |pending: &str| Signals::of(&format!("SigPnd:\t{pending}\nShdPnd:\t0\n"));
+        assert_eq!(about("0000000000000100").pending & KILL, KILL);
+        assert_eq!(about("0000000000000002").pending & KILL, 0, "it may have a handler");
+        for (code, is_by_signal) in [(9, true), (15, true), (0x8b, true), (0, false), (256, false)]
+        {
+            assert_eq!(has_ended_by_signal(&format!("7 (a b) D 1 0 {code}\n")), is_by_signal);
+        }
+        assert!(!is_killed(std::process::id()));
+        assert!(!is_killed(u32::MAX) && !is_killed(0), "not known");
     }
 }

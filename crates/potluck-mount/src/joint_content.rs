@@ -4,20 +4,23 @@ use crate::errno::errno;
 use potluck_client::{Attributes, File, Pool, PutOptions, SharedWriter};
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::LARGEST_FILE;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// What programs of this mount write of a shared file, and the version before, which is what they read.
+/// The content that programs of this mount write of a shared file, and the version before, which is what they read.
 pub struct JointContent {
     before: File,
-    /// Takes what they write, until the last of them has closed the file. (A writer is not `Sync`.)
+    /// The writer that takes what programs write, until the last of them has closed the file. (A writer is not
+    /// `Sync`.)
     writer: Mutex<Option<SharedWriter>>,
-    /// Which process of this machine wrote what, of those that are known.
+    /// The processes of this machine that wrote ranges, as far as they are known.
     processes: ByteRanges<Option<u32>>,
-    /// Bytes that the file had in this mount when it was closed.
+    /// The size in bytes that the file had in this mount when it was closed.
     closed_size: u64,
-    /// Why what programs of this mount wrote is in no version, which each of them is told that closes the file.
+    /// The reason why what programs of this mount wrote is in no version, which each of them is told that closes the
+    /// file.
     failure: Option<Errno>,
 }
 
@@ -40,21 +43,22 @@ impl JointContent {
         self.writer.get_mut().expect("no holder panics")
     }
 
-    /// Bytes of the file as far as this mount knows.
+    /// Returns the size in bytes of the file as far as this mount knows.
     pub fn size(&self) -> u64 {
         let writer = self.writer.lock().expect("no holder panics");
         let written = writer.as_ref().map_or(0, SharedWriter::size);
         self.before.size().max(written).max(self.closed_size)
     }
 
-    /// The version that was there when it was opened: what is written is in the next.
+    /// Returns the version that was there when the file was opened: what is written is in the next.
     pub fn before(&self) -> &File {
         &self.before
     }
 
-    /// A process of this machine is going to write a range.
+    /// Notes that a process of this machine is going to write a range.
     ///
-    /// Errors: [`Errno::BUSY`] where another has written some of it: they would not know it of one another in two mounts.
+    /// Errors: [`Errno::BUSY`] where another has written some of it: they would not know it of one another in two
+    /// mounts.
     pub fn claim(&mut self, process: Option<u32>, range: Range<u64>) -> Result<(), Errno> {
         if self.processes.taken(&range, process).is_some() {
             return Err(Errno::BUSY);
@@ -75,6 +79,7 @@ impl JointContent {
     /// Writes at `offset`, where nobody else may have written since the last version.
     ///
     /// Errors: [`Errno::BUSY`] where another mount has; nothing is written then, and other bytes may be.
+    /// [`Errno::FBIG`] where no file has bytes.
     pub async fn write(
         &mut self,
         pool: &Pool,
@@ -84,29 +89,47 @@ impl JointContent {
         attributes: Attributes,
     ) -> Result<(), Errno> {
         self.check()?;
-        let writer = match self.writer() {
-            Some(writer) => writer,
-            // A descriptor that another process inherited is still open.
-            none => {
-                let options = PutOptions::default();
-                let joined = pool.shared_writer(path, None, &options, attributes).await;
-                none.insert(joined.map_err(|failure| errno(&failure))?)
-            }
-        };
+        if offset.saturating_add(bytes.len() as u64) > LARGEST_FILE {
+            return Err(Errno::FBIG);
+        }
+        let writer = self.joined_writer(pool, path, attributes).await?;
         writer.write_at(offset, bytes).await.map_err(|failure| errno(&failure))
     }
 
-    /// Has the file be larger. None of it can be cut off, for others are writing it.
-    pub fn set_size(&mut self, size: u64) -> Result<(), Errno> {
-        let before = self.size();
+    /// Makes the file larger. None of it can be cut off, for others are writing it.
+    pub async fn set_size(
+        &mut self,
+        pool: &Pool,
+        path: &PoolPath,
+        size: u64,
+        attributes: Attributes,
+    ) -> Result<(), Errno> {
+        self.check()?;
+        if size < self.size() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if size > LARGEST_FILE {
+            return Err(Errno::FBIG);
+        }
+        let writer = self.joined_writer(pool, path, attributes).await?;
+        writer.extend(size).map_err(|_| Errno::FBIG)
+    }
+
+    /// Returns the writer of this mount, which joins again where it has finished: a descriptor that another process
+    /// inherited may still be open.
+    async fn joined_writer(
+        &mut self,
+        pool: &Pool,
+        path: &PoolPath,
+        attributes: Attributes,
+    ) -> Result<&mut SharedWriter, Errno> {
         match self.writer() {
-            _ if size == before => Ok(()),
-            _ if size < before => Err(Errno::OPNOTSUPP),
-            Some(writer) => {
-                writer.extend(size);
-                Ok(())
+            Some(writer) => Ok(writer),
+            none => {
+                let options = PutOptions::default();
+                let joined = pool.shared_writer(path, None, &options, attributes).await;
+                Ok(none.insert(joined.map_err(|failure| errno(&failure))?))
             }
-            None => Err(Errno::BADF),
         }
     }
 
@@ -123,8 +146,8 @@ impl JointContent {
         }
     }
 
-    /// Programs of this mount have written their part. The last that has makes the version. What failed once fails again: a
-    /// file is finished when it is flushed, and when it is closed.
+    /// Ends the part of programs of this mount. The last mount that has finished makes the version. What failed once
+    /// fails again: a file is finished when it is flushed, and when it is closed.
     pub async fn finish(&mut self) -> Result<(), Errno> {
         let Some(writer) = self.writer().take() else { return self.check() };
         self.closed_size = self.closed_size.max(writer.size());

@@ -1,4 +1,4 @@
-//! What the kernel was told of names and is to forget because others changed it.
+//! Tells the kernel which names it is to forget because others changed what is behind them.
 //!
 //! It is told to forget attributes alone. Having it forget a name would wait for the lock of the directory, which a
 //! program may hold that waits for this daemon: a daemon that is killed then never lets go of the mount, for no signal
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Weak};
 
-/// Changes that wait for the kernel. Further ones are left out: it asks again soon by itself.
+/// The most changes that wait for the kernel. Further ones are left out: it asks again soon by itself.
 const WAITING: usize = 1024;
 
 /// Tells the kernel by `notifier` what others change in `files`, as long as these are there.

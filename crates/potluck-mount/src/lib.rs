@@ -10,6 +10,8 @@ mod draft;
 mod edit;
 mod errno;
 mod file_system;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handles;
 mod inodes;
 mod interruption;

@@ -1,6 +1,6 @@
-//! Locks that programs take through this mount. The mount has the authority over the locks of a file from the manager, at
-//! which it is kept by a call that waits for what others want; between programs of this machine it arbitrates by itself
-//! (docs/notes/0014-locks-between-mounts.md).
+//! Locks that programs take through this mount. The mount has the authority over the locks of a file from the
+//! manager, at which it is kept by a call that waits for what others want; between programs of this machine it
+//! arbitrates by itself (docs/notes/0014-locks-between-mounts.md).
 
 mod ranges;
 
@@ -28,13 +28,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// All locks of a mount.
 pub struct MountLocks {
     pool: Pool,
-    /// Does not wait for a manager that is away, so that the end of a lease is noticed.
+    /// A caller that does not wait for a manager that is away, so that the end of a lease is noticed.
     keeping: Pool,
     holder: LockHolderId,
     state: Mutex<Locks>,
     /// Notified when a lock is given up, an authority comes or goes, or a lease is renewed.
     changed: Notify,
-    /// Notified for the one who gives back what others want, when there may be something.
+    /// Notified when there may be something that others want and that has to be given back.
     concerned: Notify,
 }
 
@@ -45,7 +45,7 @@ struct Locks {
     valid_until: Tick,
     /// Whether a task keeps the authorities.
     is_kept: bool,
-    /// Whether the manager has to be told of all of them.
+    /// Whether the manager has to be told of all authorities.
     is_unknown: bool,
 }
 
@@ -54,46 +54,47 @@ struct Locks {
 struct LockedFile {
     ranges: RangeLocks,
     authority: Option<Authority>,
-    /// What is being given back. It is kept until the manager has it: others must not have it before they find in the pool
-    /// what was written under it.
+    /// The lock authority that is being given back. It is kept until the manager has it: others must not have it
+    /// before they find in the pool what was written under it.
     returning: Option<LockAuthority>,
-    /// The path of which the manager is asked just now.
+    /// The path of which the manager is being asked.
     asked: Option<PoolPath>,
-    /// The programs that have locks lost them, and with them the certainty of what they read; until they unlock.
+    /// The programs that had locks and lost them, and with them the certainty of what they read; until they unlock.
     lost: Vec<u64>,
-    /// Whether what was written under lost locks may still be published, which it must not.
+    /// Whether something written under lost locks might still be published, which must not happen.
     has_lost_draft: bool,
-    /// One task at a time asks the manager about the file.
+    /// Held by the one task at a time that asks the manager about the file.
     turn: Arc<AsyncMutex<()>>,
 }
 
-/// What the manager granted of a file.
+/// The authority that the manager granted over a file.
 #[derive(Clone)]
 struct Authority {
-    /// The path under which it was granted. One that is renamed keeps it; a file without a name needs none.
+    /// The path under which the authority was granted. One that is renamed keeps it; a file without a name needs none.
     path: Option<PoolPath>,
     level: LockLevel,
-    /// What others want.
+    /// The level that others want.
     wanted: Option<LockLevel>,
-    /// Whether programs find what others wrote before the mount had it.
+    /// Whether programs find what others wrote before the mount had the authority.
     is_fresh: bool,
 }
 
 impl Authority {
-    /// Whether programs may get a lock of this level by it now: what others want is given back first, once nobody needs it.
+    /// Whether programs may get a lock of this level by the authority now: what others want is given back first, once
+    /// nobody needs it.
     fn allows(&self, level: LockLevel, is_in_use: bool) -> bool {
         let is_wanted = self.wanted.is_some_and(|wanted| !wanted.goes_with(level));
         self.is_fresh && self.level >= level && (is_in_use || !is_wanted)
     }
 }
 
-/// What comes of a try to lock.
+/// The outcome of a try to lock.
 pub enum Locking {
     /// The program has the lock.
     Done,
-    /// A program of this machine has one that conflicts.
+    /// Another program of this machine has a lock that conflicts.
     Conflict,
-    /// The authority has to be taken first.
+    /// The authority has to be taken from the manager first.
     NeedsAuthority,
     /// The lease has run out, and it is not known yet whether it is renewed.
     Uncertain,
@@ -101,16 +102,16 @@ pub enum Locking {
 
 /// A file that is to be given back, to others who want it.
 pub struct ReturnedAuthority {
-    /// The number of the file.
+    /// The number of the file in the mount.
     pub inode: u64,
-    /// Nobody takes it again before this is dropped.
+    /// The turn of the file, so that nobody takes its authority again before this is dropped.
     turn: OwnedMutexGuard<()>,
     path: PoolPath,
     keeps: Option<LockLevel>,
 }
 
 impl MountLocks {
-    /// No locks; `holder` was drawn at random.
+    /// Makes a mount's locks, of which there are none yet; `holder` was drawn at random.
     pub fn new(pool: Pool, holder: LockHolderId) -> Self {
         let at_once = RetryLimits { at_first: Duration::ZERO, ..pool.retry_limits() };
         let keeping = pool.with_retry_limits(at_once);
@@ -122,12 +123,12 @@ impl MountLocks {
         self.state.lock().expect("no holder panics")
     }
 
-    /// A lock of another program of this mount that conflicts.
+    /// Returns a lock of another program of this mount that conflicts.
     pub fn conflict(&self, inode: u64, wanted: &RangeLock) -> Option<RangeLock> {
         self.state().files.get(&inode)?.ranges.conflict(wanted)
     }
 
-    /// Tries to lock by what the mount has.
+    /// Tries to lock by the authority that the mount has.
     ///
     /// Errors: [`Errno::IO`] where the program lost locks of the file, [`Errno::NOLCK`] for too many.
     pub fn try_lock(&self, inode: u64, lock: RangeLock) -> Result<Locking, Errno> {
@@ -149,7 +150,7 @@ impl MountLocks {
             Some(authority) if !is_valid && authority.path.is_some() => Ok(Locking::Uncertain),
             Some(_) => {
                 file.ranges.add(lock).map_err(|_| Errno::NOLCK)?;
-                // A shared one in the place of an exclusive one may let others go on.
+                // A shared lock in the place of an exclusive one may let others go on.
                 drop(state);
                 self.changed.notify_waiters();
                 Ok(Locking::Done)
@@ -159,7 +160,8 @@ impl MountLocks {
     }
 
     /// Asks the manager for the authority that a lock needs. Where it is new, locks are had once the mount
-    /// [finds](Self::is_fresh) what others wrote. `path` is `None` for a file without a name, which nobody else can open.
+    /// [finds](Self::is_fresh) what others wrote. `path` is `None` for a file without a name, which nobody else can
+    /// open.
     ///
     /// Errors: those of the call.
     pub async fn take(
@@ -191,7 +193,8 @@ impl MountLocks {
         };
         let is_held_beside = self.state().is_held_beside(inode, &authority.path);
         if let (Some((_, false)), false) = (&had, is_held_beside) {
-            // Others want it, or more of it is needed: two who keep it shared, and want more, would wait for one another.
+            // Others want the authority, or this needs more of it: two who keep it shared, and want more, would wait
+            // for one another.
             if let Some(file) = self.state().files.get_mut(&inode) {
                 file.returning = file.granted();
                 file.authority = None;
@@ -232,7 +235,7 @@ impl MountLocks {
         Asking { locks: self, inode }
     }
 
-    /// Programs find in a file what others wrote before the mount got the authority.
+    /// Notes that programs find in a file what others wrote before the mount got the authority.
     pub fn is_fresh(&self, inode: u64) {
         if let Some(file) = self.state().files.get_mut(&inode)
             && let Some(authority) = &mut file.authority
@@ -253,7 +256,7 @@ impl MountLocks {
         self.changed.notify_waiters();
     }
 
-    /// A program unlocks a range.
+    /// Takes the locks of a program from a range that it unlocks.
     pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
         let mut state = self.state();
         let Some(file) = state.files.get_mut(&inode) else { return };
@@ -265,7 +268,7 @@ impl MountLocks {
         self.given_up();
     }
 
-    /// A program closes a file, and with that gives up all locks on it.
+    /// Takes all locks on a file from a program that closes the file.
     pub fn unlock_all(&self, inode: u64, owner: u64) {
         let mut state = self.state();
         let Some(file) = state.files.get_mut(&inode) else { return };
@@ -294,8 +297,8 @@ impl MountLocks {
         self.state().files.get(&inode).is_some_and(|file| file.authority.is_some())
     }
 
-    /// Whether what is written to a file may be published: no program that has it locked lost its locks. Waits while that
-    /// is not known, for as long as a manager that is away is waited for in the middle of a transfer.
+    /// Whether what is written to a file may be published: no program that has it locked lost its locks. Waits while
+    /// that is not known, for as long as a manager that is away is waited for in the middle of a transfer.
     ///
     /// Errors: [`Errno::TIMEDOUT`].
     pub async fn may_publish(&self, inode: u64) -> Result<bool, Errno> {
@@ -327,15 +330,15 @@ impl MountLocks {
 
     /// Returns once something about locks changed, or `at_most` has passed.
     pub async fn changed_within(&self, at_most: Duration) {
-        let _ = tokio::time::timeout(at_most, self.changed.notified()).await; // both are good
+        let _ = tokio::time::timeout(at_most, self.changed.notified()).await; // either is good
     }
 
-    /// Nobody has a file open any more: its authority can be given back.
+    /// Notes that nobody has a file open any more: its authority can be given back.
     pub fn closed(&self, inode: u64) -> Option<ReturnedAuthority> {
         let mut state = self.state();
         let file = state.files.get_mut(&inode)?;
         if file.ranges.level().is_some() {
-            return None; // a lock that comes now
+            return None; // a lock has just come
         }
         let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
         let granted = file.granted();
@@ -354,7 +357,7 @@ impl MountLocks {
         }
     }
 
-    /// The files that others want and no program needs at the level at which the mount has them. From now on
+    /// Returns the files that others want and no program needs at the level at which the mount has them. From now on
     /// no program gets a lock of them that those others could not have.
     pub fn to_give_back(&self) -> Vec<ReturnedAuthority> {
         let mut state = self.state();
@@ -379,14 +382,14 @@ impl MountLocks {
         self.given_up(); // another file of the same path may be the last one now
     }
 
-    /// The files of which locks were lost, and what was written under them must not be published.
+    /// Returns the files of which locks were lost, and what was written under them must not be published.
     pub fn with_lost_drafts(&self) -> Vec<u64> {
         let state = self.state();
         let lost = state.files.iter().filter(|(_, file)| file.has_lost_draft);
         lost.map(|(inode, _)| *inode).collect()
     }
 
-    /// What was written under lost locks is not published any more.
+    /// Notes that what was written under lost locks is not published any more.
     pub fn draft_is_lost(&self, inode: u64) {
         if let Some(file) = self.state().files.get_mut(&inode) {
             file.has_lost_draft = false;
@@ -455,7 +458,7 @@ impl MountLocks {
     }
 }
 
-/// The manager is asked of a path for a file until this is dropped.
+/// Marks, until it is dropped, that the manager is being asked of a path for a file.
 struct Asking<'a> {
     locks: &'a MountLocks,
     inode: u64,
@@ -474,20 +477,20 @@ impl Drop for Asking<'_> {
 pub enum Taken {
     /// The mount has the authority; `is_new` if others may have had it since the mount had it last.
     Granted { is_new: bool },
-    /// Others need it.
+    /// Other mounts need the authority.
     Busy,
     /// The manager has just started.
     NotYet,
-    /// What the mount has, and no program needs, is given back first.
+    /// The mount has an authority that no program needs, and gives it back first.
     Outgrown(ReturnedAuthority),
 }
 
 impl LockedFile {
-    /// Whether nothing has to be remembered of it.
+    /// Whether nothing has to be remembered of the file.
     fn is_unused(&self) -> bool {
         let has_nothing = !self.is_granted() && self.authority.is_none();
         let has_nothing = has_nothing && self.asked.is_none() && self.ranges.level().is_none();
-        // Whoever has its turn, or waits for it, counts on finding it.
+        // A task that has the turn of this file, or waits for it, counts on finding the file.
         let is_alone = Arc::strong_count(&self.turn) == 1;
         has_nothing && is_alone && self.lost.is_empty() && !self.has_lost_draft
     }
@@ -497,7 +500,7 @@ impl LockedFile {
         self.returning.is_some() || self.authority.as_ref().is_some_and(has_path)
     }
 
-    /// What the manager counts as granted to the mount.
+    /// Returns what the manager counts as granted to the mount.
     fn granted(&self) -> Option<LockAuthority> {
         if let Some(returning) = &self.returning {
             return Some(returning.clone());
@@ -524,8 +527,8 @@ impl Locks {
         is_free
     }
 
-    /// Other files of this mount that have the authority of a path: one keeps that of the name under which it was locked
-    /// first, and what has this name now is another's. For the manager they are one.
+    /// Returns other files of this mount that have the authority of a path: one keeps that of the name under which it
+    /// was locked first, and what has this name now is another's. For the manager they are one.
     fn beside(&self, inode: u64, path: &PoolPath) -> impl Iterator<Item = &LockedFile> {
         self.files.iter().filter(move |(number, _)| **number != inode).map(|(_, file)| file).filter(
             move |file| {
@@ -536,8 +539,8 @@ impl Locks {
         )
     }
 
-    /// Whether the manager is to be told that the path of a file is given back; otherwise the file is done with it, and
-    /// the last of those beside it tells.
+    /// Whether the manager is to be told that the path of a file is given back; otherwise the file is done with it,
+    /// and the last of those beside it tells.
     fn is_last(&mut self, inode: u64, path: &PoolPath) -> bool {
         let is_last = !self.is_held_beside(inode, path);
         if let (Some(file), false) = (self.files.get_mut(&inode), is_last) {
@@ -550,7 +553,7 @@ impl Locks {
         self.beside(inode, path).next().is_some()
     }
 
-    /// All that the manager counts as granted.
+    /// Returns all that the manager counts as granted.
     fn held(&self) -> Vec<LockAuthority> {
         let mut held = BTreeMap::<PoolPath, LockLevel>::new();
         for LockAuthority { path, level } in self.files.values().filter_map(LockedFile::granted) {
@@ -560,7 +563,7 @@ impl Locks {
         held.into_iter().map(|(path, level)| LockAuthority { path, level }).collect()
     }
 
-    /// The file, if it is to be given back: others want it, and no program needs it.
+    /// Returns the file, if it is to be given back: others want it, and no program needs it.
     fn give_back(&mut self, inode: u64) -> Option<ReturnedAuthority> {
         let authority = self.files.get(&inode)?.authority.clone()?;
         let (path, wanted) = (authority.path?, authority.wanted?);
@@ -585,7 +588,7 @@ impl Locks {
         Some(ReturnedAuthority { inode, turn, path, keeps })
     }
 
-    /// What others want and cannot have while programs have these locks.
+    /// Returns what others want and cannot have while programs have these locks.
     fn busy(&self) -> Vec<PoolPath> {
         let busy = self.files.values().filter_map(|file| {
             let Authority { path, wanted, .. } = file.authority.as_ref()?;
@@ -597,7 +600,7 @@ impl Locks {
         busy
     }
 
-    /// Notes what others want; gives what the mount does not know to have.
+    /// Notes what others want, and returns what the mount does not know to have.
     fn set_wanted(&mut self, wanted: Vec<LockAuthority>) -> Vec<PoolPath> {
         let mut strangers: HashMap<PoolPath, LockLevel> =
             wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();
@@ -617,7 +620,7 @@ impl Locks {
         if is_asked { Vec::new() } else { strangers.into_keys().collect() }
     }
 
-    /// The authority over a file was lost, and with it the locks of programs.
+    /// Notes that the authority over a file was lost, and with it the locks of programs.
     fn lose(&mut self, path: &PoolPath) {
         for file in self.files.values_mut() {
             if file.granted().is_none_or(|granted| granted.path != *path) {

@@ -1,4 +1,5 @@
-//! What is behind names, as the manager told it: served again for as long as a watch stream says that it still holds.
+//! Keeps what is behind names, as the manager told it: served again for as long as a watch stream says that it still
+//! holds.
 //!
 //! A name is served only where all directories above it are kept, too: what moves or goes away up there is then heard
 //! of. What was fetched is kept only if nothing was heard of it while it was under way
@@ -16,34 +17,34 @@ use potluck_wire::control::{DirChange, DirNews, EntryKind, KnownDir, ListedEntry
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// How long what is kept holds after news were asked for: as long as a call for news may take. A change of others is
-/// not noticed for so long where the manager is cut off and nothing says so.
+/// The time for which what is kept holds after news were asked for: as long as a call for news may take. A change of
+/// others is not noticed for so long where the manager is cut off and nothing says so.
 pub const HOLDS: Duration = Duration::from_secs(6);
 
-/// Names that are fetched one by one to complete a listing; where more are missing all is listed anew.
+/// The most names that are fetched one by one to complete a listing; where more are missing all is listed anew.
 const FETCHED_BY_NAME: usize = 500;
 
 /// The metadata that a mount keeps.
 pub struct MetadataCache {
-    /// Bytes that may be kept, and that are.
+    /// The bytes that may be kept, and those that are.
     limit: usize,
     bytes: usize,
     dirs: BTreeMap<PoolPath, CachedDir>,
-    /// Counts uses of directories, which orders them by their last.
+    /// The number of uses of directories, which orders them by their last.
     uses: u64,
     fetches: HashMap<u64, FetchUnderWay>,
     last_fetch: u64,
     stream: Option<LiveStream>,
 }
 
-/// The stream that tells of changes.
+/// The stream of news that tells of changes.
 #[derive(Clone, Copy)]
 struct LiveStream {
     id: WatchId,
     holds_until: Tick,
 }
 
-/// What was heard of directories while they were being fetched.
+/// A fetch under way, with what was heard of its directories meanwhile.
 struct FetchUnderWay {
     stream: WatchId,
     dirs: BTreeMap<PoolPath, HeardMeanwhile>,
@@ -62,7 +63,7 @@ impl HeardMeanwhile {
     }
 }
 
-/// A fetch under way: names it when its answer arrives.
+/// The identifier of a fetch under way, which names it when its answer arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {
     number: u64,
@@ -71,7 +72,7 @@ pub struct Fetch {
 }
 
 impl MetadataCache {
-    /// Keeps nothing yet, and later at most some `limit` bytes.
+    /// Makes a cache that keeps nothing yet, and later at most some `limit` bytes.
     pub fn new(limit: usize) -> Self {
         let (bytes, dirs, uses, fetches, last_fetch, stream) = Default::default();
         Self { limit, bytes, dirs, uses, fetches, last_fetch, stream }
@@ -81,17 +82,17 @@ impl MetadataCache {
         self.stream.is_some_and(|stream| now < stream.holds_until)
     }
 
-    /// What is behind a path: an entry, or `Some(None)` for nothing; `None` where that is not known.
+    /// Returns what is behind a path: an entry, or `Some(None)` for nothing; `None` where that is not known.
     pub fn entry(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         let found = self.place(path, now)?;
         let (dir, name) = steps(path).pop()?;
-        // Who lists a space is told of the attributes of its directory, and nobody else is.
+        // Only whoever lists a space is told of the attributes of its directory.
         let is_told = !path.names().is_empty() || self.dirs.contains_key(path) || found.is_none();
         let is_touched = self.dirs.get(&dir).is_some_and(|dir| dir.is_touched(name));
         (is_told && !is_touched).then_some(found)
     }
 
-    /// Returns what [`Self::entry`] does, of which the attributes may be others by now.
+    /// Returns what [`Self::entry`] does, but the attributes may have changed by now.
     pub fn place(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         if !self.is_live(now) {
             return None;
@@ -109,7 +110,7 @@ impl MetadataCache {
         found
     }
 
-    /// The entries of a directory, if all are known.
+    /// Returns the entries of a directory, if all are known.
     pub fn listing(&mut self, path: &PoolPath, now: Tick) -> Option<Vec<ListedEntry>> {
         if !self.is_dir(path, now) {
             return None;
@@ -150,7 +151,7 @@ impl MetadataCache {
         self.dirs.get(dir)?.get(name)
     }
 
-    /// The questions whose answers let [`Self::entry`] know what is above a path.
+    /// Returns the questions whose answers let [`Self::entry`] know what is above a path.
     fn missing_above(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut above = steps(path);
         above.pop();
@@ -158,15 +159,15 @@ impl MetadataCache {
         above.into_iter().map(|(dir, name)| question(dir, [name])).collect()
     }
 
-    /// The questions whose answers let [`Self::entry`] know a path. The last is about the path itself.
+    /// Returns the questions whose answers let [`Self::entry`] know a path. The last is about the path itself.
     pub fn missing(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut missing = self.missing_above(path);
         missing.extend(steps(path).pop().map(|(dir, name)| question(dir, [name])));
         missing
     }
 
-    /// The questions whose answers let [`Self::entry`] know a path with all else in its directory; `None` unless many
-    /// names were looked for there already, and it is not known to have more than are told at once.
+    /// Returns the questions whose answers let [`Self::entry`] know a path with all else in its directory; `None`
+    /// unless many names were looked for there already, and it is not known to have more than are told at once.
     pub fn missing_with_its_directory(&mut self, path: &PoolPath) -> Option<Vec<KnownDir>> {
         let (dir, _) = steps(path).pop()?;
         let kept = self.dirs.get_mut(&dir)?;
@@ -178,12 +179,12 @@ impl MetadataCache {
         Some(missing)
     }
 
-    /// The directory that tells of the attributes of a directory.
+    /// Returns the directory that tells of the attributes of a directory.
     pub fn above(dir: &PoolPath) -> Option<PoolPath> {
         steps(dir).pop().map(|(above, _)| above)
     }
 
-    /// A fetch of [`Self::above`] is over, which was begun before this mount changed a directory, and which was modified
+    /// Ends a fetch of [`Self::above`], which was begun before this mount changed a directory, and which was modified
     /// then as the manager says: unless something else was heard of it since.
     pub fn finish_modified(&mut self, fetch: Fetch, dir: &PoolPath, modified: FileTime) {
         let Some((above, name)) = steps(dir).pop() else { return };
@@ -198,7 +199,7 @@ impl MetadataCache {
         }
     }
 
-    /// The questions whose answers let [`Self::listing`] know a directory. The last is about that one.
+    /// Returns the questions whose answers let [`Self::listing`] know a directory. The last is about that one.
     pub fn missing_of_listing(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut missing = self.missing_above(path);
         let of_dir = steps(path).pop().filter(|(dir, name)| self.known(dir, name).is_none());
@@ -222,7 +223,7 @@ impl MetadataCache {
         Fetch { number, stream }
     }
 
-    /// A fetch is over: keeps what the manager told of each of the directories that were asked about, unless
+    /// Ends a fetch: keeps what the manager told of each of the directories that were asked about, unless
     /// something else was heard meanwhile. Of a directory whose pages were put together the pages are one answer.
     pub fn finish(&mut self, fetch: Fetch, answers: &[(KnownDir, DirNews)]) {
         let Some(mut under_way) = self.fetches.remove(&fetch.number) else { return };
@@ -249,12 +250,12 @@ impl MetadataCache {
         let before = kept.bytes();
         match (asked.whole, news.next.is_some()) {
             (true, true) => kept.is_partial(),
-            // Without names nothing was known, and all that is there is told.
+            // A question without names is about a directory of which nothing was known, so all that is there is told.
             (true, false) if asked.names.is_empty() => kept.begin_listing(),
             _ => {}
         }
         for entry in &news.entries {
-            // The digest is asked for by other ways, and is as large as all the rest.
+            // The digest is asked for in other ways, and is as large as all the rest.
             let entry = ListedEntry { digest: None, ..entry.clone() };
             kept.put(&entry.path.clone(), Behind::Entry(Box::new(entry)));
         }
@@ -271,7 +272,7 @@ impl MetadataCache {
         }
         let mut by_use: Vec<_> = self.dirs.iter().map(|(dir, kept)| (kept.used, dir)).collect();
         by_use.sort_unstable();
-        // An eighth more than needed, so that this is not done for each directory.
+        // More is forgotten than needed, so that this is not done for each directory.
         let oldest: Vec<PoolPath> = by_use.into_iter().map(|(_, dir)| dir.clone()).collect();
         for dir in oldest {
             if self.bytes <= self.limit - self.limit / 8 {
@@ -287,7 +288,7 @@ impl MetadataCache {
         }
     }
 
-    /// Forgets a directory and all below it, and has fetches of these keep nothing.
+    /// Forgets a directory and all below it, and makes fetches of these keep nothing.
     fn forget_below(&mut self, dir: &PoolPath) {
         let below = |(path, _): &(&PoolPath, &CachedDir)| path.is_inside(dir);
         let forgotten: Vec<PoolPath> = self
@@ -303,7 +304,7 @@ impl MetadataCache {
         }
     }
 
-    /// Something else may be behind a path than was known.
+    /// Notes that something else may be behind a path than was known.
     ///
     /// Of a name that is gone no more is kept than of one that changed: it may have come back, which may have been
     /// seen already, and is told by news that have still to come.
@@ -322,7 +323,7 @@ impl MetadataCache {
         }
     }
 
-    /// Attributes of what is at a path were set; it and what is below it are the same.
+    /// Notes that attributes of what is at a path were set; it and what is below it are the same.
     pub fn touched(&mut self, path: &PoolPath) {
         let Some((dir, name)) = steps(path).pop() else { return };
         for fetch in self.fetches.values_mut() {
@@ -335,7 +336,7 @@ impl MetadataCache {
         }
     }
 
-    /// The stream told of changes in a directory.
+    /// Notes that the stream told of changes in a directory.
     pub fn apply(&mut self, change: &DirChange) {
         let DirChange { dir, all, changed, attributes, gone } = change;
         if *all && dir.space().is_empty() {
@@ -356,26 +357,26 @@ impl MetadataCache {
         }
     }
 
-    /// News arrived that were asked for at `asked`.
+    /// Notes that news arrived that were asked for at `asked`.
     pub fn heard(&mut self, asked: Tick) {
         if let Some(stream) = &mut self.stream {
             stream.holds_until = asked + HOLDS;
         }
     }
 
-    /// Nobody tells of changes any more: nothing is served, and what arrives is not kept.
+    /// Notes that nobody tells of changes any more: nothing is served, and what arrives is not kept.
     pub fn suspend(&mut self) {
         self.stream = None;
         self.fetches.clear();
     }
 
-    /// Anything may have changed: nothing is kept any more.
+    /// Forgets everything, as anything may have changed.
     pub fn clear(&mut self) {
         (self.dirs, self.bytes) = Default::default();
         self.fetches.clear();
     }
 
-    /// What is to be compared with the manager before any of it is served again, and the fetch that this is. A
+    /// Returns what to compare with the manager before any of it is served again, and the fetch that this is. A
     /// directory of which something above is not kept is forgotten.
     pub fn begin_revalidation(&mut self, stream: WatchId) -> (Fetch, Vec<KnownDir>) {
         let is_dir = |(above, name): &(PoolPath, &str)| {
@@ -395,8 +396,8 @@ impl MetadataCache {
         (Fetch { number: self.last_fetch, stream: Some(stream) }, known)
     }
 
-    /// All that is kept was compared with the manager, which `stream` watches: what it told is unlike that is known
-    /// now, and what was not answered is forgotten.
+    /// Notes that all that is kept was compared with the manager, which `stream` watches: what it told is unlike that
+    /// is known now, and what was not answered is forgotten.
     pub fn resume(
         &mut self,
         stream: WatchId,
@@ -418,7 +419,7 @@ impl MetadataCache {
         self.finish(fetch, answers);
     }
 
-    /// Bytes that are kept.
+    /// Returns how many bytes are kept.
     #[cfg(test)]
     fn kept_bytes(&self) -> usize {
         self.bytes
@@ -430,7 +431,8 @@ fn question<N: Into<String>>(dir: PoolPath, names: impl IntoIterator<Item = N>) 
     KnownDir { names, ..KnownDir::new(dir) }
 }
 
-/// The directories that lead to a path, from the root of the pool on, each with the name that is followed in it.
+/// Returns the directories that lead to a path, from the root of the pool on, each with the name that is followed in
+/// it.
 ///
 /// A staging directory of a checkpoint is not among the names of the directory that it is in: it is taken to be there
 /// until it is told, as of a directory that is watched, that anything in it may have changed.

@@ -1,4 +1,4 @@
-//! Mounts come and go.
+//! Makes mounts, serves them, and ends them.
 
 use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmount};
 use crate::coherent_metadata::CoherentMetadata;
@@ -18,26 +18,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Threads that take requests from the kernel; what they ask for is done by the runtime.
+/// The number of threads that take requests from the kernel; what they ask for is done by the runtime.
 const THREADS: usize = 2;
 /// How long programs that write may go on when the mount is asked to stop: less than what service managers allow a
 /// daemon for its end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(20);
-/// Time from one look whether files are written to the next.
+/// Time between looks at whether files are being written.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a directory of a pool is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// Nothing can be changed.
+    /// Whether nothing can be changed.
     pub read_only: bool,
-    /// Other users may look in, too.
+    /// Whether other users may look into the mount, too.
     pub allow_other: bool,
-    /// No program in it can be started.
+    /// Whether no program in the mount can be started.
     pub no_exec: bool,
-    /// Where files are kept that are not written in order, until they are closed.
+    /// The directory where files that are not written in order are kept until they are closed.
     pub spool_dir: PathBuf,
-    /// Bytes that all of these may have.
+    /// The most bytes that all files in the spool may have.
     pub spool_limit: u64,
     /// How files are written in order.
     pub writing: WriteOptions,
@@ -130,8 +130,8 @@ impl Mounted {
         if let Err(why) = &served {
             tracing::error!("the kernel's requests cannot be taken any more: {why}");
         }
-        // A connection that was cut leaves a dead mount, with files that programs have not closed. It is this one:
-        // whoever mounts there needs the record, and this process has it.
+        // A connection that was cut leaves a dead mount, with files that programs have not closed. The mount that is
+        // there is this one, for whoever mounts there needs the record, which this process has.
         let dir = self.dir.clone();
         let cut = spawn_blocking(move || match is_mounted(&dir)? {
             true => detach(&dir).map(|()| true),
@@ -149,12 +149,12 @@ impl Mounted {
         served.map(|()| unpublished)
     }
 
-    /// Unmounts the directory; whether all programs have closed what they had open.
+    /// Unmounts the directory; returns whether all programs have closed what they had open.
     async fn unmount_for_good(&mut self) -> bool {
         let dir = self.dir.clone();
         let unmounted = spawn_blocking(move || match unmount(&dir) {
             Err(why) if why.kind() == io::ErrorKind::ResourceBusy => detach(&dir).map(|()| false),
-            // Somebody was faster.
+            // Somebody else detached it first.
             Err(_) if !is_mounted(&dir)? => Ok(true),
             done => done.map(|()| true),
         });

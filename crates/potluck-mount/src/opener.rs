@@ -11,10 +11,11 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Processes that are looked at one by one. Where more were started, any of them may have inherited a descriptor.
+/// The most processes that are looked at one by one. Where more were started, any of them may have inherited a
+/// descriptor.
 const MOST_PROCESSES: usize = 4096;
 
-/// A file as its descriptors are told apart in /proc.
+/// What tells a file apart from others among the descriptors in /proc.
 #[derive(Debug, Clone)]
 pub struct NamedInode {
     /// The number of the file in its mount.
@@ -56,33 +57,34 @@ impl NamedInode {
     }
 }
 
-/// Whether a process may still do something: one that has no memory any more, as it ends, has closed its files or does so.
+/// Whether a process may still do something: one that has no memory any more, as it ends, has closed its files or
+/// does so.
 fn is_alive(process: u32) -> bool {
     let status = PathBuf::from(format!("/proc/{process}/status"));
     std::fs::read_to_string(status).is_ok_and(|status| status.contains("\nVmSize:"))
 }
 
-/// The number of the process that was started last on this machine.
+/// Returns the number of the process that was started last on this machine.
 pub fn newest_process() -> Option<u32> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
-/// The processes that were started after one, which alone can have inherited what was opened since; `None` where
-/// that is not known.
+/// Returns the processes that were started after one, which alone can have inherited what was opened since; `None`
+/// where that is not known.
 pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
     let (earlier, newest) = (earlier?, newest_process()?);
     (earlier <= newest).then(|| earlier + 1..newest + 1)
 }
 
-/// The process that a thread belongs to; `None` where that cannot be known, as across namespaces.
+/// Returns the process that a thread belongs to; `None` where that cannot be known, as across namespaces.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }
 
-/// Whether the close() of a `thread` publishes what was written through a handle that `opener` opened: its own does,
-/// and everybody's once the opener has closed it (`None`) or is gone.
+/// Whether the close() of a `thread` publishes what was written through a handle that `opener` opened: the opener's
+/// own does, and everybody's once the opener has closed it (`None`) or is gone.
 pub fn closes_for_good(opener: Option<u32>, thread: u32) -> bool {
     match (opener, process_of(thread)) {
         (Some(opener), Some(process)) => {

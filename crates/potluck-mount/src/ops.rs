@@ -4,6 +4,7 @@
 mod translation;
 
 use crate::file_system::{AttributeChange, FileSystem, NewEntry, PoolAttribute, ShownEntry};
+use crate::interruption::killed;
 use crate::locks::RangeLock;
 use crate::opener::process_of;
 use fuser::{
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
@@ -29,11 +31,11 @@ use translation::{
 
 /// How long the kernel believes what it was told: what others change is seen within this time.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Bytes in which sizes of a file system are counted.
+/// The size in bytes of the blocks in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
 /// The number of what the kernel did not ask for yet, as libfuse gives it.
 const UNKNOWN: u64 = u32::MAX as u64;
-/// Reads and writes of a file go past the page cache, which would mix versions of one name.
+/// The flags of an open file: its reads and writes go past the page cache, which would mix versions of one name.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// A file system on a runtime.
@@ -49,15 +51,8 @@ impl KernelRequests {
         Self { files, runtime, owners: Owners::of_process() }
     }
 
-    fn spawn<F: Future<Output = ()> + Send + 'static>(
-        &self,
-        work: impl FnOnce(Arc<FileSystem>) -> F,
-    ) {
-        self.begin(work(Arc::clone(&self.files)));
-    }
-
-    /// Does what can be done at once, and leaves the rest to the runtime. Most requests wait for nothing, and what others
-    /// ask of donors or the manager is on its way before a thread is woken.
+    /// Does what can be done at once, and leaves the rest to the runtime. Most requests wait for nothing, and what
+    /// others ask of donors or the manager is on its way before a thread is woken.
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         let _runtime = self.runtime.enter();
         let mut work = Box::pin(work);
@@ -67,40 +62,114 @@ impl KernelRequests {
         }
     }
 
-    fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<ShownEntry>) {
-        let owners = self.owners;
-        let files = Arc::clone(&self.files);
+    /// Answers a request by what its work comes to.
+    fn answer<T, F>(
+        &self,
+        request: &Request,
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+        reply: impl FnOnce(Result<&T, Errno>) + Send + 'static,
+    ) where
+        T: Send + Sync + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let (thread, work) = (request.pid(), work(Arc::clone(&self.files)));
+        self.begin(async move { drop(answered(thread, work, reply).await) });
+    }
+
+    /// Answers a request for an entry, whose number the kernel knows from then on.
+    fn reply_entry<F>(
+        &self,
+        request: &Request,
+        reply: ReplyEntry,
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+    ) where
+        F: Future<Output = Result<ShownEntry, Errno>> + Send + 'static,
+    {
+        let (owners, files, thread) = (self.owners, Arc::clone(&self.files), request.pid());
+        let work = work(Arc::clone(&self.files));
         self.begin(async move {
-            match work.run(files).await {
-                Ok(facts) => reply.entry(&BELIEVED, &shown(&facts, owners), Generation(0)),
+            let reply = move |found: Result<&ShownEntry, Errno>| match found {
+                Ok(facts) => reply.entry(&BELIEVED, &shown(facts, owners), Generation(0)),
                 Err(why) => reply.error(number(why)),
+            };
+            if let Some(facts) = answered(thread, work, reply).await {
+                files.forget(facts.inode, 1); // the kernel was not told
             }
         });
     }
 
-    fn reply_empty(&self, reply: ReplyEmpty, work: impl AsyncWork<()>) {
-        let files = Arc::clone(&self.files);
+    /// Answers a request to open something by its handle.
+    fn reply_opened<F>(
+        &self,
+        request: &Request,
+        (reply, flags): (ReplyOpen, FopenFlags),
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+    ) where
+        F: Future<Output = Result<u64, Errno>> + Send + 'static,
+    {
+        let (files, thread) = (Arc::clone(&self.files), request.pid());
+        let work = work(Arc::clone(&self.files));
         self.begin(async move {
-            match work.run(files).await {
-                Ok(()) => reply.ok(),
+            let reply = move |opened: Result<&u64, Errno>| match opened {
+                Ok(handle) => reply.opened(FileHandle(*handle), flags),
                 Err(why) => reply.error(number(why)),
+            };
+            if let Some(handle) = answered(thread, work, reply).await {
+                files.give_up(handle).await;
             }
+        });
+    }
+
+    fn reply_attributes<F>(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        reply: ReplyAttr,
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+    ) where
+        F: Future<Output = Result<ShownEntry, Errno>> + Send + 'static,
+    {
+        let (owners, files) = (self.owners, Arc::clone(&self.files));
+        self.answer(request, work, move |found| match found {
+            Ok(facts) => reply.attr(&BELIEVED, &shown(facts, owners)),
+            Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
+        });
+    }
+
+    fn reply_empty<F>(
+        &self,
+        request: &Request,
+        reply: ReplyEmpty,
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+    ) where
+        F: Future<Output = Result<(), Errno>> + Send + 'static,
+    {
+        self.answer(request, work, move |done| match done {
+            Ok(()) => reply.ok(),
+            Err(why) => reply.error(number(why)),
         });
     }
 }
 
-/// Work on a file system that a reply waits for.
-trait AsyncWork<T>: Send + 'static {
-    fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send;
-}
-
-impl<T, W, F> AsyncWork<T> for W
-where
-    W: FnOnce(Arc<FileSystem>) -> F + Send + 'static,
-    F: Future<Output = Result<T, Errno>> + Send,
-{
-    fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send {
-        self(files)
+/// Replies to a thread by what its work comes to. A thread that is killed while it waits is told so at once, for
+/// until it has an answer nothing ends it; the work goes on, since to leave it in the middle would harm what others
+/// write, and what came of it too late is given to the caller.
+async fn answered<T>(
+    thread: u32,
+    work: impl Future<Output = Result<T, Errno>>,
+    reply: impl FnOnce(Result<&T, Errno>),
+) -> Option<T> {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => {
+            reply(done.as_ref().map_err(|why| *why));
+            None
+        }
+        () = killed(thread) => {
+            reply(Err(Errno::INTR));
+            work.await.ok()
+        }
     }
 }
 
@@ -117,36 +186,40 @@ impl Filesystem for KernelRequests {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
-            // A kernel that lacks one asks in another way.
+            // A kernel that lacks one of these asks in another way.
             let _ = config.add_capabilities(capability);
         }
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = text(name);
-        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
-            files.lookup(parent.0, &name?).await
-        });
+        self.reply_entry(
+            request,
+            reply,
+            |files| async move { files.lookup(parent.0, &name?).await },
+        );
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, times: u64) {
         self.files.forget(inode.0, times);
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let owners = self.owners;
-        self.spawn(|files| async move {
-            match files.facts(inode.0, handle.map(|handle| handle.0)).await {
-                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
-                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
-            }
+    fn getattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.reply_attributes(request, inode, reply, |files| async move {
+            files.facts(inode.0, handle.map(|handle| handle.0)).await
         });
     }
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         permissions: Option<u32>,
         uid: Option<u32>,
@@ -162,19 +235,15 @@ impl Filesystem for KernelRequests {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let owners = self.owners;
-        let owner = match owners.change(uid, gid) {
+        let owner = match self.owners.change(uid, gid) {
             Ok(owner) => owner,
             Err(why) => return reply.error(number(why)),
         };
         let permissions = permissions.map(Permissions::of_mode);
         let mtime = mtime.map(|time| file_time(time, self.files.now()));
         let change = AttributeChange { size, mtime, permissions, owner };
-        self.spawn(|files| async move {
-            match files.change(inode.0, change).await {
-                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
-                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
-            }
+        self.reply_attributes(request, inode, reply, |files| async move {
+            files.change(inode.0, change).await
         });
     }
 
@@ -188,7 +257,7 @@ impl Filesystem for KernelRequests {
         reply: ReplyEntry,
     ) {
         let (name, made) = (text(name), self.owners.new_entry(request, mode));
-        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_entry(request, reply, |files| async move {
             files.make_dir(parent.0, &name?, made).await
         });
     }
@@ -207,21 +276,21 @@ impl Filesystem for KernelRequests {
             return reply.error(fuser::Errno::EOPNOTSUPP);
         }
         let (name, made) = (text(name), self.owners.new_entry(request, mode));
-        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_entry(request, reply, |files| async move {
             files.make_empty_file(parent.0, &name?, made).await
         });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = text(name);
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_empty(request, reply, |files| async move {
             files.remove(parent.0, &name?, false).await
         });
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = text(name);
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_empty(request, reply, |files| async move {
             files.remove(parent.0, &name?, true).await
         });
     }
@@ -236,17 +305,16 @@ impl Filesystem for KernelRequests {
     ) {
         let (name, target) = (text(name), text(target.as_os_str()));
         let NewEntry { owner, .. } = self.owners.new_entry(request, 0);
-        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_entry(request, reply, |files| async move {
             files.make_link(parent.0, &name?, target?, owner).await
         });
     }
 
-    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
-        self.spawn(|files| async move {
-            match files.target(inode.0).await {
-                Ok(target) => reply.data(target.as_str().as_bytes()),
-                Err(why) => reply.error(number(why)),
-            }
+    fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
+        let work = |files: Arc<FileSystem>| async move { files.target(inode.0).await };
+        self.answer(request, work, |found| match found {
+            Ok(target) => reply.data(target.as_str().as_bytes()),
+            Err(why) => reply.error(number(why)),
         });
     }
 
@@ -256,7 +324,7 @@ impl Filesystem for KernelRequests {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -269,19 +337,17 @@ impl Filesystem for KernelRequests {
         }
         let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
         let (name, new_name) = (text(name), text(new_name));
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_empty(request, reply, |files| async move {
             let (name, new_name) = (name?, new_name?);
             files.rename((parent.0, &name), (new_parent.0, &new_name), no_replace).await
         });
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let opener = process_of(request.pid());
-        self.spawn(|files| async move {
-            match files.open(inode.0, mode(flags.0), opener).await {
-                Ok(handle) => reply.opened(FileHandle(handle), DIRECT),
-                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
-            }
+        let (mode, opener) = (mode(flags.0), process_of(request.pid()));
+        self.reply_opened(request, (reply, DIRECT), |files| async move {
+            let opened = files.open(inode.0, mode, opener).await;
+            opened.map_err(|why| files.looked_up_again(inode.0, why))
         });
     }
 
@@ -298,24 +364,26 @@ impl Filesystem for KernelRequests {
         let (name, owners) = (text(name), self.owners);
         let made = owners.new_entry(request, permissions);
         let opener = process_of(request.pid());
-        self.spawn(|files| async move {
-            let created = match name {
-                Ok(name) => files.create(parent.0, &name, mode(flags), made, opener).await,
-                Err(why) => Err(why),
-            };
-            match created {
+        let (files, thread) = (Arc::clone(&self.files), request.pid());
+        self.begin(async move {
+            let create = async { files.create(parent.0, &name?, mode(flags), made, opener).await };
+            let reply = move |created: Result<&(ShownEntry, u64), Errno>| match created {
                 Ok((facts, handle)) => {
-                    let (shown, handle) = (shown(&facts, owners), FileHandle(handle));
+                    let (shown, handle) = (shown(facts, owners), FileHandle(*handle));
                     reply.created(&BELIEVED, &shown, Generation(0), handle, DIRECT);
                 }
                 Err(why) => reply.error(number(why)),
+            };
+            if let Some((facts, handle)) = answered(thread, create, reply).await {
+                files.give_up(handle).await;
+                files.forget(facts.inode, 1); // the kernel was not told
             }
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -324,17 +392,18 @@ impl Filesystem for KernelRequests {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.spawn(|files| async move {
-            match files.read(handle.0, offset, size as usize).await {
-                Ok(bytes) => reply.data(&bytes),
-                Err(why) => reply.error(number(why)),
-            }
+        let read = |files: Arc<FileSystem>| async move {
+            files.read(handle.0, offset, size as usize).await
+        };
+        self.answer(request, read, |read| match read {
+            Ok(bytes) => reply.data(bytes),
+            Err(why) => reply.error(number(why)),
         });
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -346,13 +415,16 @@ impl Filesystem for KernelRequests {
     ) {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
-        // Past the page cache the kernel leaves it to this daemon to take the set-user-ID and set-group-ID bits away.
+        // For a write past the page cache the kernel leaves it to this daemon to take the set-user-ID and
+        // set-group-ID bits away.
         let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.spawn(|files| async move {
-            match files.write(handle.0, offset, bytes, clears_set_ids).await {
-                Ok(()) => reply.written(len),
-                Err(why) => reply.error(number(why)),
-            }
+        let thread = request.pid();
+        let write = move |files: Arc<FileSystem>| async move {
+            files.write(handle.0, thread, offset, bytes, clears_set_ids).await
+        };
+        self.answer(request, write, move |written| match written {
+            Ok(()) => reply.written(len),
+            Err(why) => reply.error(number(why)),
         });
     }
 
@@ -365,7 +437,7 @@ impl Filesystem for KernelRequests {
         reply: ReplyEmpty,
     ) {
         let thread = request.pid();
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_empty(request, reply, |files| async move {
             files.flush(handle.0, thread, owner.0).await
         });
     }
@@ -380,29 +452,25 @@ impl Filesystem for KernelRequests {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        let files = Arc::clone(&self.files);
+        self.begin(async move {
             files.release(handle.0, owner.map(|owner| owner.0)).await;
-            Ok(())
+            reply.ok();
         });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.reply_empty(
-            reply,
-            move |files: Arc<FileSystem>| async move { files.sync(handle.0).await },
-        );
+    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.reply_empty(request, reply, |files| async move { files.sync(handle.0).await });
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok(); // each change of a directory is on the manager's disk when it returns
     }
 
-    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.spawn(|files| async move {
-            match files.open_dir(inode.0).await {
-                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
-            }
+    fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.reply_opened(request, (reply, FopenFlags::empty()), |files| async move {
+            let opened = files.open_dir(inode.0).await;
+            opened.map_err(|why| files.looked_up_again(inode.0, why))
         });
     }
 
@@ -465,11 +533,11 @@ impl Filesystem for KernelRequests {
                 }
             };
             if reply.add(facts.ino, at + 1, name, &believed, &facts, Generation(0)) {
-                self.files.forget(facts.ino.0, 0); // it was not told
+                self.files.forget(facts.ino.0, 0); // the kernel was not told
                 break;
             }
             if at > 1 {
-                self.files.looked_up(facts.ino.0, entries[at as usize - 2].kind);
+                self.files.looked_up(facts.ino.0, inode.0, &entries[at as usize - 2]);
             }
         }
         reply.ok();
@@ -483,42 +551,50 @@ impl Filesystem for KernelRequests {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        let files = Arc::clone(&self.files);
+        self.begin(async move {
             files.release(handle.0, None).await;
-            Ok(())
+            reply.ok();
         });
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.spawn(|files| async move {
-            match files.capacity().await {
-                Ok(found) => {
-                    let block = u64::from(BLOCK);
-                    let (total, free) = (found.total / block, found.free / block);
-                    reply.statfs(total, free, free, 0, 0, BLOCK, 255, BLOCK);
-                }
-                Err(why) => reply.error(number(why)),
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let work = |files: Arc<FileSystem>| async move { files.capacity().await };
+        self.answer(request, work, |found| match found {
+            Ok(found) => {
+                let block = u64::from(BLOCK);
+                let (total, free) = (found.total / block, found.free / block);
+                reply.statfs(total, free, free, 0, 0, BLOCK, 255, BLOCK);
             }
+            Err(why) => reply.error(number(why)),
         });
     }
 
-    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let attribute = match text(name).and_then(|name| PoolAttribute::named(&name)) {
             Ok(attribute) => attribute,
             Err(why) => return reply.error(number(why)),
         };
-        self.spawn(|files| async move {
-            match files.pool_attribute(inode.0, attribute).await {
-                Ok(value) if size == 0 => reply.size(value.len() as u32),
-                Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
-                Ok(value) => reply.data(value.as_bytes()),
-                Err(why) => reply.error(number(why)),
-            }
+        let work =
+            |files: Arc<FileSystem>| async move { files.pool_attribute(inode.0, attribute).await };
+        self.answer(request, work, move |found| match found {
+            Ok(value) if size == 0 => reply.size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+            Ok(value) => reply.data(value.as_bytes()),
+            Err(why) => reply.error(number(why)),
         });
     }
 
     fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
-        // None are listed: who copies a file with all that are would set them on the copy, and so its policy.
+        // None are listed: a program that copies a file with all of them would set them on the copy, and with them
+        // its policy.
         match size {
             0 => reply.size(0),
             _ => reply.data(&[]),
@@ -527,7 +603,7 @@ impl Filesystem for KernelRequests {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -543,15 +619,15 @@ impl Filesystem for KernelRequests {
             Err(_) => return reply.error(fuser::Errno::EOPNOTSUPP),
         };
         let value = std::str::from_utf8(value).map(str::to_owned).map_err(|_| Errno::INVAL);
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+        self.reply_empty(request, reply, |files| async move {
             files.set_pool_attribute(inode.0, attribute, &value?).await
         });
     }
 
-    fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         match text(name).and_then(|name| PoolAttribute::named(&name)) {
             Ok(PoolAttribute::Shared) => {
-                self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+                self.reply_empty(request, reply, |files| async move {
                     files.set_shared(inode.0, "0").await
                 });
             }
@@ -562,7 +638,7 @@ impl Filesystem for KernelRequests {
 
     fn getlk(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         _: FileHandle,
         owner: LockOwner,
@@ -572,16 +648,14 @@ impl Filesystem for KernelRequests {
         pid: u32,
         reply: ReplyLock,
     ) {
-        self.spawn(|files| async move {
-            let Some(level) = lock_level(kind) else { return reply.locked(start, end, kind, pid) };
-            let wanted = RangeLock { owner: owner.0, pid, start, end, level };
-            match files.find_conflict(inode.0, wanted).await {
-                Ok(None) => reply.locked(0, 0, UNLOCKED, 0),
-                Ok(Some(lock)) => {
-                    reply.locked(lock.start, lock.end, lock_kind(lock.level), lock.pid);
-                }
-                Err(why) => reply.error(number(why)),
-            }
+        let Some(level) = lock_level(kind) else { return reply.locked(start, end, kind, pid) };
+        let wanted = RangeLock { owner: owner.0, pid, start, end, level };
+        let work =
+            |files: Arc<FileSystem>| async move { files.find_conflict(inode.0, wanted).await };
+        self.answer(request, work, |found| match found {
+            Ok(None) => reply.locked(0, 0, UNLOCKED, 0),
+            Ok(Some(lock)) => reply.locked(lock.start, lock.end, lock_kind(lock.level), lock.pid),
+            Err(why) => reply.error(number(why)),
         });
     }
 
@@ -598,17 +672,25 @@ impl Filesystem for KernelRequests {
         waits: bool,
         reply: ReplyEmpty,
     ) {
-        let thread = request.pid();
-        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            let owner = owner.0;
-            match lock_level(kind) {
-                None => files.unlock(inode.0, owner, start, end),
-                Some(level) => {
-                    let lock = RangeLock { owner, pid, start, end, level };
-                    files.lock(inode.0, lock, waits.then_some(thread)).await?;
+        let (files, thread, owner) = (Arc::clone(&self.files), request.pid(), owner.0);
+        self.begin(async move {
+            let lock = async {
+                match lock_level(kind) {
+                    None => files.unlock(inode.0, owner, start, end),
+                    Some(level) => {
+                        let lock = RangeLock { owner, pid, start, end, level };
+                        files.lock(inode.0, lock, waits.then_some(thread)).await?;
+                    }
                 }
+                Ok(())
+            };
+            let reply = move |done: Result<&(), Errno>| match done {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(number(why)),
+            };
+            if answered(thread, lock, reply).await.is_some() {
+                files.unlock(inode.0, owner, start, end); // nobody was told that it is locked
             }
-            Ok(())
         });
     }
 }

@@ -18,11 +18,11 @@ pub struct Reading {
 /// The place up to which the file was read in order, and what was read ahead from there.
 #[derive(Default)]
 struct InOrder {
-    /// Where the next read begins if it goes on.
+    /// The offset at which the next read begins if it goes on in order.
     next: u64,
-    /// `None` while reads jump about.
+    /// The read-ahead; `None` while reads jump about.
     reader: Option<Reader>,
-    /// The bytes that came last, and how many of them were given.
+    /// The bytes that came last, and how many of them were given to the program.
     part: Option<(Part, usize)>,
 }
 
@@ -33,33 +33,33 @@ impl Reading {
         Self { file, attributes, is_beside_draft: AtomicBool::new(false), order: Mutex::default() }
     }
 
-    /// Programs write the file at the same time, under the same number.
+    /// Notes that programs write the file at the same time, under the same number.
     pub fn note_draft(&self) {
         self.is_beside_draft.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Self::note_draft`] was said.
+    /// Whether [`Self::note_draft`] was called.
     pub fn is_beside_draft(&self) -> bool {
         self.is_beside_draft.load(Ordering::Relaxed)
     }
 
-    /// The version that is read.
+    /// Returns the version that is read.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The attributes of the version, as far as this mount knows.
+    /// Returns the attributes of the version, as far as this mount knows.
     pub fn attributes(&self) -> EntryAttributes {
         *self.attributes.lock().expect("no holder panics")
     }
 
-    /// The attributes of the version were set.
+    /// Notes that the attributes of the version were set.
     pub fn note_attributes(&self, attributes: EntryAttributes) {
         *self.attributes.lock().expect("no holder panics") = attributes;
     }
 
-    /// The bytes at `offset`, as many as are asked for or the file has. From the second read on that goes on
-    /// where the last ended, what follows is fetched ahead; others move the segments that they are in.
+    /// Returns the bytes at `offset`, as many as are asked for or the file has. From the second read on that goes on
+    /// where the last ended, what follows is fetched ahead; other reads fetch the segments that they touch.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         let mut order = self.order.lock().await;
         if offset != order.next || offset == 0 {

@@ -1,4 +1,5 @@
-//! What a mount has not published, in a file beside the spool, so that it can be told when the mount has died.
+//! The record of what a mount has not published, in a file beside the spool, so that it can be told when the mount
+//! has died.
 //!
 //! The file is locked for as long as the mount is served. Its first line says which mount it is of, and each of the
 //! others what becomes of a draft; a later line takes the place of an earlier one about the same draft. Lines are
@@ -15,17 +16,17 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes of lines that were overtaken after which the file is written anew.
+/// The bytes of overtaken lines after which the file is written anew.
 const OVERTAKEN: u64 = 256 << 10;
 
 /// The facts about a mount that its record begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedMount {
-    /// The number of the process that serves it.
+    /// The number of the process that serves the mount.
     pub pid: u32,
-    /// The directory of the pool.
+    /// The directory of the pool that is mounted.
     pub path: PoolPath,
-    /// The directory at which it is mounted.
+    /// The directory at which the pool's directory is mounted.
     pub dir: PathBuf,
 }
 
@@ -34,7 +35,7 @@ pub struct RecordedMount {
 pub struct Unpublished {
     /// The path of the file in the pool.
     pub path: PoolPath,
-    /// How far its writer came.
+    /// How far the file's writer came.
     #[serde(flatten)]
     pub state: UnpublishedState,
 }
@@ -43,11 +44,11 @@ pub struct Unpublished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum UnpublishedState {
-    /// It was not closed: what was written is lost.
+    /// The file was not closed: what was written is lost.
     Open,
-    /// It was being published when the mount died: the pool has the new version or the old one.
+    /// The file was being published when the mount died: the pool has the new version or the old one.
     Publishing,
-    /// It was closed and could not be published.
+    /// The file was closed and could not be published.
     Failed {
         /// The error in words.
         why: String,
@@ -73,13 +74,13 @@ pub struct MountRecord {
 struct RecordState {
     file: File,
     first_line: Vec<u8>,
-    /// Where the next line begins.
+    /// The offset at which the next line begins.
     end: u64,
     open: BTreeMap<u64, Unpublished>,
-    /// Which of these could not be published, at most one of a path: whatever is published asks by its path.
+    /// The drafts that could not be published, at most one of a path: whatever is published asks by its path.
     failures: HashMap<PoolPath, u64>,
     last: u64,
-    /// The record says what it will ever say.
+    /// Whether the record says all that it will ever say.
     has_ended: bool,
     has_failed: bool,
 }
@@ -138,7 +139,7 @@ impl MountRecord {
         DraftNote { record: Arc::clone(self), draft: state.last, noted: None }
     }
 
-    /// A file of this name is published or removed: what failed under its name before is no loss any more.
+    /// Notes that a file of this name is published or removed: what failed under its name before is no loss any more.
     pub fn forget_failures(&self, path: &PoolPath) {
         let mut state = self.state();
         if let Some(draft) = state.failures.remove(path) {
@@ -146,7 +147,7 @@ impl MountRecord {
         }
     }
 
-    /// Ends the record, and gives what it names: that is kept for whoever unmounts or mounts there next. One that
+    /// Ends the record, and returns what it names: that is kept for whoever unmounts or mounts there next. One that
     /// names nothing is removed.
     pub fn end(&self) -> Vec<Unpublished> {
         let mut state = self.state();
@@ -209,7 +210,8 @@ impl RecordState {
             text.extend(line_of(*draft, Some(unpublished.clone())));
         }
         self.end = text.len() as u64;
-        // A process that is killed in between leaves a rest of the earlier lines, which end in the same state.
+        // A process that is killed between these two leaves the rest of the earlier lines, which end in the same
+        // state.
         self.file.write_all_at(&text, 0)?;
         self.file.set_len(self.end)
     }
@@ -227,12 +229,12 @@ impl DraftNote {
         self.say(path, UnpublishedState::Open);
     }
 
-    /// Notes that it is being published.
+    /// Notes that the file is being published.
     pub fn publishing(&mut self, path: &PoolPath) {
         self.say(path, UnpublishedState::Publishing);
     }
 
-    /// Notes that it could not be published. That outlasts the draft, until a file of its name is published.
+    /// Notes that the file could not be published. That outlasts the draft, until a file of its name is published.
     pub fn failed(&mut self, path: &PoolPath, why: String) {
         self.say(path, UnpublishedState::Failed { why });
         self.noted = None;
@@ -241,7 +243,7 @@ impl DraftNote {
         self.draft = state.last;
     }
 
-    /// Notes that all of it is published.
+    /// Notes that all of the file is published.
     pub fn published(&mut self) {
         let Some(noted) = self.noted.clone() else { return };
         self.is_over();
@@ -271,17 +273,17 @@ impl Drop for DraftNote {
     }
 }
 
-/// The record of a mount, as others find it.
+/// The record of a mount, as other processes find it.
 #[derive(Debug)]
 pub struct FoundRecord {
     file: File,
     place: PathBuf,
-    /// The mount that it is of.
+    /// The mount that the record is of.
     pub mount: RecordedMount,
 }
 
 impl FoundRecord {
-    /// The record in `spool_dir` of a mount at `dir`, if there is one.
+    /// Returns the record in `spool_dir` of a mount at `dir`, if there is one.
     pub fn find(spool_dir: &Path, dir: &Path) -> io::Result<Option<Self>> {
         let place = spool_dir.join(file_name(dir));
         let mut file = match File::open(&place) {
@@ -292,7 +294,7 @@ impl FoundRecord {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        // One that is just being made says nothing yet.
+        // A record that is just being made says nothing yet.
         let mount: Option<RecordedMount> = serde_json::from_slice(first).ok();
         Ok(mount.map(|mount| Self { file, place, mount }))
     }
@@ -323,8 +325,8 @@ impl FoundRecord {
     }
 }
 
-/// What the lines of a record come to.
-fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
+/// Returns what the lines of a record come to.
+pub fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
     let mut open = BTreeMap::new();
     for line in text.split(|byte| *byte == b'\n').skip(1) {
         // A line that a dying process did not end says nothing.
@@ -347,7 +349,7 @@ fn is_at(file: &File, place: &Path) -> io::Result<bool> {
     }
 }
 
-/// A name for files about the mount at `dir`, which people recognise and no other mount of this machine has.
+/// Returns a name for files about the mount at `dir`, which people recognise and no other mount of this machine has.
 pub fn mount_name(dir: &Path) -> String {
     let bytes = dir.as_os_str().as_bytes();
     let last = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -380,7 +382,7 @@ mod tests {
             MountRecord::take(self.dir.path(), &self.mount).expect("free")
         }
 
-        /// What is left when the process has died: its lock is gone, and nothing was dropped.
+        /// Reads what the record says when the process has died: its lock is gone, and nothing was dropped.
         fn after_death(&self, record: Arc<MountRecord>) -> Vec<Unpublished> {
             record.state().file.unlock().expect("unlocked");
             self.find().expect("a record").take_unpublished().expect("read")

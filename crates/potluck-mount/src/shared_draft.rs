@@ -1,5 +1,5 @@
-//! A draft that the handles of one file share. One of them at a time has it, for as long as donors and the manager take
-//! for what it wants; what programs are told by stat(2) is kept beside it, so that nobody waits for that.
+//! A draft that the handles of one file share. One of them at a time has it, for as long as donors and the manager
+//! take for what it wants; what programs are told by stat(2) is kept beside it, so that nobody waits for that.
 
 use crate::draft::Draft;
 use potluck_client::Attributes;
@@ -7,12 +7,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// What programs are told of a draft.
+/// The facts about a draft that programs are told.
 #[derive(Debug, Clone, Copy)]
 pub struct DraftFacts {
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// The attributes that it will be published with.
+    /// The attributes that the draft will be published with.
     pub attributes: Attributes,
 }
 
@@ -36,18 +36,18 @@ pub struct DraftGuard {
 }
 
 impl SharedDraft {
-    /// A draft that nobody else has yet.
+    /// Makes a shared draft that nobody else has yet.
     pub fn new(draft: Draft) -> Self {
         let facts = Arc::new(Mutex::new(DraftFacts::of(&draft)));
         Self { draft: Arc::new(AsyncMutex::new(draft)), facts }
     }
 
-    /// Waits for all who came before.
+    /// Waits for the turn of the caller, after all who came before.
     pub async fn lock(&self) -> DraftGuard {
         self.guard(Arc::clone(&self.draft).lock_owned().await)
     }
 
-    /// The draft, if nobody has it now.
+    /// Returns the draft, if nobody has it now.
     pub fn try_lock(&self) -> Option<DraftGuard> {
         Some(self.guard(Arc::clone(&self.draft).try_lock_owned().ok()?))
     }
@@ -56,12 +56,12 @@ impl SharedDraft {
         DraftGuard { draft, facts: Arc::clone(&self.facts) }
     }
 
-    /// What programs are told of it: as it was before whoever has it now began.
+    /// Returns what programs are told of the draft: as it was before whoever has it now began.
     pub fn facts(&self) -> DraftFacts {
         *self.facts.lock().expect("no holder panics")
     }
 
-    /// Whether another is of the same draft.
+    /// Whether both are of the same draft.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.draft, &other.draft)
     }

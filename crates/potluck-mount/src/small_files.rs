@@ -10,28 +10,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// Bytes of the largest small file. It is in memory until it is closed, so that it can be written anew in a session of
-/// its own where one that it shares has failed.
+/// The size in bytes of the largest small file. It is in memory until it is closed, so that it can be written anew in
+/// a session of its own where one that it shares has failed.
 const MOST: u64 = 256 << 10;
-/// How long files begin in one session. It has the policy that its directory had when it was opened.
+/// The time in which files begin in one session. It has the policy that its directory had when it was opened.
 const BEGINS_FILES_FOR: Duration = Duration::from_secs(1);
-/// Sessions of which the pool keeps room free at a time, however many directories a program goes through.
+/// The number of sessions of which the pool keeps room free at a time, however many directories a program goes
+/// through.
 const SESSIONS: usize = 8;
 
-/// The sessions of a mount's directories.
+/// The shared sessions of a mount's directories.
 pub struct SmallFiles {
     pool: Pool,
     open: Mutex<BTreeMap<PoolPath, Opened>>,
 }
 
-/// A session of a directory.
+/// A write session that the small files of a directory share.
 struct Opened {
     session: Arc<Session>,
     at: Tick,
 }
 
 impl SmallFiles {
-    /// None is open yet.
+    /// Makes the sessions of a mount, of which none is open yet.
     pub fn new(pool: Pool) -> Self {
         Self { pool, open: Mutex::default() }
     }
@@ -40,9 +41,9 @@ impl SmallFiles {
         self.open.lock().expect("no holder panics")
     }
 
-    /// A file at `path` that may be small; `None` where it is to have a session of its own from the start: because copies
-    /// are made after it is visible, of which only the report of such a session tells, or because none can be opened for its
-    /// directory.
+    /// Begins a file at `path` that may be small; `None` where it is to have a session of its own from the start:
+    /// because copies are made after it is visible, of which only the report of such a session tells, or because none
+    /// can be opened for its directory.
     ///
     /// Errors: whom it waited for in vain, so that another session would wait for the same.
     pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Result<Option<SmallFile>, Failure> {
@@ -83,7 +84,7 @@ impl SmallFiles {
         open.get(dir).map(|opened| Arc::clone(&opened.session))
     }
 
-    /// No more files begin in the sessions that are open: a policy was changed.
+    /// Lets no more files begin in the sessions that are open, as a policy was changed.
     pub fn begin_anew(&self) {
         self.open().clear();
     }
@@ -107,12 +108,12 @@ pub struct SmallFile {
     session: Arc<Session>,
     /// The directory of the session.
     dir: PoolPath,
-    /// All that was written.
+    /// The bytes that were written.
     pub bytes: Vec<u8>,
 }
 
 impl SmallFile {
-    /// Whether a file of so many bytes is one.
+    /// Whether a file of so many bytes is a small one.
     pub fn may_have(bytes: u64) -> bool {
         bytes <= MOST
     }
@@ -122,7 +123,7 @@ impl SmallFile {
         path.parent().as_ref() == Some(&self.dir)
     }
 
-    /// Makes it visible at `path`.
+    /// Makes the file visible at `path`.
     ///
     /// Errors: what the pool has against it, or, if [`SmallFile::may_try_alone`], against the session.
     pub async fn make_visible(
@@ -137,8 +138,8 @@ impl SmallFile {
         writer.make_visible().await
     }
 
-    /// Whether its session has failed, of which other files may be the reason. Whoever was waited for in vain would be by
-    /// another session, too, and who may not write may not in another.
+    /// Whether its session has failed, of which other files may be the reason. Whoever was waited for in vain would
+    /// be by another session, too, and who may not write may not in another.
     pub fn may_try_alone(&self, failure: &Failure) -> bool {
         let is_for_all = was_waited_for(failure) || failure.kind == ErrorKind::Auth;
         self.session.has_failed() && !is_for_all

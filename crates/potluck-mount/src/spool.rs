@@ -12,13 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The directory in which spool files are, and what all of them may take together.
+/// The directory that spool files are in, and how many bytes all of them may take together.
 #[derive(Debug)]
 pub struct Spool {
     dir: PathBuf,
-    /// Bytes that may be written to all files.
+    /// The most bytes that all files may have.
     limit: u64,
-    /// Bytes that were written to the files that there are.
+    /// The bytes that the present files have.
     taken: AtomicU64,
 }
 
@@ -29,12 +29,12 @@ pub struct SpoolFile {
     file: Option<File>,
     /// The ranges that were written.
     written: RangeSet<u64>,
-    /// How many bytes these are.
+    /// How many bytes the written ranges have.
     taken: u64,
 }
 
 impl Spool {
-    /// A spool in `dir`, of at most `limit` bytes.
+    /// Makes a spool in `dir`, of at most `limit` bytes.
     pub fn new(dir: PathBuf, limit: u64) -> Self {
         Self { dir, limit, taken: AtomicU64::new(0) }
     }
@@ -55,7 +55,7 @@ impl Spool {
         );
     }
 
-    /// A new file without a name.
+    /// Makes a new file without a name.
     fn nameless(&self) -> io::Result<File> {
         std::fs::create_dir_all(&self.dir)?;
         tempfile::tempfile_in(&self.dir)
@@ -71,12 +71,12 @@ impl Spool {
 pub struct Temporary {
     spool: Arc<Spool>,
     file: File,
-    /// Bytes that were written.
+    /// The bytes that were written.
     taken: AtomicU64,
 }
 
 impl Temporary {
-    /// An empty one.
+    /// Makes an empty file.
     pub fn new(spool: &Arc<Spool>) -> Result<Self, Errno> {
         let file = spool.nameless().map_err(|why| local(&why))?;
         Ok(Self { spool: Arc::clone(spool), file, taken: AtomicU64::new(0) })
@@ -98,7 +98,7 @@ impl Temporary {
         written
     }
 
-    /// The bytes of a range that was written.
+    /// Returns the bytes of a range that was written.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut bytes, range.start).map_err(|why| local(&why))?;
@@ -113,7 +113,7 @@ impl Drop for Temporary {
 }
 
 impl SpoolFile {
-    /// A file of which nothing was written.
+    /// Makes a file of which nothing was written.
     pub fn new(spool: &Arc<Spool>) -> Self {
         Self { spool: Arc::clone(spool), file: None, written: RangeSet::new(), taken: 0 }
     }
@@ -145,7 +145,12 @@ impl SpoolFile {
         written
     }
 
-    /// The bytes of a range that was written.
+    /// Returns how many bytes the file has of those that were written.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns the bytes of a range that was written.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len];
         let file = self.file.as_ref().ok_or(Errno::IO)?;
@@ -153,7 +158,7 @@ impl SpoolFile {
         Ok(bytes)
     }
 
-    /// The parts of a range that were written, in order.
+    /// Returns the parts of a range that were written, in order.
     pub fn written(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (range.start, range.end);
         let runs = (start < end).then(|| self.written.overlapping(start..end));
@@ -173,9 +178,9 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// Has nothing but these bytes from now on, whatever was written before.
+    /// Replaces all that was written before with these bytes.
     ///
-    /// Errors: [`Errno::NOSPC`] where that is more and does not fit; all is as it was then.
+    /// Errors: [`Errno::NOSPC`] where these are more and do not fit; the file is as it was then.
     pub fn replace(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let len = bytes.len() as u64;
         let more = len.saturating_sub(self.taken);

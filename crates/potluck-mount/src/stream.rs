@@ -12,48 +12,48 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinHandle;
 
-/// Small writes are pushed together, as many bytes at a time.
+/// The number of bytes as which small writes are pushed together.
 const PIECE: u64 = 1 << 20;
-/// Temporary files of one file: one that is written, one that is pushed, and those between.
+/// The number of temporary files of one file: one that is written, one that is pushed, and those between.
 const TEMPORARIES: u64 = 4;
 
-/// A file that is being streamed. Dropped before [`FileStream::end`], nothing comes of it.
+/// A file that is being streamed. If it is dropped before [`FileStream::end`], nothing comes of it.
 pub struct FileStream {
     limits: Arc<WriteLimits>,
     spool: Arc<Spool>,
     queue: Arc<Queue>,
-    /// The temporary file that is being written, and how far.
+    /// The temporary file that is being written, and how far it is written.
     temporary: Option<(Arc<Temporary>, u64)>,
     pushing: JoinHandle<Result<Box<Writer>, Errno>>,
     _slot: OwnedSemaphorePermit,
 }
 
-/// What is to be pushed, in order.
+/// The items that are to be pushed, in order.
 #[derive(Default)]
 struct Queue {
     state: Mutex<Queued>,
-    /// Rings when something came.
+    /// Notified when an item came.
     arrived: Notify,
-    /// Rings when something was pushed, or nothing will be any more.
+    /// Notified when something was pushed, or nothing will be any more.
     pushed: Notify,
 }
 
 #[derive(Default)]
 struct Queued {
     items: VecDeque<Item>,
-    /// Bytes in temporary files that are not pushed.
+    /// The bytes in temporary files that are not pushed yet.
     in_temporaries: u64,
-    /// Why nothing is pushed any more.
+    /// The reason why nothing is pushed any more.
     failure: Option<Errno>,
 }
 
 enum Item {
-    /// Bytes in memory, and their room in the window.
+    /// Bytes in memory, with their room in the window.
     Memory(Vec<u8>, OwnedSemaphorePermit),
     Temporary(Arc<Temporary>, Range<u64>),
-    /// Says so when donors have all that came before.
+    /// A question that is answered when donors have all that came before.
     Flush(oneshot::Sender<()>),
-    /// The end, after which nothing follows.
+    /// The end of the file, after which nothing follows.
     End,
 }
 
@@ -95,8 +95,8 @@ impl FileStream {
         (&mut self.pushing).await.map_err(|_| Errno::IO)?
     }
 
-    /// Adds bytes by way of a temporary file, as soon as there may be more in those; or, where this machine's disk has no
-    /// room, by way of the window.
+    /// Adds bytes by way of a temporary file, as soon as there may be more in those; or, where this machine's disk
+    /// has no room, by way of the window.
     async fn write_temporary(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
         let (len, queue) = (bytes.len() as u64, Arc::clone(&self.queue));
         loop {
@@ -112,7 +112,7 @@ impl FileStream {
                     queue.add_temporary(temporary, range);
                     return Ok(());
                 }
-                // What is pushed gives its room back.
+                // What is being pushed gives its room back.
                 Err(Errno::NOSPC) if waiting > 0 => pushed.await,
                 Err(Errno::NOSPC) => {
                     let room = self.limits.room_some_time(bytes.len()).await;
@@ -201,13 +201,13 @@ impl Queue {
         }
     }
 
-    /// Bytes of temporary files are pushed.
+    /// Notes that bytes of temporary files are pushed.
     fn pushed(&self, bytes: u64) {
         self.state().in_temporaries -= bytes;
         self.pushed.notify_waiters();
     }
 
-    /// Nothing will be pushed any more.
+    /// Notes that nothing will be pushed any more.
     fn fail(&self, why: Errno) {
         let mut state = self.state();
         state.failure = Some(why);
@@ -217,11 +217,13 @@ impl Queue {
     }
 }
 
-/// Pushes what comes to a writer, and gives that back at the end.
+/// Pushes what comes to a writer, and returns the writer at the end.
 async fn push(queue: Arc<Queue>, mut writer: Box<Writer>) -> Result<Box<Writer>, Errno> {
     loop {
         let pushed = match queue.next().await {
-            Item::Memory(bytes, _room) => writer.write(&bytes).await.map_err(|why| errno(&why)),
+            Item::Memory(bytes, _room) => {
+                writer.write_owned(bytes).await.map_err(|why| errno(&why))
+            }
             Item::Temporary(temporary, range) => {
                 push_temporary(&queue, &mut writer, &temporary, range).await
             }
@@ -248,7 +250,7 @@ async fn push_temporary(
 ) -> Result<(), Errno> {
     let len = range.end - range.start;
     let bytes = temporary.read(range)?;
-    writer.write(&bytes).await.map_err(|why| errno(&why))?;
+    writer.write_owned(bytes).await.map_err(|why| errno(&why))?;
     queue.pushed(len);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and what the
-//! files of a mount may have ahead of them.
+//! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and what
+//! the files of a mount may have ahead of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// Files that are streamed at a time. Each keeps what does not fill a chunk, or a group of them; others are kept in the
-/// spool until they are closed.
+/// The number of files that are streamed at a time. Each keeps what does not fill a chunk, or a group of them; others
+/// are kept in the spool until they are closed.
 const STREAMS: usize = 16;
 /// How long a program waits for the window before [`WriteProtocol::Auto`] goes on in a temporary file.
 const WINDOW_TIMEOUT: Duration = Duration::from_millis(500);
@@ -57,14 +57,14 @@ impl FromStr for WriteProtocol {
     }
 }
 
-/// How files of a mount are written in order.
+/// The settings by which files of a mount are written in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
     /// The protocol of all files.
     pub protocol: WriteProtocol,
-    /// Bytes in memory that programs have written and donors have not been given, of all files together.
+    /// The bytes in memory that programs have written and donors have not been given, of all files together.
     pub window: u64,
-    /// Bytes of a temporary file.
+    /// The size of a temporary file in bytes.
     pub temporary_size: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for WriteOptions {
     }
 }
 
-/// What the files of a mount share that are written in order.
+/// The limits and permits that the files of a mount that are written in order share.
 #[derive(Debug)]
 pub struct WriteLimits {
     options: WriteOptions,
@@ -85,7 +85,7 @@ pub struct WriteLimits {
 }
 
 impl WriteLimits {
-    /// The limits that `options` set.
+    /// Makes the limits that `options` set.
     pub fn new(options: WriteOptions) -> Self {
         let most = u64::from(u32::MAX).min(Semaphore::MAX_PERMITS as u64);
         let window_bytes = options.window.clamp(1, most) as u32;
@@ -97,12 +97,12 @@ impl WriteLimits {
         }
     }
 
-    /// Bytes of a temporary file.
+    /// Returns the size of a temporary file in bytes.
     pub fn temporary_size(&self) -> u64 {
         self.options.temporary_size
     }
 
-    /// The right to stream one more file; `None` where it is to be kept in the spool.
+    /// Returns the right to stream one more file; `None` where it is to be kept in the spool.
     pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
         match self.options.protocol {
             WriteProtocol::CompleteLocal => None,
@@ -110,8 +110,8 @@ impl WriteLimits {
         }
     }
 
-    /// Room for so many bytes in the window, for which a file waits as long as its protocol says; `None` where they
-    /// are to be written to a temporary file.
+    /// Returns room for so many bytes in the window, for which a file waits as long as its protocol says; `None`
+    /// where they are to be written to a temporary file.
     pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         match self.options.protocol {
             WriteProtocol::Incremental => None,
@@ -125,7 +125,7 @@ impl WriteLimits {
         }
     }
 
-    /// Room for so many bytes in the window, whatever the protocol.
+    /// Returns room for so many bytes in the window, whatever the protocol.
     pub async fn room_some_time(&self, bytes: usize) -> OwnedSemaphorePermit {
         let room = Arc::clone(&self.window).acquire_many_owned(self.permits(bytes));
         room.await.expect("never closed")

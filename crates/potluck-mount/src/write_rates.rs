@@ -7,19 +7,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Files whose rates are remembered: those that were written last.
+/// The number of files whose rates are remembered: those that were written last.
 const REMEMBERED: usize = 4096;
-/// Smaller files are not told of in the log.
+/// The size in bytes below which files are not told of in the log.
 const LEAST_LOGGED: u64 = 4 << 20;
 
-/// How fast one file was written.
+/// The rates at which one file was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WriteRates {
-    /// Bytes a second from open() to the end of close() (the observed application bandwidth).
+    /// The bytes a second from open() to the end of close() (the observed application bandwidth).
     pub observed: f64,
-    /// Bytes a second until all copies were made (the achieved storage bandwidth), once they are and this mount knows.
+    /// The bytes a second until all copies were made (the achieved storage bandwidth), once they are and this mount
+    /// knows.
     pub achieved: Option<f64>,
-    /// The share that the pool had already, from 0 to 1, once it is known.
+    /// The share of the file that the pool had already, from 0 to 1, once it is known.
     pub held_share: Option<f64>,
 }
 
@@ -34,13 +35,13 @@ struct Remembered {
     paths: VecDeque<PoolPath>,
 }
 
-/// When all copies of a file are there that this mount makes.
+/// The moment at which all copies of a file that this mount makes are there.
 pub enum AllCopies {
-    /// When it is visible.
+    /// All copies are there when the file is visible.
     WhenVisible,
-    /// The report of the session that wrote it and nothing else says when, and how much of it the pool had.
+    /// The report of the session that wrote the file alone says when, and how much of it the pool had.
     Reported(PendingReport),
-    /// Some are made later, and this mount does not hear when.
+    /// Some copies are made later, and this mount does not hear when.
     Unknown,
 }
 
@@ -48,9 +49,9 @@ pub enum AllCopies {
 pub struct Published {
     /// The path of the file.
     pub path: PoolPath,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// The time since it was opened.
+    /// The time since the file was opened.
     pub took: Duration,
 }
 
@@ -59,7 +60,7 @@ impl WrittenFiles {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The rates of a file.
+    /// Returns the rates of a file.
     pub fn of(&self, path: &PoolPath) -> Option<WriteRates> {
         self.remembered().rates.get(path).copied()
     }
@@ -76,7 +77,7 @@ impl WrittenFiles {
         }
     }
 
-    /// A file was published. When all its copies are there may be known only later, in the background.
+    /// Notes that a file was published. When all its copies are there may be known only later, in the background.
     pub fn published(self: &Arc<Self>, file: Published, copies: AllCopies) {
         let observed = rate(file.bytes, file.took);
         let achieved = matches!(copies, AllCopies::WhenVisible).then_some(observed);
@@ -84,7 +85,7 @@ impl WrittenFiles {
         let AllCopies::Reported(report) = copies else { return };
         let (files, began) = (Arc::clone(self), tokio::time::Instant::now());
         tokio::spawn(async move {
-            // What ended it early was told to its writer.
+            // If something ended it early, its writer was told.
             if let Ok(report) = report.wait().await {
                 files.stored(&file, &report, file.took + began.elapsed());
             }

@@ -3,22 +3,22 @@
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 
-/// The changes that time brought.
+/// The donors that became dead, came back or fell silent as time passed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DonorChanges {
-    /// Donors whose grace ended.
+    /// The donors whose grace ended.
     pub dead: Vec<DonorId>,
-    /// Donors that came back after that.
+    /// The donors that came back after they had been dead.
     pub back: Vec<DonorId>,
-    /// Whether a donor fell silent, or was heard again: how safe files are at this moment changed.
+    /// Whether a donor fell silent or was heard again, which changes how safe files are at this moment.
     pub silence: bool,
 }
 
-/// Whether so many donors went at once that it is no time to repair.
+/// The state of the circuit breaker: the donors that tripped it, and those that an admin declared dead.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CircuitBreaker {
-    /// The donors whose loss tripped it.
+    /// The donors whose loss tripped the circuit breaker.
     pub tripped: BTreeSet<DonorId>,
-    /// Donors that are dead, and that an admin said to repair after.
+    /// The dead donors whose chunks an admin said to repair nevertheless.
     pub declared_dead: BTreeSet<DonorId>,
 }

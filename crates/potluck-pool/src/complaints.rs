@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Complaints about donors, and what is found out about them.
 #[derive(Debug, Default)]
 pub struct Complaints {
-    /// Those about copies that the donor has not looked at yet.
+    /// The complaints about copies that the donor has not looked at yet.
     pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, Complaint>>,
     /// The copy of each donor that others are looking at, which it calls sound.
     pub(crate) inquiries: BTreeMap<DonorId, Inquiry>,
@@ -25,7 +25,7 @@ pub struct Complaints {
     pub(crate) aged: Tick,
 }
 
-/// That members got other bytes of a copy, or none.
+/// A complaint: members got wrong bytes of a copy, or none.
 #[derive(Debug)]
 pub(crate) struct Complaint {
     pub(crate) len: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Complaint {
     pub(crate) waits_since: Tick,
 }
 
-/// The verdict on the pool is not known because of a copy that a member complained about.
+/// A note that the verdict on the pool is not known because of a copy that a member complained about.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     pub(crate) since: Tick,
@@ -43,25 +43,25 @@ pub(crate) struct Doubt {
     pub(crate) chunk: ChunkName,
 }
 
-/// Others fetch a copy of which the donor and those who complained say different things.
+/// An inquiry: others fetch a copy about which the donor and those who complained say different things.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(crate) copy: Holding,
     pub(crate) witnesses: BTreeSet<MemberId>,
-    /// Whoever was asked to fetch it, and when, until it says what came of that.
+    /// The donors that were asked to fetch the copy, each with when it was asked, until it answers.
     pub(crate) asked: BTreeMap<DonorId, Option<Tick>>,
-    /// Whether each got the right bytes.
+    /// Whether each donor that answered got the right bytes.
     pub(crate) found: BTreeMap<DonorId, bool>,
-    /// The manager fetches it itself.
+    /// Whether the manager fetches the copy itself.
     pub(crate) manager_looks: bool,
-    /// Whether it got the right bytes, if any came.
+    /// Whether the manager got the right bytes; `None` until it has fetched the copy.
     pub(crate) manager_found: Option<bool>,
     /// Nobody else is asked; so many heartbeats of the donor have come since.
     pub(crate) heartbeats_since: Option<u32>,
 }
 
 impl Inquiry {
-    /// How many got the right bytes, and how many others.
+    /// Returns how many got the right bytes, and how many did not.
     pub(crate) fn tally(&self) -> (usize, usize) {
         let found = || self.found.values().copied().chain(self.manager_found);
         let right = found().filter(|right| *right).count();
@@ -69,12 +69,12 @@ impl Inquiry {
     }
 }
 
-/// The steps to take now about copies that their donors call sound.
+/// The steps to take now in inquiries into copies that their donors call sound.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inquiring {
-    /// Donors that were drawn to fetch one: by whom, from whom, and what.
+    /// The donors that were drawn to fetch a copy, each with the donor to fetch it from and the chunk.
     pub by_donors: Vec<(DonorId, DonorId, Holding)>,
-    /// What the manager fetches itself from a donor, because too few others can.
+    /// The copies that the manager fetches itself, each with its donor, because too few other donors can.
     pub by_manager: Vec<(DonorId, Holding)>,
     /// Donors that are not to be trusted any more, and why.
     pub lies: Vec<(DonorId, String)>,

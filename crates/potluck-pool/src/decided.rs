@@ -4,7 +4,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation};
 use std::collections::BTreeMap;
 
-/// The last that a donor counted, at a moment when the manager decided something.
+/// How far a donor had counted its writes at the moment when the manager decided something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     /// The incarnation that counted.
@@ -29,9 +29,12 @@ impl Decided {
     }
 }
 
-/// Chunks that a commit brought back into use, and what must be done about them.
+/// Chunks that a commit brought back into use, and the copies of them that must be looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InUseAgain {
-    /// Condemned before: orders to delete them are void.
+    /// The chunks that were condemned before: orders to delete them are void.
     pub condemned: Vec<ChunkName>,
+    /// The copies of these chunks that nobody has acknowledged since. Their donors may have been told to delete them,
+    /// so they count for nothing until each was looked at.
+    pub doubtful: Vec<(ChunkName, DonorId)>,
 }

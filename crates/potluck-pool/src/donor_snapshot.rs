@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers what happens to donors by which their copies may be worth less. Only who has the pool notes;
-/// snapshots read the numbers without a lock.
+/// The numbered losses of donors: events by which their copies may be worth less. Only the owner of the pool notes
+/// them; snapshots read the numbers without a lock.
 #[derive(Debug, Default)]
 pub struct Losses {
     count: Arc<AtomicU64>,
     donors: BTreeMap<DonorId, Arc<Noted>>,
 }
 
-/// The numbers of a donor's last loss and of its last restart, by which the receipts of before are void; 0
-/// where there was none.
+/// The numbers of a donor's last loss and of its last restart; 0 where there was none. A restart voids the receipts
+/// that the donor gave before.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     last: AtomicU64,
@@ -27,23 +27,23 @@ pub(crate) struct Noted {
 }
 
 impl Losses {
-    /// Snapshots that are taken from now on see what happens to a donor.
+    /// Begins to number the losses of a donor, so that snapshots taken from now on see them.
     pub fn watch(&mut self, donor: DonorId) {
         self.donors.entry(donor).or_default();
     }
 
-    /// A donor's copies may be worth less from now on.
+    /// Notes a loss: a donor's copies may be worth less from now on.
     pub fn note(&mut self, donor: DonorId) {
         self.number(donor);
     }
 
-    /// A donor was started again: it lists anew what it has, and what it acknowledged before is void.
+    /// Notes that a donor was started again: it lists anew what it has, and what it acknowledged before is void.
     pub fn note_restart(&mut self, donor: DonorId) {
         let (number, noted) = self.number(donor);
         noted.restart.store(number, Ordering::Release);
     }
 
-    /// Numbers a loss of a donor's.
+    /// Gives the next number to a loss of a donor.
     fn number(&mut self, donor: DonorId) -> (u64, &Noted) {
         let number = self.count.fetch_add(1, Ordering::AcqRel) + 1;
         let noted = self.donors.entry(donor).or_default();
@@ -51,7 +51,7 @@ impl Losses {
         (number, noted)
     }
 
-    /// Returns how many were noted.
+    /// Returns how many losses were noted.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
@@ -70,17 +70,17 @@ impl Losses {
     }
 }
 
-/// Donors as they stood.
+/// The donors as they stood at a moment.
 #[derive(Debug, Clone)]
 pub struct DonorSnapshot {
     view: PoolView,
-    /// The pool's number of losses now.
+    /// The pool's present number of losses, shared with the pool.
     count: Arc<AtomicU64>,
     /// What the pool notes of the donors in the view.
     noted: Vec<(DonorId, Arc<Noted>)>,
-    /// The number of losses that it knows of.
+    /// The number of losses that the snapshot knows of.
     seen: u64,
-    /// The number of losses when the receipts were checked that are judged by it.
+    /// The number of losses when the receipts were checked that are judged by this snapshot.
     begun: u64,
 }
 
@@ -91,16 +91,27 @@ impl DonorSnapshot {
         Self { begun: self.begun.min(losses), ..self }
     }
 
-    /// The number of losses that what is judged by it now has seen.
+    /// Returns the number of losses that the snapshot has seen.
     pub fn losses(&self) -> u64 {
         self.begun
     }
 
-    /// Whether these donors are there and nothing happened to them since so many losses were noted: what was judged
-    /// then by their copies holds.
+    /// Returns the donors that were started again since the work began that is judged by this snapshot: what they
+    /// acknowledged before does not count.
+    pub fn restarted(&self) -> BTreeSet<DonorId> {
+        if self.count.load(Ordering::Acquire) == self.begun {
+            return BTreeSet::new();
+        }
+        let restarted = |noted: &Noted| noted.restart.load(Ordering::Acquire) > self.begun;
+        let restarted = self.noted.iter().filter(|(_, noted)| restarted(noted));
+        restarted.map(|(donor, _)| *donor).collect()
+    }
+
+    /// Returns whether these donors are there and nothing happened to them since so many losses were noted, so that
+    /// what was judged then by their copies still holds.
     pub fn are_unchanged(&self, donors: impl IntoIterator<Item = DonorId>, since: u64) -> bool {
         let unchanged = |donor: DonorId| {
-            // In order of donors, as the view is.
+            // The list is in the order of donors, as the view is.
             let noted = self.noted.binary_search_by_key(&donor, |(donor, _)| *donor);
             let unharmed =
                 noted.is_ok_and(|at| self.noted[at].1.last.load(Ordering::Acquire) <= since);

@@ -1,9 +1,10 @@
-//! Donors as they were last heard.
+//! The table of donors, each as it was last heard.
 
 use super::decided::Count;
 use super::inventory_progress::InventoryProgress;
 use super::limits::PoolLimits;
 use super::reach_record::ReachRecord;
+use super::receipts::ReceiptSigner;
 use super::record::DonorRecord;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
@@ -25,17 +26,17 @@ pub struct DonorTable {
 #[derive(Debug, Default)]
 pub struct KnownDonor {
     pub(crate) name: String,
-    /// The donor of the same machine that invited it.
+    /// The donor on the same machine that invited this one.
     pub(crate) machine: Option<DonorId>,
     pub registration: Option<Registration>,
     pub(crate) heard: Option<Tick>,
-    /// When it last registered anew while it was heard.
+    /// When the donor last registered anew while it was still heard.
     pub(crate) restarted: Option<Tick>,
-    /// The connection that its last word came over.
+    /// The connection over which the donor was last heard.
     pub(crate) connection: u64,
-    /// That connection ended, and the donor was nowhere to be reached.
+    /// Whether that connection ended and the donor was then nowhere to be reached.
     pub(crate) hung_up: bool,
-    /// How many are about to remove it: nothing is promised on its word meanwhile.
+    /// How many removals of the donor are about to happen: nothing is promised on its word meanwhile.
     pub(crate) removing: u32,
     /// Chunks that no file uses and that the catalog knows on its word alone, as far as it has not said that they are gone.
     pub(crate) taken_in: u64,
@@ -47,7 +48,7 @@ pub struct KnownDonor {
 pub struct Registration {
     pub(crate) incarnation: Incarnation,
     pub(crate) key: Secret,
-    /// The time since which it has this key, as far as this manager knows.
+    /// The time since which the donor has its present key, as far as this manager knows.
     pub(crate) keyed: Tick,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
@@ -57,22 +58,24 @@ pub struct Registration {
     pub room: u64,
     pub(crate) lends: Option<u64>,
     pub(crate) load: Load,
-    /// Unknown until the first heartbeat.
+    /// The donor's write sequence; `None` until the first heartbeat.
     pub(crate) write_sequence: Option<u64>,
+    /// The number of the last batch of changes of this donor that was written to the catalog.
+    pub(crate) batch: u64,
     pub unclaimed: u64,
-    /// Chunks that came while it computed parity by order. The catalog learns their names when the order
-    /// is answered, so nobody is told meanwhile that they are unknown.
+    /// The number of chunks that arrived while the donor computed parity by order. The catalog learns their names
+    /// when the order is answered, so nobody is told meanwhile that they are unknown.
     pub computed: u64,
-    /// Whether its whole inventory was compared; before, its copies count for nothing new.
+    /// Whether the donor's whole inventory was compared; until then its copies count for nothing new.
     pub compared: bool,
     pub taking: Option<InventoryProgress>,
-    /// The fault of its disk.
+    /// The fault of the donor's disk, if there is one.
     pub(crate) fault: Option<DiskFault>,
     /// The reason why the donor goes by earlier settings, if it does.
     pub(crate) settings_fault: Option<String>,
     /// True if the owner said that all it held before is lost for good.
     pub(crate) new_store: bool,
-    /// The last order of the pool's when it registered: those until then name where it was before.
+    /// The number of the pool's last task when the donor registered: tasks up to it name where the donor was before.
     pub last_task: u64,
 }
 
@@ -83,7 +86,7 @@ pub struct DonorContact {
     pub donor: DonorId,
     /// The name that people call it by.
     pub name: String,
-    /// Where it is reached, the best first; none while it has not registered.
+    /// The addresses at which the donor is reached, the best first; none while it has not registered.
     pub addresses: Addresses,
     /// True while the donor is heard from.
     pub live: bool,
@@ -91,19 +94,19 @@ pub struct DonorContact {
     pub load: f32,
     /// The label that its owner gave it: donors with one label fail together.
     pub label: Option<String>,
-    /// The key of the donor, once it registered.
-    pub key: Option<Secret>,
+    /// The key and incarnation that sign the donor's receipts, once it registered.
+    pub signer: Option<ReceiptSigner>,
 }
 
-/// The change that a registration made.
+/// The outcome of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enlisted {
-    /// The incarnation goes on that was known.
+    /// The incarnation is the one that was known, and goes on.
     Again,
-    /// A new incarnation; nothing said to an earlier one holds.
+    /// The incarnation is new; nothing said to an earlier one holds.
     Anew,
-    /// A new incarnation while the earlier one was still heard, not long after another one: it restarts all the
-    /// time, or two donors have one identity and take turns.
+    /// The incarnation is new while the earlier one was still heard, and the one before was replaced not long ago:
+    /// the donor restarts all the time, or two donors have one identity and take turns.
     InTurns,
 }
 
@@ -139,6 +142,12 @@ impl DonorTable {
             .registration
             .as_mut()
             .filter(|registration| registration.incarnation == incarnation)
+    }
+
+    /// Returns what signs the receipts of a donor that count, once it registered.
+    pub fn signer(&self, donor: DonorId) -> Option<ReceiptSigner> {
+        let Registration { key, incarnation, .. } = self.registration(donor)?;
+        Some(ReceiptSigner { key: key.clone(), incarnation: *incarnation })
     }
 
     pub fn is_registered(&self, donor: DonorId) -> bool {
@@ -181,6 +190,14 @@ impl DonorTable {
             taking.arrived(heartbeat.added.0.iter().map(|arrived| arrived.holding.name));
         }
         donor.record.excess = heartbeat.excess;
+        donor.record.disk_lacks = heartbeat.disk_lacks.min(heartbeat.excess);
+        // Which names left during an earlier shortage is no rule for the next.
+        if donor.record.excess == 0 {
+            donor.record.quota_below = 0;
+        }
+        if donor.record.disk_lacks == 0 {
+            donor.record.disk_below = 0;
+        }
         donor.record.scrub = heartbeat.scrub;
         donor.hear(now, limits);
         true
@@ -192,31 +209,31 @@ impl DonorTable {
 }
 
 impl KnownDonor {
-    /// Whether somebody is about to remove it.
+    /// Returns whether the donor is about to be removed.
     pub fn is_being_removed(&self) -> bool {
         self.removing > 0
     }
 
-    /// Returns the name that people call it by.
+    /// Returns the name that people call the donor by.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether no manager ever heard it.
+    /// Returns whether no manager ever heard the donor.
     pub(crate) fn has_never_lent(&self) -> bool {
         let DonorRecord { silent_before, addresses, .. } = &self.record;
         let registered = self.registration.is_some() || !addresses.is_empty();
         !registered && self.heard.is_none() && silent_before.is_none()
     }
 
-    /// True when its daemon answers and the directory that it lends is missing.
+    /// Returns whether the donor's daemon answers while the directory that it lends is missing.
     pub(crate) fn diskless(&self) -> bool {
         let fault = self.registration.as_ref().and_then(|registration| registration.fault.as_ref());
         fault.is_some_and(|fault| fault.missing)
     }
 
-    /// A sign of registration. A daemon without its disk gives none: to the pool it is as good as silent,
-    /// with the same grace, and what it held is treated as that of a machine that was pulled.
+    /// Notes a sign of life from the donor. A daemon without its disk gives none: to the pool it is as good as
+    /// silent, with the same grace, and what it held is treated as that of a machine that was pulled.
     pub(crate) fn hear(&mut self, now: Tick, limits: &PoolLimits) {
         if self.diskless() {
             return;
@@ -232,7 +249,7 @@ impl KnownDonor {
     }
 }
 
-/// A donor by its name and its number, as people are told.
+/// Returns a donor's name with its number, as people are told.
 pub fn called(name: &str, number: DonorId) -> String {
     format!("donor {name} ({number})")
 }

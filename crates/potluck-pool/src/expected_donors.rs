@@ -7,17 +7,17 @@
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 
-/// Donors of which an earlier term heard until its end.
+/// The donors that an earlier term of the manager heard until its end.
 #[derive(Debug, Default)]
 pub struct ExpectedDonors {
-    /// Donors that have not registered.
+    /// The expected donors that have not registered yet.
     pub(crate) report: BTreeSet<DonorId>,
-    /// Donors that have not told all they hold.
+    /// The expected donors that have not listed all they hold yet.
     pub(crate) listing: BTreeSet<DonorId>,
 }
 
 impl ExpectedDonors {
-    /// The donor has registered with this registration.
+    /// Notes that a donor has registered.
     pub fn registered(&mut self, donor: DonorId) {
         self.report.remove(&donor);
     }
@@ -27,7 +27,7 @@ impl ExpectedDonors {
         self.listing.remove(&donor);
     }
 
-    /// The donor is of the pool no more.
+    /// Forgets a donor that is no longer in the pool.
     pub fn forget(&mut self, donor: DonorId) {
         self.report.remove(&donor);
         self.listing.remove(&donor);

@@ -1,6 +1,6 @@
-//! Donors that answered puts with receipts which are not theirs: they say to have stored what nobody can count on, and each
-//! file that is written over them fails. What a member brings is proof for that member alone, which may have made the
-//! receipt up itself: only what it writes itself avoids the donor.
+//! Donors that answered puts with receipts that they did not sign: they claim to have stored what nobody can count
+//! on, and each file that is written over them fails. Such a receipt is proof only for the member that brings it,
+//! which may have made the receipt up: so only that member's own sessions avoid the donor.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -15,26 +15,26 @@ const REMEMBERED: Duration = Duration::from_secs(86_400);
 pub struct FalseReceipts(BTreeMap<(MemberId, DonorId), Tick>);
 
 impl FalseReceipts {
-    /// A member brought one.
+    /// Notes that a member brought a false receipt of a donor.
     pub fn note(&mut self, member: MemberId, donor: DonorId, now: Tick) {
         self.0.retain(|_, at| is_remembered(*at, now));
         self.0.insert((member, donor), now);
     }
 
-    /// The donors of which a member brought any.
+    /// Returns the donors of which a member brought false receipts.
     pub fn seen_by(&self, member: MemberId, now: Tick) -> BTreeSet<DonorId> {
         let all = (member, DonorId(0))..=(member, DonorId(u32::MAX));
         let seen = self.0.range(all).filter(|(_, at)| is_remembered(**at, now));
         seen.map(|((_, donor), _)| *donor).collect()
     }
 
-    /// The members that brought any of a donor.
+    /// Returns the members that brought false receipts of a donor.
     pub fn witnesses(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
         let seen = self.0.iter().filter(|((_, of), at)| *of == donor && is_remembered(**at, now));
         seen.map(|((member, _), _)| *member).collect()
     }
 
-    /// A donor is no more.
+    /// Forgets a donor that is no longer in the pool.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.retain(|(_, of), _| *of != donor);
     }

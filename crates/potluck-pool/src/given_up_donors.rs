@@ -10,7 +10,8 @@ use potluck_core::ids::DonorId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A donor of which no page comes for so long holds nobody else up, and is asked no more: what it holds stays unknown.
+/// How long a listing donor may send no page before it holds up the others no longer and is asked no more; what it
+/// holds then stays unknown.
 const TURN: Duration = Duration::from_secs(600);
 
 /// The donors whose unknown chunks were given up, until they listed them.
@@ -38,19 +39,19 @@ impl GivenUpDonors {
         self.0.values().filter(works).count()
     }
 
-    /// Nothing said of an earlier incarnation of the donor holds.
+    /// Forgets the turn of a donor with a new incarnation: nothing said of an earlier one holds.
     pub(super) fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }
 
-    /// A page of a list came that had begun when it was asked for.
+    /// Notes a page of a donor's list that had begun when the list was asked for.
     pub(super) fn heard(&mut self, donor: DonorId, now: Tick) {
         if let Some(ListingTurn::Lists(heard)) = self.0.get_mut(&donor) {
             *heard = now;
         }
     }
 
-    /// Forgets a donor that was asked and of which no page came for too long; whether that is so.
+    /// Forgets a donor that was asked and of which no page came for too long; returns whether it did.
     pub(super) fn is_over(&mut self, donor: DonorId, now: Tick) -> bool {
         let over = match self.0.get(&donor) {
             Some(ListingTurn::Asked(since) | ListingTurn::Lists(since)) => {
@@ -64,7 +65,7 @@ impl GivenUpDonors {
         over
     }
 
-    /// The first page of a list came.
+    /// Notes the first page of a donor's list.
     pub(super) fn begins(&mut self, donor: DonorId) {
         if let Some(turn) = self.0.get_mut(&donor)
             && let ListingTurn::Asked(since) = *turn
@@ -73,7 +74,7 @@ impl GivenUpDonors {
         }
     }
 
-    /// The last page of a list came: all of it was seen if the first one was.
+    /// Notes the last page of a donor's list: all of it was seen if the first page was.
     pub(super) fn ends(&mut self, donor: DonorId) {
         if matches!(self.0.get(&donor), Some(ListingTurn::Lists(_))) {
             self.0.remove(&donor);

@@ -16,24 +16,24 @@ pub struct InventoryProgress {
     pub(crate) next_page: u32,
     /// Known chunks that were listed.
     pub(crate) listed: Vec<ChunkId>,
-    /// How many of them were told apart last.
+    /// How many distinct chunks `listed` had when duplicates were last removed.
     distinct: usize,
-    /// Names that arrived meanwhile; asked by name only, never walked.
+    /// The names that arrived during the inventory; they are looked up by name and never walked.
     pub(crate) arrived: HashSet<ChunkName>,
-    /// More arrived than are remembered: none of them is.
+    /// Whether more names arrived than are remembered, so that none of them is.
     too_many_arrived: bool,
     /// Names that are about to be counted as missing.
     pub(crate) suspected: HashSet<ChunkName>,
-    /// Whether one of the suspected names arrived since.
+    /// Whether one of the suspected names arrived after it was suspected.
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
-/// Names that are remembered to have arrived during one inventory; nothing is missing for an inventory during
-/// which more did, and the next one tells.
+/// The most names that are remembered to have arrived during one inventory. When more did, nothing counts as missing
+/// by that inventory, and the next one tells.
 const MOST_ARRIVED: usize = 1 << 18;
 
 impl InventoryProgress {
-    /// Chunks that a page listed. A donor that lists some again and again takes no more memory for that.
+    /// Adds the known chunks of a page. A donor that lists some again and again takes no more memory for that.
     pub fn list(&mut self, chunks: &[ChunkId]) {
         self.listed.extend_from_slice(chunks);
         if self.listed.len() > 2 * self.distinct + (1 << 16) {
@@ -43,7 +43,7 @@ impl InventoryProgress {
         }
     }
 
-    /// Whether all that arrived meanwhile is known.
+    /// Returns whether all names that arrived during the inventory are remembered.
     pub fn knows_arrivals(&self) -> bool {
         !self.too_many_arrived
     }
@@ -57,17 +57,17 @@ impl InventoryProgress {
                 self.arrived.insert(name);
             }
             if self.arrived.len() >= MOST_ARRIVED {
-                // A donor that never ends its list keeps no memory for what nobody will ask about.
+                // A donor that never ends its list takes no memory for chunks that nobody will ask about.
                 (self.arrived, self.too_many_arrived) = (HashSet::new(), true);
             }
         }
     }
 }
 
-/// Chunks that were counted at a donor, and that its inventory did not list.
+/// The chunks that were counted at a donor and that its inventory did not list.
 #[derive(Debug, Clone, Default)]
 pub struct UnlistedCopies {
-    /// The names of those that had not arrived meanwhile.
+    /// The names of the unlisted chunks that had not arrived during the inventory.
     pub names: Vec<ChunkName>,
     /// Whether the donor's store is new, so that nothing is wrong with its disk.
     pub new_store: bool,
@@ -75,14 +75,14 @@ pub struct UnlistedCopies {
 }
 
 impl UnlistedCopies {
-    /// Whether all of them are still known to be missing: none has arrived since, and the inventory
+    /// Returns whether all of these chunks are still known to be missing: none has arrived since, and the inventory
     /// is under way.
     pub fn is_current(&self) -> bool {
         self.refuted.upgrade().is_some_and(|refuted| !refuted.load(Ordering::Acquire))
     }
 }
 
-/// A page that does not follow the last: begin anew with page 0.
+/// The error for a page that does not follow the last: the donor begins anew with page 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfOrder;
 
@@ -95,11 +95,11 @@ impl From<OutOfOrder> for Failure {
     }
 }
 
-/// The outcome of a page of an inventory.
+/// Says how a page of an inventory fits the pages before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageDone {
-    /// The next in order.
+    /// The page is the next in order.
     Next,
-    /// The one before, sent again because its reply was lost.
+    /// The page is the one before, sent again because its reply was lost.
     Repeated,
 }

@@ -9,6 +9,7 @@ mod complaints;
 mod decided;
 mod donor_snapshot;
 mod donor_table;
+mod ended_sessions;
 mod expected_donors;
 mod false_receipts;
 mod given_up_donors;
@@ -20,6 +21,7 @@ mod pending_chunk_orders;
 mod pool;
 mod pool_view;
 mod reach_record;
+mod receipts;
 mod record;
 pub mod redundancy;
 mod running_probations;
@@ -34,11 +36,14 @@ pub use donor_snapshot::DonorSnapshot;
 pub use donor_table::{DonorContact, Enlisted, called};
 pub use inventory_progress::{OutOfOrder, PageDone, UnlistedCopies};
 pub use limits::PoolLimits;
-pub use pool::{OpenReservation, Pool, ReservesTooMuch, UnknownArrivals};
+pub use pool::{OpenReservation, Pool, ReservesTooMuch, Shrinking, UnknownArrivals};
 pub use pool_view::{DonorView, LeavingRule, PoolView};
+pub use receipts::{ReceiptJudgement, ReceiptSigner};
 pub use record::{DonorRecord, Giving};
 pub use running_probations::ProbationResult;
-pub use write_session::{MANAGER, NewSession, NoSession, ResumedSession, Ticketed, TooManyOffered};
+pub use write_session::{
+    MANAGER, NewSession, NoSession, QuotaRoom, ResumedSession, Ticketed, TooManyOffered,
+};
 
 #[cfg(test)]
 mod tests;

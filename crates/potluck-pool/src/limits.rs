@@ -9,14 +9,14 @@ pub struct PoolLimits {
     pub lease: Duration,
     /// How long a donor is believed alive without a word.
     pub suspect_after: Duration,
-    /// How long until it is silent and no longer a suspect only.
+    /// How long a donor is without a word until it is silent and no longer a suspect only.
     pub silent_after: Duration,
-    /// How long until it is given up and what it holds is made again elsewhere.
+    /// How long a donor is silent until it is given up and what it holds is made again elsewhere.
     pub grace: Duration,
     /// The longest grace and the longest absence that a donor may claim for itself.
     pub longest_absence: Duration,
-    /// Bytes a second that repair makes in all.
+    /// The bytes a second that repair makes in all.
     pub repair_rate: u64,
-    /// Bytes a second that repair asks of one donor.
+    /// The bytes a second that repair asks of one donor.
     pub repair_donor_rate: u64,
 }

@@ -4,8 +4,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use std::collections::{BTreeSet, HashMap};
 
-/// Offered names of all sessions. Asked by name only, never walked, so that its order does not
-/// matter.
+/// The names that all sessions have offered. They are looked up by name and never walked, so that their order does
+/// not matter.
 #[derive(Debug, Default)]
 pub struct OfferedChunks {
     claims: HashMap<ChunkName, Claim>,
@@ -15,7 +15,7 @@ pub struct OfferedChunks {
 #[derive(Debug, Default)]
 struct OfSession {
     names: Vec<ChunkName>,
-    /// How many of them files have that were committed.
+    /// How many of the session's names are in files that were committed.
     committed: usize,
 }
 
@@ -55,7 +55,8 @@ impl Claim {
         }
     }
 
-    /// Notes that a session committed a file that has the chunk; whether it offered it and had committed none before.
+    /// Notes that a session committed a file that has the chunk; returns whether it had offered the chunk and
+    /// committed no file with it before.
     fn commit(&mut self, session: &SessionId) -> bool {
         match self {
             Self::One(one) if one == session => {
@@ -72,7 +73,7 @@ impl Claim {
 }
 
 impl OfferedChunks {
-    /// Adds names; gives those the session had not offered before.
+    /// Adds names that a session offers; returns those that it had not offered before.
     pub fn add(&mut self, session: SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
         use std::collections::hash_map::Entry;
         let mut new = Vec::new();
@@ -116,22 +117,22 @@ impl OfferedChunks {
         self.by_session.get(session).map_or(0, open)
     }
 
-    /// Whether a session offered anything.
+    /// Returns whether a session offered anything.
     pub fn has_offered(&self, session: &SessionId) -> bool {
         self.count_by(session) > 0
     }
 
-    /// Whether any session offered it.
+    /// Returns whether any session offered the chunk.
     pub fn is_offered(&self, name: &ChunkName) -> bool {
         self.claims.contains_key(name)
     }
 
-    /// Whether this session offered it.
+    /// Returns whether this session offered the chunk.
     pub fn is_offered_by(&self, session: &SessionId, name: &ChunkName) -> bool {
         self.claims.get(name).is_some_and(|claim| claim.has(session))
     }
 
-    /// A session that offered it, the first if several did.
+    /// Returns a session that offered the chunk, the first if several did.
     pub fn one_of(&self, name: &ChunkName) -> Option<SessionId> {
         match self.claims.get(name)? {
             Claim::One(session) | Claim::Committed(session) => Some(*session),
@@ -149,7 +150,7 @@ impl OfferedChunks {
         }
     }
 
-    /// Forgets a session's names, and gives them.
+    /// Forgets all names of a session, and returns them.
     pub fn forget(&mut self, session: &SessionId) -> Vec<ChunkName> {
         let names = self.by_session.remove(session).unwrap_or_default().names;
         for name in &names {
@@ -158,7 +159,7 @@ impl OfferedChunks {
         names
     }
 
-    /// Ends a session's claim on a name; whether it was one that the session had committed.
+    /// Ends a session's claim on a name; returns whether the session had committed it.
     fn take_back(&mut self, session: &SessionId, name: &ChunkName) -> bool {
         use std::collections::hash_map::Entry;
         let Entry::Occupied(mut claim) = self.claims.entry(*name) else { return false };

@@ -9,21 +9,21 @@ use potluck_wire::packed::Packed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Deletions in one heartbeat reply; a donor does them within a second or so.
+/// The most deletions in one heartbeat reply; a donor does them within a second or so.
 const PER_REPLY: usize = 2048;
-/// Deletions that wait at one donor; the others wait in the catalog.
+/// The most deletions that wait at one donor; the others wait in the catalog.
 const MAX_WAITING: usize = 4 * PER_REPLY;
-/// Verifications that wait at one donor.
+/// The most verifications that wait at one donor.
 const MAX_VERIFIES: usize = 1024;
-/// An order that was not confirmed for so long was refused, or forgotten: a tombstone is decided
-/// anew, with what the donor has counted by then.
+/// How long an order may stay unconfirmed before it counts as refused or forgotten: a tombstone is then decided anew,
+/// with what the donor has counted by then.
 const EXPIRES: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
-pub struct PendingChunkOrders(BTreeMap<DonorId, Waiting>);
+pub struct PendingChunkOrders(BTreeMap<DonorId, OrdersOfDonor>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct OrdersOfDonor {
     deletions: BTreeMap<ChunkName, Deletion>,
     verifies: BTreeMap<ChunkName, Tick>,
 }
@@ -53,7 +53,7 @@ impl PendingChunkOrders {
         self.0.get(&donor).is_some_and(|waiting| waiting.verifies.contains_key(chunk))
     }
 
-    /// The copies that donors are to look at, and have not yet.
+    /// Returns the copies that donors were asked to look at and have not looked at yet.
     pub fn verifies(&self, now: Tick) -> impl Iterator<Item = (DonorId, ChunkName)> {
         let young = move |since: &Tick| now.saturating_sub(*since) < EXPIRES;
         self.0.iter().flat_map(move |(donor, waiting)| {
@@ -66,7 +66,7 @@ impl PendingChunkOrders {
         self.0.get(&donor).is_some_and(|waiting| waiting.deletions.contains_key(chunk))
     }
 
-    /// The donor has said what is with the chunk.
+    /// Notes that a donor has said what became of a chunk.
     pub fn answered(&mut self, donor: DonorId, chunk: &ChunkName) {
         if let Some(waiting) = self.0.get_mut(&donor) {
             waiting.deletions.remove(chunk);
@@ -74,19 +74,19 @@ impl PendingChunkOrders {
         }
     }
 
-    /// The chunk must not be deleted after all.
+    /// Cancels the deletion of a chunk at all donors.
     pub fn cancel(&mut self, chunk: &ChunkName) {
         for waiting in self.0.values_mut() {
             waiting.deletions.remove(chunk);
         }
     }
 
-    /// No chunk must be deleted after all.
+    /// Cancels all deletions.
     pub fn cancel_deletions(&mut self) {
         self.0.values_mut().for_each(|waiting| waiting.deletions.clear());
     }
 
-    /// Forgets what the donor's earlier incarnation was told: nothing of it holds.
+    /// Forgets the orders that an earlier incarnation of the donor was given: nothing of them holds.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }

@@ -18,12 +18,14 @@ mod trust;
 mod unknown_chunks;
 
 pub use donors::UnknownArrivals;
+pub use judging_donors::Shrinking;
 pub use reservations::{OpenReservation, ReservesTooMuch};
 
 use crate::circuit_breaker::CircuitBreaker;
 use crate::complaints::Complaints;
 use crate::donor_snapshot::Losses;
 use crate::donor_table::DonorTable;
+use crate::ended_sessions::EndedSessions;
 use crate::expected_donors::ExpectedDonors;
 use crate::false_receipts::FalseReceipts;
 use crate::given_up_donors::GivenUpDonors;
@@ -48,10 +50,13 @@ pub struct Pool {
     pub(crate) donors: DonorTable,
     pub(crate) expected: ExpectedDonors,
     pub(crate) sessions: BTreeMap<SessionId, OpenSession>,
-    /// How many of them each member has.
+    /// The number of sessions of each member.
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
     /// How many chunks the sessions of each member have offered that no file has yet.
     pub(crate) open_names: BTreeMap<MemberId, usize>,
+    /// How many bytes of its slack the sessions of each member have taken together.
+    pub(crate) slack_taken: BTreeMap<MemberId, u64>,
+    pub(crate) ended_sessions: EndedSessions,
     pub(crate) ledger: Ledger,
     pub(crate) offered: OfferedChunks,
     pub(crate) uncommitted: Uncommitted,
@@ -62,14 +67,14 @@ pub struct Pool {
     pub(crate) probation: RunningProbations,
     pub(crate) given_up: GivenUpDonors,
     pub(crate) losses: Losses,
-    /// When somebody's rights ended last, by the time by which tickets are issued.
+    /// When the rights of some member were last ended, by the clock that tickets are issued by, in milliseconds.
     pub(crate) rights_ended_ms: Option<u64>,
     /// The repairs that wait or are under way.
     pub repairs: Repairs,
 }
 
 impl Pool {
-    /// A pool nobody was heard of.
+    /// Returns a pool in which no donor has been heard.
     pub fn new(limits: PoolLimits) -> Self {
         Self {
             limits,
@@ -78,6 +83,8 @@ impl Pool {
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),
             open_names: BTreeMap::new(),
+            slack_taken: BTreeMap::new(),
+            ended_sessions: EndedSessions::default(),
             ledger: Ledger::default(),
             offered: OfferedChunks::default(),
             uncommitted: Uncommitted::default(),
@@ -93,13 +100,14 @@ impl Pool {
         }
     }
 
-    /// Decides by other limits from now on.
+    /// Replaces the limits by which the pool decides.
     pub fn set_limits(&mut self, limits: PoolLimits) {
         self.limits = limits;
         self.repairs.set_rates(limits.repair_rate, limits.repair_donor_rate);
     }
 
-    /// A donor's second. `false`: this incarnation did not register, and nothing was believed.
+    /// Takes a donor's heartbeat, sent each second. Returns `false` if this incarnation did not register; then
+    /// nothing of it was believed.
     pub fn heartbeat(&mut self, donor: DonorId, heartbeat: &Heartbeat, now: Tick) -> bool {
         if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
             return false;

@@ -6,45 +6,47 @@ use potluck_core::repair_plan::{Copy, Domain, Worth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// When a copy that leaves may be deleted.
+/// Says when a copy that leaves its donor may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeavingRule {
     /// The copy may be deleted when its unit is whole without it.
     WhenWhole,
-    /// When its unit survives one more death without it.
+    /// The copy may be deleted when its unit survives one more death without it.
     WhenSafe,
-    /// Now, if its unit can be read without it, or is of a version that may be lost.
+    /// The copy may be deleted now, if its unit can be read without it, or is of a version that may be lost.
     AtOnce,
 }
 
 /// A donor as a scan sees it.
 #[derive(Debug, Clone)]
 pub struct DonorView {
-    /// The worth of its copies that stay.
+    /// The worth of the donor's copies that stay.
     pub worth: Worth,
-    /// The worth of its copies that leave.
+    /// The worth of the donor's copies that leave.
     pub worth_leaving: Worth,
-    /// Whether it is heard now.
+    /// Whether the donor is heard now.
     pub live: bool,
-    /// Whether it is believed.
+    /// Whether the donor is trusted.
     pub trusted: bool,
-    /// Whether somebody is about to remove it.
+    /// Whether the donor is about to be removed.
     pub removing: bool,
-    /// The failure domain it is in.
+    /// The failure domain that the donor is in.
     pub domain: Domain,
-    /// Bytes it can still take.
+    /// The bytes that the donor can still take.
     pub free: u64,
-    /// Copies in name partitions below this one are being moved away.
+    /// The name partition below which copies are being moved away.
     pub below: u32,
-    /// The rule under which copies leave.
+    /// The rule under which copies leave, except those that a full disk drives out.
     pub rule: LeavingRule,
-    /// Versions that may be lost for that, in order.
+    /// The name partition below which copies leave because the disk is full.
+    pub disk_below: u32,
+    /// The versions that may be lost when copies leave at once, in order.
     pub lose: Arc<[VersionId]>,
-    /// Whether its owner needs the space now: it holds more than its owner lends.
+    /// Whether the donor holds more than its owner lends, so that the owner needs the space now.
     pub over_quota: bool,
-    /// Whether it takes copies.
+    /// Whether the donor takes copies.
     pub takes: bool,
-    /// Whether it can be asked for copies: it did not fail at that lately.
+    /// Whether the donor can be asked for copies: it did not fail at that lately.
     pub sends: bool,
 }
 
@@ -53,30 +55,38 @@ pub struct DonorView {
 pub struct PoolView(pub(crate) BTreeMap<DonorId, DonorView>);
 
 impl DonorView {
-    /// Returns the worth of its copy of a chunk; `leaving` where the copy is being deleted.
+    /// Returns the worth of the donor's copy of a chunk; `leaving` where the copy is being deleted.
     pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
         if leaving || self.leaves(name) { self.worth_leaving } else { self.worth }
     }
 
-    /// Whether its copy of a chunk is to leave because it gives space back.
+    /// Returns whether the donor's copy of a chunk is to leave because the donor gives space back.
     pub fn leaves(&self, name: &ChunkName) -> bool {
         name.part() < self.below
     }
 
-    /// Whether its copy of a chunk is to leave without being made elsewhere first, as far as the
-    /// rule allows.
-    pub fn leaves_at_once(&self, name: &ChunkName) -> bool {
-        self.rule == LeavingRule::AtOnce && self.leaves(name)
+    /// Returns the rule under which the donor's copy of a chunk leaves, if it does. An owner who lends less waits
+    /// until what is there is elsewhere; one whose disk is full does not wait for copies without which files are
+    /// safe.
+    pub fn rule_of(&self, name: &ChunkName) -> LeavingRule {
+        let is_driven_out = name.part() < self.disk_below;
+        if is_driven_out { self.rule.max(LeavingRule::WhenSafe) } else { self.rule }
     }
 
-    /// Whether its owner agreed, or was agreed with, to lose a version by taking space back.
+    /// Returns whether the donor's copy of a chunk is to leave without being made elsewhere first, as far as the rule
+    /// allows.
+    pub fn leaves_at_once(&self, name: &ChunkName) -> bool {
+        self.rule_of(name) == LeavingRule::AtOnce && self.leaves(name)
+    }
+
+    /// Returns whether a version may be lost by the donor's taking its space back, as was agreed when that began.
     pub fn may_lose(&self, version: VersionId) -> bool {
         self.lose.binary_search(&version).is_ok()
     }
 }
 
 impl PoolView {
-    /// Has copies at donors that somebody is about to remove be sources and no more.
+    /// Makes copies at donors that are about to be removed serve as sources only.
     pub(crate) fn rely_on_none_that_is_being_removed(&mut self) {
         for status in self.0.values_mut().filter(|status| status.removing) {
             if status.worth == Worth::Counts {
@@ -85,7 +95,7 @@ impl PoolView {
         }
     }
 
-    /// One donor; `None` if it is not of the pool.
+    /// Returns one donor; `None` if it is not in the pool.
     pub fn get(&self, donor: DonorId) -> Option<&DonorView> {
         self.0.get(&donor)
     }
@@ -95,32 +105,37 @@ impl PoolView {
         self.0.iter().map(|(donor, status)| (*donor, status))
     }
 
-    /// A copy as it counts.
+    /// Returns a donor's copy of a chunk as it counts.
     pub fn copy(&self, donor: DonorId, name: &ChunkName, leaving: bool) -> Option<Copy> {
         let status = self.0.get(&donor)?;
         let worth = status.worth_of(name, leaving);
         Some(Copy { donor, domain: status.domain, worth })
     }
 
-    /// Whether a donor's copy is one to rely on: there, trusted, and to stay.
+    /// Returns whether a donor's copy is one to rely on: there, trusted, and to stay.
     pub fn counts(&self, donor: DonorId, name: &ChunkName) -> bool {
         self.copy(donor, name, false).is_some_and(|copy| copy.worth == Worth::Counts)
     }
 
-    /// Whether a donor is heard now.
+    /// Returns whether a donor is heard now.
     pub fn is_live(&self, donor: DonorId) -> bool {
         self.get(donor).is_some_and(|at| at.live)
     }
 
-    /// Whether a donor's receipt stands for a copy that stays until there are others: not where
-    /// the donor is not trusted, is being removed, or deletes without waiting. A donor that gives
-    /// space back in order keeps it until the file is whole elsewhere.
+    /// Returns how many donors are there whose copies count.
+    pub fn trusted_and_live(&self) -> usize {
+        self.0.values().filter(|at| at.live && at.trusted && !at.removing).count()
+    }
+
+    /// Returns whether a donor's receipt proves a copy that stays until there are others. It does not where the donor
+    /// is not trusted, is being removed, or deletes without waiting. A donor that gives space back in order keeps the
+    /// copy until the file is whole elsewhere.
     pub fn proves(&self, donor: DonorId, name: &ChunkName) -> bool {
         let stays = |at: &DonorView| at.trusted && !at.removing && !at.leaves_at_once(name);
         self.get(donor).is_some_and(stays)
     }
 
-    /// Whether a copy that no receipt tells of stays until there are others: it may be at a donor that is
+    /// Returns whether a copy that no receipt tells of stays until there are others: it may be at a donor that is
     /// silent for a moment, and not at one that is given up.
     pub fn keeps(&self, donor: DonorId, name: &ChunkName) -> bool {
         self.proves(donor, name) && self.get(donor).is_some_and(|at| at.worth.counts())
@@ -150,7 +165,7 @@ impl PoolView {
     pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
         let mut shrinking = self.clone();
         if let Some(status) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
-            (status.below, status.rule, status.takes) = (below, LeavingRule::WhenSafe, false);
+            (status.below, status.takes) = (below, false);
         }
         shrinking
     }
@@ -205,7 +220,7 @@ impl PoolView {
         back
     }
 
-    /// Donors whose copies are not to be relied on now.
+    /// Returns the donors whose copies are not to be relied on now.
     pub fn unheard(&self) -> BTreeSet<DonorId> {
         self.iter().filter(|(_, at)| at.worth != Worth::Counts).map(|(donor, _)| donor).collect()
     }

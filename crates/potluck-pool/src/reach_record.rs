@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A donor that was reached is tried again so much later.
+/// How long after it was reached a donor is tried again.
 const AGAIN: Duration = Duration::from_secs(300);
-/// One that was not is tried again so soon: somebody may be at its firewall.
+/// How soon a donor that was not reached is tried again: somebody may be at its firewall.
 const SOON: Duration = Duration::from_secs(5);
-/// Number of tries in a row without an answer that are no accident.
+/// The number of tries in a row without an answer that are no accident.
 const FAILED: u32 = 2;
 
-/// A member's complaint about a donor counts for so long.
+/// How long a member's complaint that it does not reach a donor counts.
 const COMPLAINT: Duration = Duration::from_secs(300);
-/// Members whose word is kept of one donor at most.
+/// The most members whose complaints are kept of one donor.
 const COMPLAINANTS: usize = 64;
 
 /// How a donor was reached since it registered.
@@ -25,21 +25,21 @@ pub struct ReachRecord {
     pub(crate) last: Tick,
     /// When the donor is to be tried next.
     pub(crate) next: Tick,
-    /// Tries in a row that nobody answered.
+    /// The number of tries in a row that nobody answered.
     pub(crate) failures: u32,
     /// The outcome of the last try.
     pub(crate) why: String,
-    /// Members who do not reach it.
+    /// The complaints of members that do not reach the donor.
     pub(crate) complaints: BTreeMap<MemberId, ReachComplaint>,
 }
 
-/// A member said that it cannot reach a donor.
+/// A member's complaint that it cannot reach a donor.
 #[derive(Debug)]
 pub(crate) struct ReachComplaint {
     pub(crate) until: Tick,
-    /// The address that it came from.
+    /// The address that the complaint came from.
     pub(crate) from: IpAddr,
-    /// The manager has reached the donor since: it is there, and only this member does not get to it.
+    /// Whether the manager has reached the donor since: it is there, and only this member does not get to it.
     pub(crate) stands: bool,
 }
 
@@ -49,14 +49,15 @@ impl ReachRecord {
         (self.failures >= FAILED).then_some(self.why.as_str())
     }
 
-    /// Members who do not reach the donor, though the manager does, each with the address that it said so from.
+    /// Returns the members who do not reach the donor, though the manager does, each with the address that it said so
+    /// from.
     pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = (MemberId, IpAddr)> {
         let stands = move |complaint: &ReachComplaint| complaint.stands && now < complaint.until;
         let upheld = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
         upheld.map(|(member, complaint)| (*member, complaint.from))
     }
 
-    /// It was tried, and nobody answered; whether that is an alarm from now on.
+    /// Notes that the donor was tried and nobody answered. Returns whether that is an alarm from now on.
     pub(crate) fn failed(&mut self, why: String, now: Tick) -> bool {
         (self.failures, self.why) = (self.failures + 1, why);
         (self.last, self.next) = (now, now + SOON);
@@ -64,7 +65,7 @@ impl ReachRecord {
         self.failures == FAILED
     }
 
-    /// It was tried, and answered; whether that ends an alarm.
+    /// Notes that the donor was tried and answered. Returns whether that ends an alarm.
     pub(crate) fn reached(&mut self, now: Tick) -> bool {
         (self.last, self.next) = (now, now + AGAIN);
         self.complaints.values_mut().for_each(|complaint| complaint.stands = true);

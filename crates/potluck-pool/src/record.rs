@@ -11,37 +11,41 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct DonorRecord {
     pub label: Option<String>,
-    /// Announced by its owner, who may claim more than the pool grants.
+    /// The grace that the donor's owner announced, who may claim more than the pool grants.
     pub grace: Option<Duration>,
-    /// How long it had been silent when this manager started, if it was ever heard.
+    /// How long the donor had been silent when this manager started, if it was ever heard.
     pub silent_before: Option<Duration>,
     pub away_until: Option<Tick>,
-    /// An admin does not wait for it.
+    /// Whether an admin declared the donor dead and does not wait for it.
     pub declared_dead: bool,
-    /// It was dead, and its inventory was not compared since: what it may have counts for nothing.
+    /// Whether the donor was dead and its inventory was not compared since: what it may have counts for nothing.
     pub stale: bool,
     pub dead: bool,
-    /// True if its copies cannot be read: it is silent, or its inventory was not compared.
+    /// Whether the donor's copies cannot be read: it is silent, or its inventory was not compared.
     pub silent: bool,
     pub quarantined: Option<String>,
     pub giving: Option<Giving>,
-    /// Bytes beyond its owner's limits.
+    /// The bytes that the donor holds beyond its owner's limits.
     pub excess: u64,
-    /// Copies in name partitions `0..quota_below` are being moved away because this donor holds more than its owner
-    /// lends.
+    /// The name partition below which copies are being moved away because this donor holds more than its owner lends.
     pub quota_below: u32,
+    /// The bytes of the excess that the donor's disk lacks now.
+    pub disk_lacks: u64,
+    /// The name partition below which copies leave as soon as their files are safe without them, because the donor's
+    /// disk is full.
+    pub disk_below: u32,
     pub scrub: Scrubbed,
-    /// Where it was when it registered last, also with an earlier term of the manager.
+    /// The addresses with which the donor registered last, also with an earlier term of the manager.
     pub addresses: Addresses,
 }
 
 impl DonorRecord {
-    /// Whether new copies may go there while it is heard.
+    /// Returns whether new copies may go to the donor while it is heard.
     pub fn is_willing(&self) -> bool {
         self.quarantined.is_none() && self.giving.is_none() && self.excess == 0
     }
 
-    /// Whether it gives all back.
+    /// Returns whether the donor gives all its space back.
     pub fn leaves(&self) -> bool {
         self.giving.is_some()
     }
@@ -50,11 +54,11 @@ impl DonorRecord {
 /// The give-back of a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Giving {
-    /// Bytes it held when it began.
+    /// The bytes that the donor held when the give-back began.
     pub start: u64,
-    /// Whether nothing is waited for.
+    /// Whether the donor gives its space back at once, without waiting for copies to be made elsewhere.
     pub at_once: bool,
-    /// Versions that may be lost for it, in order: their last copies are not waited for either.
+    /// The versions that may be lost by the give-back, in order: their last copies are not waited for either.
     pub lose: Arc<[VersionId]>,
     /// When the give-back was asked for.
     pub since: Tick,

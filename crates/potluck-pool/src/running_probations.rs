@@ -12,19 +12,19 @@ pub struct RunningProbations(pub(crate) BTreeMap<DonorId, RunningProbation>);
 
 #[derive(Debug)]
 pub(crate) struct RunningProbation {
-    /// The reason why it was quarantined.
+    /// The reason why the donor was quarantined.
     pub(crate) why: String,
-    /// Number of chunks that are tested in all.
+    /// The number of chunks that are tested in all.
     pub(crate) of: usize,
-    /// Those not tested yet: stored bytes, and when somebody was asked.
+    /// The chunks not tested yet, each with its stored bytes and when somebody was asked for the test.
     pub(crate) left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
 }
 
 /// The conclusion of the last test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbationResult {
-    /// The chunks were all right.
+    /// The tested chunks were all right.
     Right,
-    /// One was not; why the donor is not trusted now.
+    /// A chunk was wrong, with the reason why the donor is not trusted now.
     Wrong(String),
 }

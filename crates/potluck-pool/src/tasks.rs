@@ -6,12 +6,12 @@ use potluck_wire::control::{Task, Work};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A task is lost with its donor's incarnation, or as good as lost, when neither it nor any that was
-/// given before it was answered for so long. Donors carry out their tasks one after the other:
-/// one that waits behind others is no later than they are.
+/// How long a donor may leave a task and all earlier ones unanswered before the task counts as lost; it is lost too
+/// when its donor's incarnation ends. Donors carry out their tasks one after the other, so one that waits behind
+/// others is no later than they are.
 const EXPIRES: Duration = Duration::from_secs(60);
 
-/// Tasks under way, each with what it is for.
+/// The tasks under way, each with its purpose.
 #[derive(Debug)]
 pub struct AskedTasks<P> {
     last: u64,
@@ -23,7 +23,7 @@ pub struct AskedTasks<P> {
 pub struct OpenTask<P> {
     /// The work that the donor is asked to do.
     pub work: Work,
-    /// When it was given, or one that was given before it was answered.
+    /// When the task was given, or when a task that was given before it was last answered.
     pub since: Tick,
     /// The purpose of the task.
     pub purpose: P,
@@ -36,13 +36,13 @@ impl<P> Default for AskedTasks<P> {
 }
 
 impl<P> AskedTasks<P> {
-    /// Numbers from here on, so that no answer to an earlier term of the manager is taken for one
-    /// to this.
+    /// Numbers tasks after `first` from now on, so that no answer to an earlier term of the manager is taken for one
+    /// to this term.
     pub fn begin_at(&mut self, first: u64) {
         self.last = first;
     }
 
-    /// The number of the task that was given last, or would have been.
+    /// Returns the number of the task that was given last, or the number after which the numbers begin.
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -54,8 +54,8 @@ impl<P> AskedTasks<P> {
         self.donors.entry(donor).or_default().insert(self.last, open);
     }
 
-    /// The donor answered. What it was given later has waited for that, what it was given before
-    /// has not: a donor that withholds an answer does not put it off by other answers.
+    /// Takes out a task that its donor answered. Tasks that the donor was given later have waited for this one, tasks
+    /// given before have not: a donor that withholds an answer does not put it off by other answers.
     pub fn take(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<OpenTask<P>> {
         let open = self.donors.get_mut(&donor)?;
         let answered = open.remove(&number)?;
@@ -78,7 +78,7 @@ impl<P> AskedTasks<P> {
         expired
     }
 
-    /// How many tasks a donor has not answered.
+    /// Returns how many tasks a donor has not answered.
     pub fn count(&self, donor: DonorId) -> usize {
         self.donors.get(&donor).map_or(0, BTreeMap::len)
     }

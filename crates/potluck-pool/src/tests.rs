@@ -80,7 +80,7 @@ pub(crate) fn register_in(
     pool.register(DonorId(donor), &register, addresses, at(now))
 }
 
-fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
+pub(super) fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
     Heartbeat {
         incarnation: Incarnation(incarnation),
         write_sequence,
@@ -88,6 +88,7 @@ fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         disk: DiskState::default(),
         room: 1000 * MIB,
         lends: None,
+        batch: 0,
         added: Packed::default(),
         removed: Packed::default(),
         spoiled: Packed::default(),
@@ -96,11 +97,12 @@ fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         sound: Packed::default(),
         results: Vec::new(),
         excess: 0,
+        disk_lacks: 0,
         scrub: Default::default(),
         disk_fault: None,
         settings_fault: None,
         follows: None,
-        quiet: Packed::default(),
+        sessions: Packed::default(),
     }
 }
 
@@ -127,6 +129,16 @@ fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refu
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
+fn grow(
+    pool: &mut Pool,
+    id: &SessionId,
+    bytes: u64,
+    places: (&[DonorId], bool),
+    now: f64,
+) -> Result<Plan, Refusal> {
+    pool.grow_session(id, (bytes, u64::MAX), places, at(now))
+}
+
 /// Chunks arrive at a donor, of which the catalog knows some and others not; gives those that it is to be told of.
 fn arrive(
     pool: &mut Pool,
@@ -139,7 +151,12 @@ fn arrive(
     let brought = |holding: &Holding| Arrived { holding: *holding, session: Some(S1) };
     let unknown = unknown.iter().map(brought);
     let arrived = pool.unknown_arrived(donor, incarnation, unknown, |_| true);
-    pool.arrivals_written(donor, incarnation, &arrived, known);
+    let batch = pool.donors.registration(donor).map_or(0, |registration| registration.batch) + 1;
+    for attempt in 0..2 {
+        // Its reply is lost the first time, which changes nothing.
+        assert_eq!(pool.has_written(donor, incarnation, batch), attempt > 0);
+        pool.arrivals_written(donor, (incarnation, batch), &arrived, known);
+    }
     arrived.unwanted
 }
 
@@ -192,7 +209,7 @@ fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
         let gone = pool.is_dead(DonorId(1), at(second.into()));
         assert_eq!(gone, second > 610, "second {second}");
     }
-    // Back: as one that was given up it has to be compared first.
+    // The donor is back: as one that was given up it has to be compared first.
     register(&mut pool, 1, 7, 700.0);
     assert!(!pool.is_dead(DonorId(1), at(700.0)) && !pool.vouches(DonorId(1), at(700.0)));
     pool.inventory_done(DonorId(1), Incarnation(7));
@@ -207,7 +224,7 @@ fn an_incarnation_that_did_not_register_is_told_to_and_believed_nothing() {
     assert!(!send_heartbeat(&mut pool, 1, 6, 100, 1.0));
     assert!(send_heartbeat(&mut pool, 1, 7, 3, 1.0));
     assert_eq!(register(&mut pool, 1, 7, 2.0), Enlisted::Again);
-    // A restart is no news, and two that replace each other are.
+    // A restart is no news, and two incarnations that replace each other are.
     assert_eq!(register(&mut pool, 1, 8, 3.0), Enlisted::Anew);
     assert_eq!(register(&mut pool, 1, 7, 4.0), Enlisted::InTurns);
     assert_eq!(register(&mut pool, 1, 9, 30.0), Enlisted::Anew);
@@ -270,14 +287,14 @@ fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
     pool.offer(&S1, &[chunk(1)]).expect("few");
     let stored = Holding { name: chunk(1), len: 4 << 20 };
     for _ in 0..2 {
-        // As a heartbeat is that is sent again, because its answer was lost.
+        // The heartbeat is sent again, as when its answer was lost.
         arrive(&mut pool, 1, 7, &[], &[stored]);
         assert_eq!(promised(&pool), 596 * MIB);
     }
     pool.offer(&S1, &[chunk(2)]).expect("few");
     arrive(&mut pool, 1, 7, &[Holding { name: chunk(2), ..stored }], &[]);
     assert_eq!(promised(&pool), 592 * MIB, "also of what a file has by now");
-    pool.grow_session(&S1, 100 * MIB, &[], false, at(1.0)).expect("grown");
+    grow(&mut pool, &S1, 100 * MIB, (&[], false), 1.0).expect("grown");
     assert_eq!(promised(&pool), 692 * MIB);
     pool.end_session(&S1);
     assert_eq!(promised(&pool), 0);
@@ -297,7 +314,7 @@ fn plans_name_live_donors_only_and_nothing_needs_none() {
     let plan = pool.ticketed(&S2).expect("open").plan;
     assert_eq!(plan.donors().into_iter().collect::<Vec<_>>(), [DonorId(2)], "1 is a suspect");
     send_heartbeat(&mut pool, 1, 7, 0, 8.0);
-    let more = pool.grow_session(&S2, 100 * MIB, &[DonorId(2)], false, at(8.0)).expect("grown");
+    let more = grow(&mut pool, &S2, 100 * MIB, (&[DonorId(2)], false), 8.0).expect("grown");
     assert_eq!(more.donors().into_iter().collect::<Vec<_>>(), [DonorId(1)], "2 is avoided");
 }
 
@@ -324,7 +341,7 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
         let opened = pool.open_session(new, Some(MIB), at(7.0));
         let opened = opened.map(|ticketed| ticketed.plan.donors().len());
         opened.and_then(|donors| {
-            let grown = pool.grow_session(&S1, MIB, &[DonorId(4)], whole, at(7.0))?;
+            let grown = grow(&mut pool, &S1, MIB, (&[DonorId(4)], whole), 7.0)?;
             assert_eq!(grown.is_short(), copies > 2);
             Ok(donors)
         })
@@ -444,8 +461,8 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     assert_eq!(pool.offer(&S1, &[chunk(1), chunk(1)]), Ok(vec![chunk(1)]));
     assert_eq!(pool.offer(&S2, &[chunk(1)]), Ok(vec![chunk(1)]));
     assert_eq!(pool.offer(&S1, &[chunk(1)]), Ok(vec![]));
-    // Names take memory: no more of them than chunks that the session may write.
-    let most = (64 << 20) / 4096;
+    // Names take memory, so no more are offered than the session may write chunks.
+    let most = 1024;
     let many: Vec<_> = (2..=most + 1).map(chunk).collect();
     assert_eq!(pool.offer(&S1, &many), Err(TooManyOffered::Reserved));
     assert!(!pool.is_offered_by(&S1, &chunk(2)), "all or none of them");
@@ -457,8 +474,10 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     }
     collect(&mut pool, true, 1.0);
     assert_eq!(deletions(&mut pool, 1.0).len(), 1);
-    pool.in_use_again(&InUseAgain { condemned: vec![chunk(1)] });
+    let again = InUseAgain { condemned: vec![chunk(1)], doubtful: vec![(chunk(1), DonorId(1))] };
+    pool.in_use_again(&again, at(1.0));
     assert!(deletions(&mut pool, 1.0).is_empty(), "in use again");
+    assert!(pool.is_asked_about(DonorId(1), &chunk(1)), "it may have been deleted by then");
 }
 
 #[test]
@@ -484,7 +503,7 @@ fn orders_die_with_the_incarnation_they_were_given_to_and_with_time_d5() {
     collect(&mut pool, true, 2.0);
     send_heartbeat(&mut pool, 1, 8, 9, 31.0);
     assert_eq!(deletions(&mut pool, 31.0), [(8, 3)]);
-    // The donor refused it, or it was lost: decided anew with what is counted now.
+    // The donor refused the deletion, or it was lost: it is decided anew with what is counted now.
     assert!(deletions(&mut pool, 32.0).is_empty());
     collect(&mut pool, true, 32.0);
     assert_eq!(deletions(&mut pool, 32.0), [(8, 9)]);
@@ -540,17 +559,18 @@ fn what_arrives_during_an_inventory_is_not_missing_d6() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
-    // Reported before the first page, though listed in none.
+    // The chunk is reported before the first page, though no page lists it.
     let added = Packed(vec![Holding { name: chunk(1), len: 1 }.into()]);
     pool.heartbeat(donor, &Heartbeat { added, ..heartbeat(7, 1) }, at(0.5));
     pool.inventory_page(donor, incarnation, 0).expect("a page");
     let acknowledged = chunk(2);
-    pool.acknowledged([(donor, &acknowledged)].into_iter());
+    pool.acknowledged([(donor, incarnation, &acknowledged)].into_iter());
     let unlisted = pool.unlisted(donor, incarnation, &[chunk(1), chunk(2), chunk(3)]);
     assert_eq!(unlisted.names, [chunk(3)]);
-    pool.acknowledged([(donor, &chunk(4))].into_iter());
-    assert!(unlisted.is_current(), "another one arrived");
-    pool.acknowledged([(donor, &chunk(3))].into_iter());
+    pool.acknowledged([(donor, incarnation, &chunk(4))].into_iter());
+    pool.acknowledged([(donor, Incarnation(6), &chunk(3))].into_iter());
+    assert!(unlisted.is_current(), "another one arrived, and an earlier incarnation had one");
+    pool.acknowledged([(donor, incarnation, &chunk(3))].into_iter());
     assert!(!unlisted.is_current(), "it has arrived by now");
     assert!(pool.unlisted(donor, incarnation, &unlisted.names).names.is_empty());
     assert!(
@@ -608,7 +628,7 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     }
     assert_eq!(rounds, 2);
 
-    // One that does not list keeps its turn for a while, and one that lists for as long as it does.
+    // A donor that does not list keeps its turn for a while, and one that lists keeps it as long as it does.
     let ten_minutes = now + Duration::from_secs(600);
     pool.give_up_unknown(now);
     assert!(all[..2].iter().all(|donor| pool.is_to_list(*donor, now)));
@@ -619,7 +639,7 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     assert!(!pool.is_to_list(DonorId(2), ten_minutes) && pool.is_given_up(DonorId(2)));
     pool.keep_unknown();
 
-    // A list that had begun before does not end it: its first pages were taken as they were.
+    // A list that had begun before is not enough: its first pages were taken as they were.
     let _ = pool.inventory_page(DonorId(1), Incarnation(1), 0);
     pool.give_up_unknown(now);
     pool.inventory_done(DonorId(1), Incarnation(1));

@@ -6,7 +6,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_wire::control::Holding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Copies of offered chunks that the catalog does not know, with the bytes of each session in sum.
+/// The copies of offered chunks that the catalog does not know, with the sum of each session's bytes.
 #[derive(Debug, Default)]
 pub struct Uncommitted {
     chunks: BTreeMap<ChunkName, Stored>,
@@ -16,14 +16,15 @@ pub struct Uncommitted {
 #[derive(Debug)]
 struct Stored {
     len: u32,
-    /// The donors that have it, in order. They are one or a few: a set would take three times the memory, and there may be a million chunks.
+    /// The donors that have the chunk, in order. They are one or a few: a set would take three times the memory, and
+    /// there may be a million chunks.
     donors: Vec<DonorId>,
     /// A session that offered the chunk, to which the bytes are counted.
     session: SessionId,
 }
 
 impl Uncommitted {
-    /// A donor has a chunk of `len` stored bytes that `session` offered; whether that is news.
+    /// Notes that a donor has a chunk of `len` stored bytes that `session` offered; returns whether that is news.
     pub fn add(&mut self, name: ChunkName, len: u32, donor: DonorId, session: SessionId) -> bool {
         let new = || Stored { len, donors: Vec::new(), session };
         let stored = self.chunks.entry(name).or_insert_with(new);
@@ -34,20 +35,20 @@ impl Uncommitted {
         true
     }
 
-    /// The stored bytes of a chunk, and the donors that have it.
+    /// Returns the stored bytes of a chunk, and the donors that have it.
     pub fn get(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         let stored = self.chunks.get(name)?;
         Some((stored.len, stored.donors.clone()))
     }
 
-    /// The catalog learns of a chunk; gives the donors that have it.
+    /// Takes out a chunk of which the catalog learns; returns the donors that have it.
     pub fn take(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
         let Some(stored) = self.chunks.remove(name) else { return BTreeSet::new() };
         self.discount(&stored, stored.donors.len());
         stored.donors.into_iter().collect()
     }
 
-    /// A donor has a chunk no more.
+    /// Notes that a donor has a chunk no more.
     pub fn lost(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(mut stored) = self.chunks.remove(name) else { return };
         if let Ok(at) = stored.donors.binary_search(&donor) {
@@ -66,9 +67,9 @@ impl Uncommitted {
         names.iter().for_each(|name| self.lost(name, donor));
     }
 
-    /// A session that offered `names` is no more. What it stored belongs to another one that offered the same,
-    /// which `heir` names, or to nobody: then it is given, by the donors that have it. Nothing of other sessions is
-    /// looked at: many may store much while many small ones end.
+    /// Forgets a session that offered `names`. What it stored belongs to another session that offered the same, which
+    /// `heir` names, or to nobody: then it is returned, by the donors that have it. Nothing of other sessions is
+    /// looked at, since many may store much while many small ones end.
     pub fn forget_session<'a>(
         &mut self,
         session: &SessionId,
@@ -95,7 +96,7 @@ impl Uncommitted {
         nobodys
     }
 
-    /// Stored bytes of what a session has stored and not committed, all copies counted.
+    /// Returns the stored bytes of what a session has stored and not committed, all copies counted.
     pub fn bytes_of(&self, session: &SessionId) -> u64 {
         self.bytes.get(session).copied().unwrap_or(0)
     }

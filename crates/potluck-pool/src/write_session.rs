@@ -9,17 +9,21 @@ use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 
-/// A session may store this much more than three times what is promised to it: retries and small files.
-const SLACK: u64 = 64 << 20;
+/// The bytes that the sessions of one member may together store beyond what follows from what was promised to them,
+/// for chunks that are sent again where no room was promised for it. It is one budget for all of them, since sessions
+/// cost nothing.
+pub(crate) const MEMBERS_SLACK: u64 = 64 << 20;
 
-/// A donor of the plan may take this much more than twice its share in any case: a chunk or two that others
-/// were to take.
-const DONOR_SLACK: u64 = 8 << 20;
-
-/// A donor that has taken all that it may is allowed its share again, at least this.
+/// The least that a donor is allowed more when it has taken all that it may, as long as the session has so much;
+/// otherwise it is its share again. A donor that takes the place of a full one had a small share, and each time that
+/// it is asked for more takes a call.
 const MORE: u64 = 8 << 20;
 
-/// Smaller files live in the catalog.
+/// The number of names that a session may offer beyond what it may store: a client that finds a file larger than it
+/// said offers what it has in memory before it asks for more room.
+const FIRST_NAMES: u64 = 1024;
+
+/// The least stored bytes of a file on donors; smaller files live in the catalog.
 const SMALLEST_STORED: u64 = 4 << 10;
 
 /// The manager itself; no member has this number.
@@ -38,11 +42,26 @@ pub struct NewSession {
     pub policy: Policy,
     /// What its command asks for, whatever directories say.
     pub asked: AskedPolicy,
-    /// The room that it is, if it is no session that writes but a reservation.
+    /// The room that the session reserves, if it is a reservation and does not write.
     pub room: Option<ReservedRoom>,
 }
 
-/// What an earlier term of the manager left of a session.
+/// The bytes of files that quotas leave to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaRoom {
+    /// The bytes that quotas leave beside what is there already: so many count as promised to the session.
+    pub left: u64,
+    /// The bytes that quotas would leave if nothing were there. Which files are replaced is known only at the commit,
+    /// so the session may send this much.
+    pub whole: u64,
+}
+
+impl QuotaRoom {
+    /// The room of a session to which no quota applies.
+    pub const UNLIMITED: Self = Self { left: u64::MAX, whole: u64::MAX };
+}
+
+/// The state of a session as an earlier term of the manager left it.
 #[derive(Debug, Clone)]
 pub struct ResumedSession {
     /// The whole plan of the session.
@@ -66,27 +85,34 @@ pub struct OpenSession {
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub(crate) bytes: u64,
-    /// Bytes that donors may take beyond their first budgets, because they are faster than others.
+    /// Bytes of files asked for so far.
+    pub(crate) asked_for: u64,
+    /// The bytes of `asked_for` for which the session has places and which its donors do not take, because quotas do
+    /// not let it have them.
+    pub(crate) unpaid: u64,
+    /// The bytes that each donor may take beyond its first budget, because it is faster than others.
     pub(crate) more: BTreeMap<DonorId, u64>,
-    /// When it was opened; `None` for one of an earlier term of the manager.
+    /// The bytes of its member's slack that the session has taken.
+    pub(crate) slack: u64,
+    /// When the session was opened; `None` for a session of an earlier term of the manager.
     pub(crate) began: Option<Tick>,
     pub(crate) heard: Tick,
-    /// Calls being answered; the lease does not end meanwhile.
+    /// The number of calls being answered; the lease does not end meanwhile.
     pub(crate) busy: u32,
-    /// While its client is away.
+    /// The parked state of the session while its client is away.
     pub parked: Option<Parked>,
     pub ending: bool,
-    /// The room that it is, if it is a reservation.
+    /// The room that the session reserves, if it is a reservation.
     pub(crate) room: Option<ReservedRoom>,
-    /// The reservation of whose room it takes.
+    /// The reservation whose room the session takes.
     pub(crate) draws_on: Option<SessionId>,
-    /// Bytes of its files that count as if they were there, for quotas.
+    /// The bytes of the session's files that count for quotas as if they were there.
     pub(crate) counted: u64,
-    /// Bytes of its files that are there.
+    /// The bytes of the session's files that are visible.
     pub(crate) visible: u64,
-    /// Bytes of files that it has committed.
+    /// The bytes of files that the session has committed.
     pub(crate) committed: u64,
-    /// Stored bytes for which donors gave receipts, of files that were committed whole.
+    /// The stored bytes for which each donor gave receipts, of files that were committed whole.
     pub(crate) acknowledged: BTreeMap<DonorId, u64>,
 }
 
@@ -94,11 +120,11 @@ pub struct OpenSession {
 #[derive(Debug)]
 pub struct Parked {
     pub(crate) since: Tick,
-    /// Bytes promised to the session and not used, by donor: promised again when it goes on.
+    /// The bytes promised to the session and not used, by donor: they are promised again when it goes on.
     pub(crate) promised: BTreeMap<DonorId, u64>,
 }
 
-/// The session is over, never was, or is somebody else's.
+/// The error that a session is over, never was, or is somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoSession;
 
@@ -126,8 +152,14 @@ pub struct Ticketed {
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub bytes: u64,
-    /// Bytes that donors may take beyond their first budgets.
+    /// Bytes of files asked for so far.
+    pub(crate) asked_for: u64,
+    /// The bytes of `asked_for` that quotas do not let the session have.
+    pub(crate) unpaid: u64,
+    /// The bytes that each donor may take beyond its first budget.
     pub(crate) more: BTreeMap<DonorId, u64>,
+    /// The bytes of its member's slack that the session has taken.
+    pub(crate) slack: u64,
 }
 
 impl Ticketed {
@@ -136,39 +168,63 @@ impl Ticketed {
     pub fn budgets(&self) -> BTreeMap<DonorId, u64> {
         let promised = self.plan.promised();
         let budget = |donor: &DonorId| {
-            let share = promised.get(donor).copied().unwrap_or_default();
+            let share = self.paid(promised.get(donor).copied().unwrap_or_default());
             let more = self.more.get(donor).copied().unwrap_or_default();
-            share.saturating_mul(2).saturating_add(DONOR_SLACK).saturating_add(more)
+            share.saturating_mul(self.times_planned()).saturating_add(more)
         };
         self.plan.donors().into_iter().map(|donor| (donor, budget(&donor))).collect()
     }
 
-    /// Returns how many bytes all donors together may take of the session, however often it asks for more: three
-    /// times what is promised to it, with all redundancy, and a slack.
+    /// Returns how many bytes all donors together may take of the session, however often it asks for more: what each
+    /// may take at first, once more what is promised to it, with all redundancy, and what it has of its member's slack.
     pub fn most_stored(&self) -> u64 {
-        let promised =
-            self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
-        let slack = SLACK + DONOR_SLACK * self.plan.donors().len() as u64;
-        promised.saturating_mul(3).saturating_add(slack)
+        let times = self.times_planned().saturating_add(1);
+        self.paid(self.promised()).saturating_mul(times).saturating_add(self.slack)
     }
 
-    /// Returns how many bytes more a donor is allowed that has taken all that it may.
-    fn next_allowance(&self, donor: DonorId) -> u64 {
+    /// How many times its planned share a donor may take at first. A plan is made for one long file. The smallest files of
+    /// an erasure code have two chunks of data, whatever the code, and all the parity, and none is shorter than a file that
+    /// is stored at all.
+    fn times_planned(&self) -> u64 {
+        let Some(ec) = self.policy.ec else { return 2 };
+        let (data, parity) = (ec.data() as u64, ec.parity() as u64);
+        ((2 + parity) * data).div_ceil(data + parity).max(2)
+    }
+
+    fn promised(&self) -> u64 {
+        self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it))
+    }
+
+    /// Returns the part of `planned` bytes that quotas let the session have.
+    fn paid(&self, planned: u64) -> u64 {
+        let paid = self.asked_for.saturating_sub(self.unpaid);
+        let part = u128::from(planned) * u128::from(paid) / u128::from(self.asked_for.max(1));
+        part.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Returns how many bytes more a donor is allowed that has taken all that it may, and how many of these are of the
+    /// member's slack, of which so many bytes are `left`.
+    fn next_allowance(&self, donor: DonorId, left: u64) -> (u64, u64) {
         let budgets = self.budgets();
-        let Some(_) = budgets.get(&donor) else { return 0 };
+        let Some(_) = budgets.get(&donor) else { return (0, 0) };
         let all = budgets.values().fold(0, |sum: u64, it| sum.saturating_add(*it));
         let share = self.plan.promised().get(&donor).copied().unwrap_or_default();
-        share.max(MORE).min(self.most_stored().saturating_sub(all))
+        let chunk = u64::from(self.plan.chunk_size);
+        match share.max(MORE).min(self.most_stored().saturating_sub(all)) {
+            0 => (chunk.min(left), chunk.min(left)),
+            more => (more, 0),
+        }
     }
 
-    /// Returns how many chunks may be offered: as many as fit twice what was asked for and the slack, if all were
-    /// the smallest files that are stored at all. Each name takes memory for as long as the session lasts.
+    /// Returns how many chunks may be offered: as many as fit what it may store, if all were the smallest files that are
+    /// stored at all. Each name takes memory for as long as the session lasts.
     pub(crate) fn most_names(&self) -> u64 {
-        self.bytes.saturating_mul(2).saturating_add(SLACK) / SMALLEST_STORED
+        let most = self.promised().saturating_mul(self.times_planned().saturating_add(1));
+        FIRST_NAMES.saturating_add(most / SMALLEST_STORED)
     }
 }
 
-/// A session offered more chunks than it may.
+/// The error that a session offered more chunks than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyOffered {
     /// More than it may write.
@@ -201,13 +257,13 @@ impl From<TooManyOffered> for Failure {
     }
 }
 
-/// Stored bytes of a chunk of `plain` bytes.
+/// Returns the stored bytes of a chunk of `plain` bytes.
 pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
     if policy.sealed { sealed_len(plain) } else { plain }
 }
 
 impl OpenSession {
-    /// A session that begins now.
+    /// Makes a session that begins now.
     pub(crate) fn new(new: NewSession, plan: Plan, bytes: u64, now: Tick) -> Self {
         let NewSession { member, space, policy, asked, room, .. } = new;
         Self {
@@ -217,7 +273,10 @@ impl OpenSession {
             asked,
             plan,
             bytes,
+            asked_for: bytes,
+            unpaid: 0,
             more: BTreeMap::new(),
+            slack: 0,
             began: Some(now),
             heard: now,
             busy: 0,
@@ -232,19 +291,34 @@ impl OpenSession {
         }
     }
 
-    /// A donor has taken all that it may of this session: it may take more, as long as there is any.
-    pub(crate) fn allow_more(&mut self, donor: DonorId) {
-        let more = self.ticketed().next_allowance(donor);
+    /// Allows more to a donor that has taken all that it may of this session, as long as there is any. Returns how
+    /// much that takes of the member's slack, of which `left` bytes are there.
+    pub(crate) fn allow_more(&mut self, donor: DonorId, left: u64) -> u64 {
+        let (more, slack) = self.ticketed().next_allowance(donor, left);
         let allowed = self.more.entry(donor).or_default();
         *allowed = allowed.saturating_add(more);
+        self.slack += slack;
+        slack
     }
 
-    /// Bytes of its files that count in quotas and are not visible yet.
+    /// Notes that the session was given places for so many bytes of files. Donors take no more than `most` of them:
+    /// beyond that its files would not fit their quotas.
+    pub(crate) fn pay(&mut self, asked: u64, most: u64) {
+        self.asked_for = self.asked_for.saturating_add(asked);
+        self.unpaid = self.unpaid.saturating_add(asked.saturating_sub(most));
+    }
+
+    /// Returns the bytes that the session's donors take, or have taken, of files that are not visible yet.
+    pub(crate) fn paid_and_hidden(&self) -> u64 {
+        self.asked_for.saturating_sub(self.unpaid).saturating_sub(self.visible)
+    }
+
+    /// Returns the bytes of the session's files that count in quotas and are not visible yet.
     pub(crate) fn counted(&self) -> u64 {
         self.counted.saturating_sub(self.visible)
     }
 
-    /// What was promised to it, with all redundancy, and is not needed for what it has committed.
+    /// Returns what was promised to the session, with all redundancy, and is not needed for what it has committed.
     pub(crate) fn not_needed(&self) -> u64 {
         let promised =
             self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
@@ -260,7 +334,10 @@ impl OpenSession {
             asked: self.asked,
             plan: self.plan.clone(),
             bytes: self.bytes,
+            asked_for: self.asked_for,
+            unpaid: self.unpaid,
             more: self.more.clone(),
+            slack: self.slack,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Backups in files: the directory of a manager's own, and the one that a person asks for.
+//! Backups in files: those in a manager's own directory, and the one that a person asks for.
 
 use crate::ca::Ca;
 use crate::error::StateError;
@@ -14,26 +14,26 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Backups kept in a directory.
+/// The number of backups kept in a directory.
 const KEPT: usize = 3;
-/// The file that says whose backups a directory has: two pools would remove each other's. Hidden, so
-/// that who sorts the names finds the newest backup last.
+/// The file that says to which pool the backups in a directory belong: two pools would remove each other's. It is
+/// hidden, so that who sorts the names finds the newest backup last.
 pub const OWNER: &str = ".pool";
 
-/// The name of the backup with a number.
+/// Returns the name of the backup with a number.
 pub fn name(number: u64) -> String {
     format!("catalog-{number:012}.log")
 }
 
-/// The number of the backup with a name.
+/// Returns the number of the backup with a name.
 pub fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("catalog-")?.strip_suffix(".log")?;
-    // No backup's number is longer; a counter beyond would end.
+    // No backup's number has more digits; a counter could not go on from a longer one.
     (digits.len() <= 15).then(|| digits.parse().ok()).flatten()
 }
 
-/// Whether a name is what a backup of the manager's own had on its way. A backup that a person makes in
-/// the same directory has another.
+/// Returns whether a name is that of an unfinished backup of the manager's own. A backup that a person makes in the
+/// same directory has another name.
 fn is_left_over(name: &str) -> bool {
     name.split_once(".part").is_some_and(|(whose, _)| number(whose).is_some())
 }
@@ -61,11 +61,11 @@ pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, StateError> {
     Ok(highest)
 }
 
-/// Whether the directory is this pool's already. Errors: it is another's.
+/// Returns whether the directory is this pool's already. Errors: it is another pool's.
 fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
     match fs::read_to_string(owner) {
         Ok(whose) if whose.trim() == pool.to_string() => Ok(true),
-        // Nothing was written, as when the disk was full.
+        // Nothing was written to the file, as when the disk was full.
         Ok(whose) if whose.trim().is_empty() => Ok(false),
         Ok(_) => Err(io::Error::other("it has backups of another pool: choose another directory")),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -73,7 +73,7 @@ fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
     }
 }
 
-/// Removes all but the last few backups, as far as that goes.
+/// Removes all but the last few backups, as far as that succeeds.
 pub fn prune(dir: &Path) -> io::Result<()> {
     let mut taken: Vec<u64> = names(dir)?.iter().filter_map(|name| number(name)).collect();
     taken.sort_unstable();
@@ -119,7 +119,7 @@ pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     write_base(base, to, &name, sealer, &SystemEntropy).map(drop)
 }
 
-/// Whether `file` is the catalog or what its engine puts beside it, wherever a link has put them.
+/// Returns whether `file` is the catalog or what its engine puts beside it, wherever a link has put them.
 fn is_part_of(catalog: &Path, file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
     Catalog::stored_in(catalog).any(|part| part.canonicalize().is_ok_and(|part| part == file))

@@ -29,7 +29,7 @@ const KEY: &str = "ca.key";
 const MANAGER_CERTIFICATE: &str = "manager.pem";
 const MANAGER_KEY: &str = "manager.key";
 
-/// The authority, ready to sign.
+/// The pool's certificate authority, ready to sign.
 pub struct Ca {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -127,7 +127,7 @@ impl Ca {
         Ok(Self { issuer: Issuer::from_ca_cert_der(&certificate, key)?, certificate, terms })
     }
 
-    /// The authority's own certificate, whose fingerprint join tokens pin.
+    /// Returns the authority's own certificate, whose fingerprint join tokens pin.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
@@ -144,12 +144,12 @@ impl Ca {
         self.sign(&params, &key.0).map_err(|why| BadRequest(why.to_string()))
     }
 
-    /// Proves what managers of the pool say of their terms.
+    /// Returns the maker and checker of the proofs of what the pool's managers say of their terms.
     pub fn terms(&self) -> &TermProofs {
         &self.terms
     }
 
-    /// Says as the pool's authority where its manager is.
+    /// Signs, as the pool's authority, where its manager is.
     pub fn sign_whereabouts(&self, said: &Whereabouts) -> Result<SignedWhereabouts, rcgen::Error> {
         SignedWhereabouts::sign(said, |text| self.issuer.key().sign(text))
     }
@@ -163,7 +163,7 @@ impl Ca {
     }
 }
 
-/// The manager's own certificate and key, as [`Ca::create`] left them in `dir`.
+/// Reads the manager's own certificate and key, as [`Ca::create`] left them in `dir`.
 pub fn manager_identity(
     dir: &Path,
 ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), StateError> {
@@ -239,7 +239,7 @@ mod tests {
     fn a_request_gives_its_key_and_nothing_else_x5() {
         let dir = tempfile::tempdir().expect("a directory");
         let ca = Ca::create(dir.path(), "lab").expect("made");
-        // A request that would like to be a manager.
+        // The request asks for a manager's certificate.
         let key = KeyPair::generate().expect("a key");
         let mut asked = manager_params().expect("params");
         asked.is_ca = IsCa::NoCa;

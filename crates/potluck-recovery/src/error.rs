@@ -22,10 +22,10 @@ pub enum StateError {
     NotEmpty {
         /// The directory that was to be new.
         path: PathBuf,
-        /// Whether that is a pool.
+        /// Whether the directory holds a pool.
         holds_pool: bool,
     },
-    /// A pool was to come back in the directory, and has not.
+    /// A restore into the directory was begun and not finished.
     #[error("a restore into {} was not finished", .0.display())]
     UnfinishedRestore(PathBuf),
     /// A state directory that has lost its catalog.
@@ -78,16 +78,16 @@ pub enum StateError {
     /// No donor was reached that a pool could be restored from.
     #[error("none of the donors that were named is reached: {0}")]
     NobodyReached(String),
-    /// The donors that answered have no log that a pool could be restored from.
+    /// No donor that answered has a log that a pool could be restored from.
     #[error(
         "{} answered, with nothing of this pool's metadata log that can be read, and {} that cannot",
         count(*answered as u64, "donor"),
         count(*unread, "block")
     )]
     NoLog {
-        /// Donors that said what they have.
+        /// The number of donors that said what they have.
         answered: usize,
-        /// Blocks that did not open, or that nobody gave.
+        /// The number of blocks that did not open, or that nobody gave.
         unread: u64,
     },
     /// The manager is shutting down.
@@ -112,10 +112,10 @@ pub enum StateError {
         /// The error, in words.
         detail: String,
     },
-    /// Something that others cannot be told as this manager's address.
+    /// An address that others cannot be told as this manager's.
     #[error("--advertise: {0}")]
     Advertise(#[from] BadAddress),
-    /// The port is not to be had.
+    /// The port cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address to listen on.

@@ -10,7 +10,7 @@ use crate::state_dir::StateDir;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;
-use potluck_wire::addresses::Addresses;
+use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::identity::write_private;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// The version of the file's format that this release writes and reads.
 const VERSION: u32 = 1;
-/// The file of the recovery key beside the authority's own.
+/// The file of the recovery key, beside the authority's own key.
 const KEY: &str = "recovery.key";
 
 /// A recovery kit as it is written: JSON, for people to recognise and to print.
@@ -29,20 +29,26 @@ pub struct Kit {
     potluck_recovery_kit: u32,
     /// The name of the pool.
     pub pool: String,
-    /// Where the manager is, as donors know it.
+    /// The addresses of the manager, as donors know them.
     pub addresses: Addresses,
-    /// The authority's certificate, PEM.
+    /// The authority's certificate, in PEM.
     pub ca_certificate: String,
-    /// The authority's key, PEM.
+    /// The authority's key, in PEM.
     pub ca_key: String,
-    /// Seals what the pool keeps of itself on donors.
+    /// The key that seals what the pool keeps of itself on donors.
     recovery_key: Digest,
 }
 
 impl Kit {
-    /// The key under which the pool's metadata is sealed.
+    /// Returns the key under which the pool's metadata is sealed.
     pub fn recovery_key(&self) -> RecoveryKey {
         RecoveryKey::from_bytes(self.recovery_key.0)
+    }
+
+    /// Returns where a manager has to listen so that donors find it where they knew the lost one.
+    pub fn listen(&self) -> String {
+        let known = self.addresses.first();
+        known.map_or(MANAGER_LISTEN.into(), |known| format!("[::]:{}", known.port()))
     }
 
     /// Reads a recovery kit from the file at `path`.
@@ -58,7 +64,7 @@ impl Kit {
         Ok(kit)
     }
 
-    /// Writes it to `path`, for its owner only.
+    /// Writes the kit to `path`, readable only by its owner.
     pub fn save(&self, path: &Path) -> Result<(), StateError> {
         let io = |source| StateError::Io { path: path.into(), source };
         let text = serde_json::to_vec_pretty(self).map_err(|why| io(why.into()))?;
@@ -66,10 +72,10 @@ impl Kit {
     }
 }
 
-/// Makes the kit of a pool where it is missing, and writes it again when the manager is reached
-/// elsewhere. A manager that has lost its network knows no address by which
-/// others would find it: then the kit keeps those it has. A lost key is taken from the kit, so that
-/// copies of that which lie elsewhere go on to be good; without a kit it is replaced, which is said aloud.
+/// Makes the kit of a pool where it is missing, and writes it again when the manager is reached elsewhere. A manager
+/// that has lost its network knows no address by which others would find it: then the kit keeps those it has. A lost
+/// recovery key is taken from the kit, so that copies of the kit which lie elsewhere stay good; without a kit the key
+/// is replaced, with a warning.
 pub fn keep(
     state: &StateDir,
     pool: &str,

@@ -30,7 +30,7 @@ pub struct Restore {
     pub kit: PathBuf,
     /// The new state directory: absent, empty, or with what an interrupted restore left.
     pub state: PathBuf,
-    /// Where the manager is from now on, if that changes. Donors look for it at the old place.
+    /// The addresses of the manager from now on, if they change. Donors look for it at the old ones.
     pub advertise: Addresses,
 }
 
@@ -47,37 +47,38 @@ pub struct Restored {
     pub files: u64,
     /// Size of all files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Donors that belong to the pool.
+    /// The number of donors that belong to the pool.
     pub donors: u64,
     /// The part of the log that was replayed.
     pub log: Replayed,
-    /// Files that the donors that answered have too little of; `None`: no donor was asked.
+    /// The files of which the donors that answered have too little; `None` where no donor was asked.
     pub unlisted: Option<Unlisted>,
 }
 
 /// The part of the log that was replayed, and the gaps that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
-    /// Blocks that were replayed.
+    /// The number of blocks that were replayed.
     pub blocks: u64,
-    /// When the last of them was written, milliseconds since 1970.
+    /// When the last replayed block was written, in milliseconds since 1970.
     pub until_ms: Option<i64>,
     /// The gaps that are known.
     #[serde(flatten)]
     pub gaps: Gaps,
-    /// Records that do not fit what is there, as happens after a gap.
+    /// The number of records that do not fit what is there, as happens after a gap.
     pub left_out: u64,
-    /// Blocks that donors listed and nobody gave, or that do not open.
+    /// The number of blocks that donors listed and nobody gave, or that do not open.
     pub unread: u64,
-    /// Blocks of a later generation that were not replayed: its base is not whole, or the manager that wrote it
-    /// had been restored from a log with gaps.
+    /// The number of blocks of a later generation that were not replayed: its base is not whole, or the manager that
+    /// wrote it had been restored from a log with gaps.
     pub passed_over: u64,
-    /// Bytes at the end of a file that are no blocks.
+    /// The number of bytes at the end of a file that are no blocks.
     pub unread_bytes: u64,
 }
 
 impl Restored {
-    /// Whether something is known to be lost, or to be unreadable on the donors that answered.
+    /// Returns how much came back: whether something is known to be lost, or to be unreadable on the donors that
+    /// answered.
     pub fn extent(&self) -> RestoreExtent {
         let unlisted = self.unlisted.as_ref().is_some_and(|unlisted| unlisted.files > 0);
         match (unlisted, self.log.has_gaps()) {
@@ -89,7 +90,7 @@ impl Restored {
 }
 
 impl Replayed {
-    /// Whether something is known to be missing.
+    /// Returns whether something is known to be missing.
     pub fn has_gaps(&self) -> bool {
         let lost = [self.left_out, self.unread, self.passed_over, self.unread_bytes];
         self.gaps != Gaps::default() || lost.iter().any(|lost| *lost > 0)

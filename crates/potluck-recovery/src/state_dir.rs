@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where the catalog is in a state directory.
+/// The file of the catalog in a state directory.
 pub const CATALOG: &str = "catalog.db";
 /// The recovery kit's file in a state directory.
 pub const KIT: &str = "recovery.kit";
@@ -27,7 +27,7 @@ pub const KIT: &str = "recovery.kit";
 pub const CA: &str = "ca";
 /// The directory of the first admin's identity in a state directory.
 pub const ADMIN: &str = "admin";
-/// The file by which one process at a time has a state directory.
+/// The lock file by which one process at a time has a state directory.
 pub const LOCK: &str = "lock";
 /// The directory in a state directory where a restore makes what it brings back.
 pub const RESTORING: &str = "restoring";
@@ -46,7 +46,8 @@ impl StateDir {
         if let Some(above) = root.parent() {
             fs::create_dir_all(above).map_err(|why| failed(above, why))?;
         }
-        // The catalog holds the keys of sealed spaces, and is made with the process's own mode.
+        // The catalog holds the keys of sealed spaces and is made with the process's own mode, so
+        // nobody else may look in.
         match fs::DirBuilder::new().mode(0o700).create(root) {
             Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(root, why));
@@ -88,32 +89,32 @@ impl StateDir {
         Ok(())
     }
 
-    /// Where a restore makes what it brings back.
+    /// Returns the directory where a restore makes what it brings back.
     pub fn restoring(&self) -> PathBuf {
         self.root.join(RESTORING)
     }
 
-    /// Where the catalog is.
+    /// Returns the path of the catalog.
     pub fn catalog(&self) -> PathBuf {
         self.root.join(CATALOG)
     }
 
-    /// Whether the catalog is there: whether the directory is a pool's.
+    /// Returns whether the catalog is there, which makes the directory a pool's.
     pub fn has_catalog(&self) -> bool {
         Catalog::is_at(&self.catalog())
     }
 
-    /// Where everything lies.
+    /// Returns the path of the state directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The directory of the pool's own keys and certificates.
+    /// Returns the directory of the pool's own keys and certificates.
     pub fn ca(&self) -> PathBuf {
         self.root.join(CA)
     }
 
-    /// The directory of the first admin's identity.
+    /// Returns the directory of the first admin's identity.
     pub fn admin(&self) -> PathBuf {
         self.root.join(ADMIN)
     }
@@ -123,12 +124,12 @@ impl StateDir {
         self.root.join(KIT)
     }
 
-    /// The directory of backups, unless another was chosen.
+    /// Returns the directory of backups, unless another was chosen.
     pub fn backups(&self) -> PathBuf {
         self.root.join("backups")
     }
 
-    /// The directory of the audit log.
+    /// Returns the directory of the audit log.
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit")
     }
@@ -146,7 +147,7 @@ impl StateDir {
         written
     }
 
-    /// An error at `path`.
+    /// Returns a function that makes the error of a file at `path`.
     pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> StateError {
         move |source| StateError::Io { path, source }
     }
@@ -163,14 +164,14 @@ pub fn names(dir: &Path) -> Result<Vec<String>, StateError> {
     Ok(entries.flatten().map(name).collect())
 }
 
-/// The state directory in which the file `path` lies, or will lie, if it does; links are followed.
+/// Returns the state directory in which the file `path` lies or will lie, if there is one; links are followed.
 pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
     let place = |path: &Path| -> io::Result<PathBuf> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         above.unwrap_or(Path::new(".")).canonicalize()
     };
     let mut places = vec![place(path)?];
-    // Also where a link leads, be there something or not.
+    // The place to which a link leads counts, too, be there something or not.
     match (path.canonicalize(), fs::read_link(path)) {
         (Ok(file), _) => places.extend(file.parent().map(Path::to_path_buf)),
         (Err(_), Ok(leads)) => places.extend(place(&places[0].join(leads)).ok()),

@@ -9,24 +9,25 @@
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 
-/// Says that the key made of the authority's is for this alone.
+/// The purpose for which the key is derived from the authority's, so that it serves for nothing else.
 const PURPOSE: &str = "potluck 2026-11-24 what a manager says of its term";
 
-/// Makes and checks the proofs.
+/// Makes and checks the proofs of what managers say of their terms.
 pub struct TermProofs([u8; 32]);
 
 impl TermProofs {
-    /// Those of the pool whose authority has this private key.
+    /// Returns the proofs of the pool whose authority has this private key.
     pub(crate) fn of(authority_key: &[u8]) -> Self {
         Self(blake3::derive_key(PURPOSE, authority_key))
     }
 
-    /// The proof that the manager of this epoch and start said that its catalog has so many changes.
+    /// Returns the proof that the manager of this epoch and start said that its catalog has so many changes.
     pub fn prove(&self, epoch: Epoch, start: u64, changes: u64) -> Digest {
         Digest(*self.code(epoch, start, changes).as_bytes())
     }
 
-    /// Whether `proof` is the proof of that.
+    /// Returns whether `proof` proves that the manager of this epoch and start said that its catalog has so many
+    /// changes.
     pub fn is_proven(&self, epoch: Epoch, start: u64, changes: u64, proof: Digest) -> bool {
         // Hashes are compared in constant time.
         self.code(epoch, start, changes) == blake3::Hash::from_bytes(proof.0)

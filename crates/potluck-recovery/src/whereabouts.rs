@@ -14,11 +14,11 @@ pub struct Signpost {
     told: Mutex<Told>,
     signed: Mutex<Option<(Issue, SignedWhereabouts)>>,
     superseded: Mutex<Option<Whereabouts>>,
-    /// Wakes who tells the donors.
+    /// Wakes the task that tells the donors when the addresses change.
     moved: Notify,
 }
 
-/// The addresses that are to be signed.
+/// The addresses that are to be signed, with the number of their changes.
 #[derive(Debug)]
 struct Told {
     /// How often the addresses changed.
@@ -38,7 +38,7 @@ impl Signpost {
         self.told.lock().expect("no holder panics")
     }
 
-    /// The manager is reached elsewhere from now on.
+    /// Notes that the manager is reached at other addresses from now on.
     pub fn move_to(&self, addresses: Addresses) {
         {
             let mut told = self.told();
@@ -47,7 +47,7 @@ impl Signpost {
         self.moved.notify_one();
     }
 
-    /// Which of a manager's whereabouts hold in this epoch.
+    /// Returns the issue of the manager's whereabouts in this epoch; a later issue holds.
     pub fn issue(&self, epoch: Epoch) -> Issue {
         Issue { epoch, moves: self.told().moves }
     }
@@ -82,7 +82,7 @@ impl Signpost {
         self.moved.notified().await;
     }
 
-    /// Notes that another manager of the pool started later; whether that is new.
+    /// Notes that another manager of the pool started later; returns whether that is news.
     pub fn note_superseded(&self, other: Whereabouts) -> bool {
         let mut superseded = self.superseded.lock().expect("no holder panics");
         let new = superseded.as_ref() != Some(&other);
@@ -90,7 +90,7 @@ impl Signpost {
         new
     }
 
-    /// The alarm that another manager of the pool has this one's place.
+    /// Returns the alarm that another manager of the pool has this one's place, if so.
     pub fn alarm(&self) -> Option<Alarm> {
         let superseded = self.superseded.lock().expect("no holder panics");
         let other = superseded.as_ref()?;

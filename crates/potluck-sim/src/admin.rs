@@ -61,7 +61,7 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
             stage.board().named.extend(bad.map(|donor| donor.name.clone()));
             heal(&stage, &caller, status).await;
         }
-        // Unknown while the manager is away.
+        // The status is unknown while the manager is away.
         stage.board().status = status.ok();
     }
 }

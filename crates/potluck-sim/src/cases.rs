@@ -16,7 +16,7 @@ const REDUNDANCIES: [&str; 4] = ["2", "3", "2+1", "2+2"];
 const LIES_BEGIN: Duration = Duration::from_secs(5);
 /// When everything is read: what the change may excuse is over.
 const LIES_READ: Duration = Duration::from_secs(42);
-/// When they end: everything was read, and reported.
+/// How long they lie: until everything was read, and reported.
 const LIES_LAST: Duration = Duration::from_secs(60);
 
 /// A scenario by its name.
@@ -109,7 +109,7 @@ fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
 
 fn trouble(trouble: Trouble) -> Case {
     let mut plan = quiet(7, Redundancy::Copies(2));
-    // The second replaces the first: the old or the new is there afterwards (D2).
+    // The second write replaces the first: the old or the new content is there afterwards (D2).
     plan.scripts[0] =
         vec![put(Duration::ZERO, "own-0/0", 1, 6), put(Duration::from_secs(1), "own-0/0", 2, 6)];
     let lasts = Duration::from_secs(12);

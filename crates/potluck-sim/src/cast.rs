@@ -45,7 +45,7 @@ impl Who {
 
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Padded by whoever aligns a column.
+        // The caller pads the name if it aligns a column.
         let name = match self {
             Self::Manager => "manager".to_owned(),
             Self::Donor(number) => format!("donor-{number}"),

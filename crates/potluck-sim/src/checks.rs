@@ -43,7 +43,7 @@ impl World {
         board.busy.is_empty() && board.scripts.iter().all(std::collections::VecDeque::is_empty)
     }
 
-    /// Gives every client the same to do: write something, list everything, read everything.
+    /// Has every client do the same: write something, list everything, read everything.
     pub fn ask_for_everything(&self) {
         let mut board = self.stage.board();
         let at = board.curtain.map_or(Duration::ZERO, |begun| self.now().saturating_sub(begun));

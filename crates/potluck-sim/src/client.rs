@@ -185,7 +185,7 @@ impl Actor {
         let items: Items = Box::new(std::iter::once(Item { path: pool_path(path), input }));
         let options = PutOptions::default();
         let result = put(&self.client, &pool_path(path), items, &options, Arc::new(Quiet)).await;
-        // Whatever it says, half a file is never visible.
+        // Whatever the put answers, half a file is never visible.
         self.end(&write, Fate::Refused);
         match result {
             Ok(report) if report.stored.is_empty() => self.say("torn put refused"),

@@ -401,7 +401,7 @@ struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A later process has locks of its own.
+        // If the process has died, its locks are gone with it and a later one has its own.
         if let Ok(mut state) = self.disk.alive() {
             state.locks.remove(&self.dir);
         }

@@ -230,8 +230,8 @@ impl World {
         }
         let cut: Vec<(Who, Who)> = self.stage.board().health.cut.iter().copied().collect();
         for (a, b) in cut.into_iter().filter(|(a, b)| *a == who || *b == who) {
-            // One way or both: what the machine that is down hears makes no difference, and when it
-            // is up again less is heard than would have to be.
+            // The link is cut one way or both: what the machine that is down hears makes no difference, and
+            // when it is up again less is heard than would have to be.
             self.sim.partition(a.to_string(), b.to_string());
         }
     }

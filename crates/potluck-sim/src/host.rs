@@ -68,7 +68,8 @@ impl Host {
     pub fn env(&self) -> Env {
         Env {
             clock: Arc::new(SimClock::start(Arc::clone(&self.skew), self.trace.clone())),
-            // Goes on where the last process stopped: what was drawn once is never drawn again.
+            // The draws go on where the last process stopped: what was drawn once is never drawn
+            // again.
             entropy: self.draw.entropy(),
             net: Arc::new(self.net()),
             offload: Offload::Inline,
@@ -107,7 +108,8 @@ impl Host {
         while !self.is_member() {
             let invitation = invitations.lock().expect("no holder panics").get(&self.who).copied();
             if let Some(secret) = invitation {
-                // Random beyond any seed; neither the key nor the certificate reaches the trace.
+                // The key does not follow from the seed, but neither it nor the certificate reaches
+                // the trace.
                 let (_key, request) = new_key_and_request().expect("a key");
                 let join = Join { secret, request: Blob(request), name: self.who.to_string() };
                 match self.caller().call(&join).await {

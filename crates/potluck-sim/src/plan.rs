@@ -151,7 +151,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
-        // Mostly coarse: what a run costs is its ticks.
+        // The tick is mostly coarse, for what a run costs is its ticks.
         let tick = Duration::from_millis(draw.pick(&[10, 20, 20, 20, 40, 40]));
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();

@@ -152,7 +152,7 @@ impl Show<'_> {
                 }
                 Err(_) => {}
             }
-            // The answer changes by the second.
+            // The answer changes with every second.
             self.wait(Duration::from_millis(200))?;
         }
         self.trace.say("driver", format_args!("{what}: done"));

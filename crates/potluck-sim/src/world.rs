@@ -118,7 +118,8 @@ impl World {
                 resume_window: RESUME_WINDOW,
                 repair_grace,
                 scan_every: SCAN_EVERY,
-                // Blocks of the log on donors come and go: what is nobody's could not be told from them.
+                // Blocks of the log on donors come and go, and chunks of nobody could not be told from
+                // them.
                 metadata_copies: 0,
                 ..ManagerConfig::default()
             };

@@ -155,7 +155,7 @@ pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year,
     Ok(Year { days, fresh, base, tried_again: files.tried_again })
 }
 
-/// One thread, whose timers never wait.
+/// Runs `work` on one thread, whose timers never wait.
 fn within_runtime<T>(work: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -233,7 +233,7 @@ impl OldPool {
 
     async fn join(&mut self) -> Result<(), String> {
         let mut machine = DonorMachine::join(&self.world, &self.desk, self.joined).await?;
-        // Some are servers.
+        // Some machines are servers, which do not sleep.
         machine.sleeps = !self.joined.is_multiple_of(10);
         self.joined += 1;
         self.donors.push(machine);
@@ -304,7 +304,7 @@ impl OldPool {
         for machine in &self.donors {
             let DonorMachine { donor, sleeps, .. } = machine;
             if *sleeps {
-                // In groups, as people come and go.
+                // Machines sleep and wake in groups, as people come and go.
                 events.push((self.draw.between(7, 9) as u32 * HOUR, Event::Wakes(*donor)));
                 events.push((self.draw.between(18, 20) as u32 * HOUR, Event::Sleeps(*donor)));
             }
@@ -320,7 +320,8 @@ impl OldPool {
     async fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Wakes(donor) | Event::Sleeps(donor) | Event::Restarts(donor) => {
-                // Those that are being replaced are dead, or stay awake until they have given back what they lend.
+                // Machines that are being replaced are dead, or stay awake until they have given back what they
+                // lend.
                 let machine = self.donors.iter_mut().find(|machine| machine.donor == donor);
                 let Some(machine) = machine else { return Ok(()) };
                 // One in ten is started anew because the power went.
@@ -343,7 +344,7 @@ impl OldPool {
     /// A day's work, while clocks and timers agree, until what was removed is gone.
     async fn work(&mut self) -> Result<(), String> {
         self.world.time.run_at(1);
-        // All that are awake are heard before.
+        // All machines that are awake are heard before the work begins.
         self.pass(Duration::from_secs(3)).await;
         let (all, some) = (self.options.files, self.options.files.div_ceil(100));
         self.files.replace(&self.desk, some / 5).await?;
@@ -399,7 +400,7 @@ impl OldPool {
         if going.gives_back {
             let asked = GiveBackStatus { donor: Some(donor) };
             let given = self.desk.pool.call(&asked).await.map_err(|why| why.to_string())?;
-            // Not whether it holds nothing at all: the marker of its store stays with its owner.
+            // It need not hold nothing at all, for the marker of its store stays with its owner.
             if !given.done {
                 return Ok(Some(given.may_go.why));
             }

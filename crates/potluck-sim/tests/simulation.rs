@@ -49,12 +49,12 @@ thread_local! {
 /// As the system's: `out` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(out: *mut u8, len: usize, _flags: u32) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the memory is there.
     let out = unsafe { std::slice::from_raw_parts_mut(out, len) };
     for byte in out {
         let drawn = DRAWN.get() + 1;
         DRAWN.set(drawn);
-        // Mixes by splitmix64.
+        // The bits are mixed by splitmix64.
         let mut x = CHANCE.load(Ordering::Relaxed) ^ drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -129,7 +129,7 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
                 if !played.status.success() {
                     failed.push((piece.clone(), played));
                 }
-                // A thousand traces are a lot of memory.
+                // The traces of a thousand runs would be a lot of memory.
                 let _ = std::fs::remove_file(trace);
             }
         };
@@ -185,7 +185,7 @@ fn replay() {
         PANICKED.store(true, Ordering::Relaxed);
         earlier(panic);
     }));
-    // A thread that nothing random happened on yet.
+    // Each run has a thread on which nothing random happened yet.
     let Outcome { options, trace, hash, took, result } = thread::spawn(move || {
         let told = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -336,10 +336,10 @@ fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
         donors: 6,
         files: 200,
         days: 14,
-        // One of the machines that are replaced gives back what it lends.
+        // With this seed, one of the machines that are replaced gives back what it lends.
         seed: 3,
         speed: 3600,
-        // A machine that may not be removed within a week is an error, and the last one has been by the end.
+        // A machine that may not be removed within a week is an error, and by the end the last one has been removed.
         replace_every: 5,
         log_copies: 2,
     };

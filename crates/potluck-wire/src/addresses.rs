@@ -66,7 +66,7 @@ impl Address {
         }
     }
 
-    /// This address of the internet protocol. An IPv4 address that stands in an IPv6 one is taken out.
+    /// Makes the address with this IP address and port. An IPv4 address that stands in an IPv6 one is taken out.
     pub fn of(ip: IpAddr, port: u16) -> Self {
         Self(SocketAddr::new(ip.to_canonical(), port).to_string())
     }
@@ -92,13 +92,14 @@ impl Address {
         self.host().parse().ok()
     }
 
-    /// Whether it means every machine's own self.
+    /// Whether the address leads every machine to itself.
     pub fn is_loopback(&self) -> bool {
         self.host() == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
 }
 
-/// Whether a name can be one of a machine. Underscores are in use, though no standard allows them.
+/// Whether a name can be one of a machine. Underscores are accepted because they are in use, though no standard
+/// allows them.
 fn is_name(host: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let label = |label: &str| !label.is_empty() && label.len() <= 63 && label.chars().all(letter);
@@ -133,16 +134,17 @@ impl From<Address> for String {
     }
 }
 
-/// Where one member is reached, the best first: at most [`Addresses::MOST`], each once.
+/// The addresses of one member, the best first: at most [`Addresses::MOST`], each once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Address>")]
 pub struct Addresses(Vec<Address>);
 
 impl Addresses {
-    /// More are left out: whoever tries them should not need long to know that nobody answers.
+    /// The most addresses of a member; more are left out, because whoever tries them should not need long to know
+    /// that nobody answers.
     pub const MOST: usize = 8;
 
-    /// The first of these.
+    /// Makes the list of the first of these addresses, up to [`Addresses::MOST`].
     pub fn new(addresses: impl IntoIterator<Item = Address>) -> Self {
         let mut list: Vec<Address> = Vec::new();
         for address in addresses {
@@ -163,7 +165,7 @@ impl Addresses {
         self.0.first()
     }
 
-    /// Whether there is none.
+    /// Whether there is no address.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -184,12 +186,12 @@ impl Addresses {
         Self::new(self.iter().chain(others.iter()).cloned())
     }
 
-    /// Whether none of them can be used by another machine.
+    /// Whether no other machine can use any of the addresses.
     pub fn are_local(&self) -> bool {
         self.iter().all(Address::is_loopback)
     }
 
-    /// Those that another machine can use, or all where there is none.
+    /// Returns the addresses that another machine can use, or all where there is none.
     pub fn for_others(&self) -> Self {
         if self.are_local() {
             return self.clone();

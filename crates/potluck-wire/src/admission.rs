@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// Strangers that a manager serves at once: they ask for little, and each costs tens of kilobytes.
+/// The most strangers that a manager serves at once: they ask for little, and each costs tens of kilobytes.
 pub const STRANGERS_OF_A_MANAGER: usize = 128;
-/// Peers that have proved nothing yet at a donor at once.
+/// The most peers at a donor at once that have proved nothing yet.
 pub const STRANGERS_OF_A_DONOR: usize = 512;
 
 /// The part of a peer's address that one machine cannot choose freely: all of an IPv4 address, the
@@ -45,7 +45,7 @@ struct Taken<K> {
 }
 
 impl<K: Copy + Ord> SharedRoom<K> {
-    /// A room of `limit` places, at least one.
+    /// Makes a room of `limit` places, at least one.
     pub fn new(limit: usize) -> Arc<Self> {
         let taken = Taken { next: 0, by_holder: BTreeMap::new(), count: 0 };
         let (taken, count) = (Mutex::new(taken), watch::Sender::new(0));
@@ -120,9 +120,9 @@ pub struct AdmittedPlace<K: Copy + Ord> {
 }
 
 impl<K: Copy + Ord> AdmittedPlace<K> {
-    /// Waits until the place was given to somebody else. The holder ought to leave then.
+    /// Waits until the place was given to somebody else; the holder ought to leave then.
     pub async fn lost(&self) {
-        // The sender goes without a word only with a place that nobody holds any more.
+        // The sender ends without a word only together with a place that nobody has any more.
         let _ = self.lost.clone().wait_for(|lost| *lost).await;
     }
 }

@@ -17,13 +17,13 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 pub const SHORT: usize = 256 << 10;
 /// The largest body of a stranger: a join.
 pub const OF_A_STRANGER: usize = 16 << 10;
-/// What every body may have without any part of the budget.
+/// The bytes of a body that take no part of the budget.
 const FREE: usize = 16 << 10;
-/// Bytes that bodies take together, beside [`Bodies::last`].
+/// The bytes that all bodies may take together, beside [`Bodies::last`].
 const TOGETHER: usize = 2 * MAX_MESSAGE;
-/// Bodies that are not long and are no part of the free ones: so many has one owner at a time.
+/// The number of bodies that one owner may have at a time, of those that are not long but take part of the budget.
 const SHORT_AT_ONCE: usize = 256;
-/// How long a stranger's body may take.
+/// The time that a stranger's body may take.
 const DEADLINE_OF_A_STRANGER: Duration = Duration::from_secs(10);
 /// How long a body waits for its turn, or for memory; its sender tries again.
 const TURN_DEADLINE: Duration = Duration::from_secs(10);
@@ -37,17 +37,17 @@ pub struct Bodies<K> {
     /// The place of the one body that goes on without the budget when that is used up: however many wait for memory with
     /// a part of their bodies in it, one at a time ends, and gives back what it has.
     last: Arc<tokio::sync::Mutex<()>>,
-    /// The turns of owners that have or want bodies, apart for long ones.
+    /// The turns of owners that have or want bodies; those for long bodies are apart.
     turns: Mutex<BTreeMap<(K, bool), Weak<Semaphore>>>,
 }
 
 /// The bounds of the body of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// The most bytes.
+    /// The most bytes of the body.
     pub most: usize,
-    /// How long it may take: as long as its caller waits for the answer. A shorter time by a rate in bytes a second would
-    /// cut off callers behind slow lines, and what one sends slowly takes no more memory than has arrived.
+    /// The time that the body may take: as long as its caller waits for the answer. A shorter time by a rate in bytes
+    /// a second would cut off callers behind slow lines, and a slow body takes no more memory than has arrived.
     pub deadline: Duration,
 }
 
@@ -63,11 +63,11 @@ impl BodyLimits {
 pub struct Received {
     /// The bytes of the whole body.
     pub bytes: Bytes,
-    /// The part of the budget that the body takes, to be kept as long as what it says is.
+    /// The part of the budget that the body takes, to be kept as long as the content that was read from it.
     pub claim: Option<BodyClaim>,
 }
 
-/// A part of the budget, and an owner's turn. Given back when dropped.
+/// A part of the budget, and an owner's turn, both given back when it is dropped.
 #[derive(Debug)]
 pub struct BodyClaim {
     _turn: OwnedSemaphorePermit,
@@ -83,7 +83,8 @@ impl<K: Copy + Ord> Default for Bodies<K> {
 }
 
 impl<K: Copy + Ord> Bodies<K> {
-    /// Reads the body of a request whose sender is of this owner, or of a stranger. One that is long says its length.
+    /// Reads the body of a request whose sender is of this owner, or of a stranger. A long body has to say its
+    /// length.
     pub async fn read(
         &self,
         body: Body,
@@ -113,7 +114,7 @@ impl<K: Copy + Ord> Bodies<K> {
         in_time(limits.deadline, reading).await
     }
 
-    /// The turn of an owner for a body of so many bytes, without any memory yet.
+    /// Waits for the turn of an owner for a body of this many bytes, without any memory yet.
     async fn claim(&self, owner: K, len: usize) -> Result<BodyClaim, Failure> {
         let is_long = len > SHORT;
         let turn = {
@@ -154,7 +155,7 @@ impl<K: Copy + Ord> Bodies<K> {
         Ok(whole.into())
     }
 
-    /// Sees to it that a body of which so many bytes have arrived has its part of the budget.
+    /// Waits until a body of which this many bytes have arrived has its part of the budget.
     async fn cover(&self, claim: &mut BodyClaim, len: usize) -> Result<(), Failure> {
         let needs = len.saturating_sub(FREE).div_ceil(GRAIN);
         let more = needs.saturating_sub(claim.memory.num_permits()) as u32;
@@ -248,7 +249,7 @@ mod tests {
         let pieces = (0..100).map({
             let alive = Arc::clone(&alive);
             move |_| {
-                // The test's own, that of the closure, and of the piece before.
+                // Three are alive at most: the test's own, that of the closure, and that of the piece before.
                 assert!(Arc::strong_count(&alive) <= 3, "{} are kept", Arc::strong_count(&alive));
                 Ok::<_, std::io::Error>(Bytes::from_owner(Piece {
                     _alive: Arc::clone(&alive),
@@ -313,7 +314,7 @@ mod tests {
         assert!(taken > TOGETHER - SHORT, "{taken}");
         let refused = read.iter().filter_map(|read| read.as_ref().err());
         assert!(refused.into_iter().all(|why| why.kind == ErrorKind::Retry));
-        // And of one owner only some.
+        // Of one owner only some are taken.
         drop(read);
         let sending = (0..4000).map(|_| bodies.read(body(SHORT), ONE, LARGEST));
         let read = futures_util::future::join_all(sending).await;

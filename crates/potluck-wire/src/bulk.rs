@@ -32,10 +32,10 @@ pub const HEADER: usize = 16;
 /// Bytes of the MAC after the extension.
 pub const MAC: usize = 16;
 /// The longest extension: the receipts of a chunk and of all copies that its donor forwarded.
-pub const MAX_EXT: usize = 16 * (1 + MAX_ROUTES);
-/// Donors that one put can be forwarded to.
+pub const MAX_EXT: usize = Receipt::SIZE * (1 + MAX_ROUTES);
+/// The most donors that one put can be forwarded to.
 pub const MAX_ROUTES: usize = 4;
-/// Donors that a connection's donor remembers the way to, under numbers below this.
+/// The number of routes that a connection's donor remembers; the numbers of routes are below this.
 pub const KNOWN_ROUTES: usize = 16;
 /// The longest description of a route.
 pub const MAX_ROUTE: u32 = 2048;
@@ -61,8 +61,8 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// Keys from the ticket's secret and a nonce of each side; the nonces make every connection
-    /// new, so that a recorded one cannot be played back.
+    /// Derives the keys from the ticket's secret and a nonce of each side. The nonces make every connection new, so
+    /// that a recorded one cannot be played back.
     pub fn derive(secret: &Secret, client_nonce: &[u8; 16], donor_nonce: &[u8; 16]) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(secret.as_bytes());
         hasher.update(b"potluck 1 bulk").update(client_nonce).update(donor_nonce);
@@ -113,7 +113,7 @@ impl Lane {
     }
 }
 
-/// Why a connection cannot go on.
+/// The reason why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The stream broke before the frame was whole.
@@ -133,7 +133,7 @@ pub enum FrameError {
 /// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Store the body as `name`.
+    /// The donor is to store the body as `name`.
     Put {
         /// The name that the body's bytes hash to.
         name: ChunkName,
@@ -154,7 +154,7 @@ pub enum Request {
         /// Bytes of the body.
         len: u32,
     },
-    /// Send the stored chunk, or a part of it.
+    /// The donor is to send the stored chunk, or a part of it.
     Get {
         /// The name of the chunk.
         name: ChunkName,
@@ -166,11 +166,11 @@ pub enum Request {
 /// A part of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkPart {
-    /// Stored bytes before it.
+    /// The number of stored bytes before the part.
     pub offset: u32,
     /// Size of the part in stored bytes; never 0.
     pub len: u32,
-    /// Whether it must be whole segments, and what proves them to who knows the name is to go before them
+    /// Whether the part must be whole segments, preceded by the proof of them for a reader who knows the chunk's name
     /// ([`potluck_core::merkle::TreeParts::proof`]).
     pub proven: bool,
 }
@@ -191,23 +191,23 @@ impl ChunkPart {
     }
 }
 
-/// How a request went.
+/// The status of a request that a donor answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BulkStatus {
     /// The request was done.
     Ok = 0,
-    /// The chunk is not here.
+    /// The chunk is not at this donor.
     NotFound = 1,
-    /// No lent space left.
+    /// No lent space is left.
     Full = 2,
     /// The body was not the chunk it was said to be.
     Mismatch = 3,
-    /// The ticket does not allow it.
+    /// The ticket does not allow the request.
     Denied = 4,
     /// The disk of the donor failed.
     DiskFailed = 5,
-    /// The owner has paused the donor, or it is going down.
+    /// The donor is going down, or its lent directory is not there.
     Away = 6,
 }
 
@@ -241,17 +241,17 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An answer without body or receipt.
+    /// Makes an answer without body or receipt.
     pub fn bare(status: BulkStatus) -> Self {
         Self { status, body: 0, receipt: None, forwarded: Forwarded::default() }
     }
 
-    /// The answer to a successful get.
+    /// Makes the answer to a successful get.
     pub fn found(body: u32) -> Self {
         Self { body, ..Self::bare(BulkStatus::Ok) }
     }
 
-    /// The answer to a successful put.
+    /// Makes the answer to a successful put.
     pub fn stored(ack: AckLevel, receipt: Receipt) -> Self {
         Self { receipt: Some((ack, receipt)), ..Self::bare(BulkStatus::Ok) }
     }
@@ -269,12 +269,12 @@ fn head(kind: u8, ack: u8, tag: u32, body: u32, ext: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Request {
-    /// A put of data that goes nowhere else.
+    /// Makes a put of data that is forwarded to nobody.
     pub fn put(name: ChunkName, ack: AckLevel, len: u32) -> Self {
         Self::Put { name, ack, len, kind: ChunkKind::Data, forward: Forward::NONE }
     }
 
-    /// The head of the frame that asks this; a put's body follows it.
+    /// Returns the head of the frame of this request; a put's body follows it.
     pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
         let mut head = match self {
             Self::Put { name, ack, len, kind, forward } => {
@@ -330,12 +330,10 @@ impl Request {
 }
 
 impl Reply {
-    /// The head of the frame that says this; the body follows it.
+    /// Returns the head of the frame of this answer; the body follows it.
     pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
-        let (ack, receipt) = match &self.receipt {
-            Some((ack, receipt)) => (ack_byte(*ack), &receipt.0[..]),
-            None => (0, &[][..]),
-        };
+        let sent = self.receipt.map(|(ack, receipt)| (ack_byte(ack), receipt.to_bytes()));
+        let (ack, receipt) = sent.as_ref().map_or((0, &[][..]), |(ack, bytes)| (*ack, &bytes[..]));
         let others = self.forwarded.bytes();
         let mut head = head(self.status as u8, ack, tag, self.body, &[receipt, others]);
         lane.sign(&mut head);
@@ -348,13 +346,14 @@ impl Reply {
             return Err(FrameError::Malformed("impossible chunk length"));
         }
         let bad = FrameError::Malformed("receipt");
-        let (receipts, []) = head.ext().as_chunks::<16>() else { return Err(bad) };
+        let (receipts, []) = head.ext().as_chunks::<{ Receipt::SIZE }>() else { return Err(bad) };
         let Some((first, others)) = receipts.split_first() else {
             return Ok(Self { status, ..Self::found(head.body()) });
         };
         let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
         let forwarded = Forwarded::from_bytes(others).ok_or(bad)?;
-        Ok(Self { status, body: head.body(), receipt: Some((ack, Receipt(*first))), forwarded })
+        let receipt = Some((ack, Receipt::from_bytes(first)));
+        Ok(Self { status, body: head.body(), receipt, forwarded })
     }
 }
 
@@ -394,7 +393,7 @@ pub trait BulkIo: Send {
     ) -> impl Future<Output = Result<(), SendFileError>> + Send;
 }
 
-/// Which end of a transfer failed. Either way the stream cannot go on: a length was promised.
+/// The end of a transfer that failed. The stream cannot go on in either case, because a length was promised.
 #[derive(Debug, thiserror::Error)]
 pub enum SendFileError {
     /// The file ended early or cannot be read.
@@ -419,7 +418,7 @@ pub fn read_some_at(
 
 /// Stored bytes that can be sent.
 pub trait ReadAt: Send + Sync {
-    /// The machine's file, if it is one.
+    /// The machine's file that has the bytes, if it is one.
     fn as_file(&self) -> Option<&File>;
     /// Reads some bytes at `offset`; 0 means the end.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -494,7 +493,7 @@ impl Inbox {
         Ok(Self { lane, buffer, start: 0, end: early.len() })
     }
 
-    /// Whether nothing was received that is not yet read.
+    /// Whether nothing was received that is still to be read.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -614,9 +613,10 @@ mod tests {
         assert_eq!(inbox.request(&mut io).await.expect("get"), Some((10, get)));
         assert_eq!(inbox.request(&mut io).await.expect("end"), None);
 
-        let forwarded = Forwarded::of(&[Some(Receipt([4; 16])), None]);
-        let said = Reply { forwarded, ..Reply::stored(AckLevel::Disk, Receipt([3; 16])) };
-        assert_eq!(said.forwarded.receipts().collect::<Vec<_>>(), [Some(Receipt([4; 16])), None]);
+        let receipt = |byte| Receipt::from_bytes(&[byte; Receipt::SIZE]);
+        let forwarded = Forwarded::of(&[Some(receipt(4)), None]);
+        let said = Reply { forwarded, ..Reply::stored(AckLevel::Disk, receipt(3)) };
+        assert_eq!(said.forwarded.receipts().collect::<Vec<_>>(), [Some(receipt(4)), None]);
         let bytes = said.encode(9, &mut sender.donor);
         let mut inbox = Inbox::new(keys().donor, &bytes).expect("fits");
         let mut end = StreamIo(tokio_test_stream(vec![]));

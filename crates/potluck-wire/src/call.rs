@@ -31,25 +31,25 @@ pub struct Caller {
 struct Shared {
     net: SharedNet,
     dial: Arc<dyn Dial>,
-    /// Where the manager is; where it answered last comes first.
+    /// The addresses of the manager, beginning with the one at which it answered last.
     manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
-    /// Tells connections to where the manager is no more to end, with the calls that wait there.
+    /// Tells connections to addresses that the manager has left to end, with the calls that wait on them.
     gone: watch::Sender<()>,
-    /// Knows where else to look for a manager that moved.
+    /// The guide that knows where else to look for a manager that moved.
     guide: Option<Guide>,
-    /// Which pool the manager is of, where that is known: it is looked for on this network.
+    /// The pool of the manager, where it is known, by which the manager is looked for on this network.
     pool: Option<Digest>,
-    /// When to look for it there next, and how long to wait after that.
+    /// The time of the next look for the manager on this network, and how long to wait after that.
     look: Mutex<(Instant, Duration)>,
 }
 
 /// Time from the first look for a manager on this network to the next; doubles up to [`LOOK_AT_MOST`].
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// A network is not asked more rarely than that for a manager that is away.
+/// The longest time between two looks on this network for a manager that is away.
 const LOOK_AT_MOST: Duration = Duration::from_secs(60);
 
-/// Why a call brought no answer of its type.
+/// The reason why a call brought no answer of its type.
 enum Broken {
     /// The connection was gone before the request left; asking again is safe.
     NotSent(String),
@@ -62,25 +62,24 @@ enum Broken {
 pub struct Unanswered {
     /// The refusal of the manager, or the reason why it did not answer.
     pub failure: Failure,
-    /// Whether the request may have reached the manager. What is asked for may be done then, also
-    /// when no answer came.
+    /// Whether the request may have reached the manager. It may then have been carried out, also when no answer came.
     pub sent: bool,
 }
 
 impl Caller {
-    /// Will call the manager that is at one of these addresses.
+    /// Makes a caller of the manager that is at one of these addresses.
     pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses) -> Self {
         Self::with(net, dial, manager, None, None)
     }
 
-    /// Will call the manager, led by `guide`: addresses that it knows are tried first, and when the manager
-    /// is nowhere, it looks for it.
+    /// Makes a caller of the manager that is led by `guide`: addresses that the guide knows are tried first, and when
+    /// the manager is nowhere, the caller looks for it.
     pub fn guided(net: SharedNet, dial: Arc<dyn Dial>, manager: &Addresses, guide: Guide) -> Self {
         let pool = guide.pool();
         Self::with(net, dial, guide.addresses().and(manager), Some(guide), Some(pool))
     }
 
-    /// Will call the manager for somebody who knows of the pool nothing but its fingerprint.
+    /// Makes a caller of the manager for somebody who knows nothing of the pool but its fingerprint.
     pub fn joining(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, pool: Digest) -> Self {
         Self::with(net, dial, manager, None, Some(pool))
     }
@@ -103,8 +102,8 @@ impl Caller {
         self.shared.guide.as_ref()
     }
 
-    /// Goes to where the manager is said to be, if the pool's authority signed that and it is later
-    /// than what is known.
+    /// Takes over the addresses at which the manager is said to be, if the pool's authority signed that and it is
+    /// later than what is known.
     pub fn learn(&self, shown: &SignedWhereabouts) -> bool {
         let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return false };
         self.go(&guide.addresses());
@@ -119,7 +118,7 @@ impl Caller {
         *known = Addresses::from(answered).and(&guide.addresses()).and(&known);
     }
 
-    /// Takes what another process wrote down since: what the guide remembers, and the `manager`'s
+    /// Reads again what another process may have written down since: the guide's memory, and the `manager`'s
     /// addresses in the identity.
     pub fn read_again(&self, manager: &Addresses) {
         let shown = self.guide().and_then(Guide::written);
@@ -130,9 +129,9 @@ impl Caller {
         }
     }
 
-    /// Calls on other connections from now on, also what waits for an answer on those that are open.
-    /// They may lead from an address that this machine has no more, or to one that the manager
-    /// has no more, and such a connection does not break: it is silent.
+    /// Uses new connections from now on, also for calls that wait for an answer on those that are open. The open ones
+    /// may lead from an address that this machine has lost, or to one that the manager has left, and such a
+    /// connection does not break: it is silent.
     pub fn hang_up(&self) {
         self.shared.idle.lock().expect("no holder panics").clear();
         self.shared.gone.send_replace(());
@@ -150,7 +149,7 @@ impl Caller {
         }
     }
 
-    /// Where the manager is; where it answered last comes first.
+    /// The addresses of the manager, beginning with the one at which it answered last.
     pub fn manager(&self) -> Addresses {
         self.shared.manager.lock().expect("no holder panics").clone()
     }
@@ -201,9 +200,10 @@ impl Caller {
                     if fresh {
                         return Err(self.away(&why));
                     }
-                    // The kept connection had been closed: asked again on another.
+                    // The kept connection had been closed, so the call is made again on another.
                 }
-                // Given up while it waited: the manager is asked again, on another connection.
+                // The call was given up while it waited, so the manager is asked again on another
+                // connection.
                 Err(Broken::Failed(_)) if repeatable && gone.has_changed().unwrap_or(false) => {}
                 Err(Broken::Failed(failure)) => return Err(failure),
             }
@@ -274,8 +274,8 @@ impl Caller {
         first_of(&there, |address| self.reach(address)).await.ok()
     }
 
-    /// Who on this machine's networks says that it is of the pool; `None` where nobody is asked, for
-    /// the pool is this machine's alone or the last time was not long ago.
+    /// Asks who on this machine's networks says that it is of the pool; `None` where nobody is asked, because the
+    /// pool is this machine's alone or the last time was not long ago.
     async fn look_around(&self, known: &Addresses) -> Option<Nearby> {
         let pool = self.shared.pool.as_ref().filter(|_| !known.are_local())?;
         {
@@ -289,7 +289,7 @@ impl Caller {
         Some(self.shared.net.nearby(pool).await)
     }
 
-    /// A stream on which the manager has proved itself.
+    /// Opens a stream on which the manager has proved itself.
     async fn reach(&self, address: Address) -> io::Result<BoxStream> {
         let stream = self.shared.net.connect(address.as_str()).await?;
         self.shared.dial.secure(stream).await
@@ -343,7 +343,7 @@ fn no_manager(what: String) -> Failure {
     )
 }
 
-/// The manager answers nowhere; somebody else may.
+/// The failure of a call to a manager that answers at no address.
 fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
     let is_other = |why: &io::Error| why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     let tried = &unreached.0;

@@ -73,7 +73,8 @@ pub use safety::{
 pub use series::{Pin, SeriesPurge, SeriesSteps, StepAbout, StepFate};
 pub use shared_files::{
     CLAIM_LEASE, LONGEST_WRITER_NAME, MOST_CLAIMED, SharedClaim, SharedClaimed, SharedLeave,
-    SharedLeft, SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters, SharedWritersHeard,
+    SharedLeft, SharedTurn, SharedTurnOver, SharedTurnTaken, SharedWriterAbout, SharedWriters,
+    SharedWritersHeard,
 };
 pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
@@ -103,14 +104,14 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
-    /// The largest request that is read, in bytes of JSON: those without lists are a path or two and some numbers. What one
-    /// caller may send is memory that all others lack.
+    /// The largest request that is read, in bytes of JSON. The default is enough for calls without lists, which are a
+    /// path or two and some numbers; it is small because what one caller may send is memory that all others lack.
     const MOST_BODY: usize = 64 << 10;
     /// The reply to the call.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Whether a request that may have been carried out can be repeated without harm and with the
-    /// same reply. Of what moves or removes names a repetition finds that it was done before.
+    /// Whether a request that may have been carried out can be repeated without harm and with the same reply. A
+    /// repeated call that moves or removes names gets another reply: it finds that the work was done before.
     fn is_repeatable(&self) -> bool {
         true
     }
@@ -142,6 +143,35 @@ macro_rules! call {
 }
 
 use call;
+
+/// Gives the names of all calls to the macro `then`: `every_call!(then)` is `then! { Join Leave … }`. The manager
+/// routes by it, so that a call that is left out is answered by nobody.
+#[macro_export]
+macro_rules! every_call {
+    ($then:ident) => {
+        $then! {
+            AuditRead
+            CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
+            Register Inventory Heartbeat Locate
+            SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList
+            KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
+            MakeLinks
+            LockTake LockKeep LockGive
+            Join Invite InvitationList InvitationRemove MemberList Leave Find Revoke
+            List Stat MakeDir SetAttributes Move CopyFiles Remove Usage
+            QuotaSet QuotaList
+            Open OpenPart RenewLeases Report Unreached
+            RoomReserve RoomReservationList RoomRelease
+            PolicySet RepairStatus RepairControl GiveBack Departing GiveBackStatus Away Trust ScrubNow GcResume ReclaimUnknown Fsck
+            SeriesPurge Pin
+            SharedClaim SharedLeave SharedTurn SharedWriters
+            SpaceCreate SpaceRemove SpaceList
+            Status Check
+            Watch Refresh
+            Reserve Offer Grow Renew Commit LostParts Abort
+        }
+    };
+}
 
 /// The empty reply of calls that have nothing to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ pub struct Env {
     pub entropy: SharedEntropy,
     /// The network, for sockets.
     pub net: SharedNet,
-    /// Where work goes that blocks or burns CPU.
+    /// The place where work goes that blocks or burns CPU.
     pub offload: Offload,
 }
 
@@ -30,12 +30,12 @@ impl Env {
     }
 }
 
-/// Where work goes that would hold up a runtime's thread.
+/// The place where work goes that would hold up a runtime's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
     /// The work goes to the runtime's pool of blocking threads.
     Threads,
-    /// Nowhere: done on the spot, so that one thread and one seed decide everything.
+    /// The work is done on the spot, so that one thread and one seed decide everything.
     Inline,
 }
 

@@ -6,7 +6,7 @@ mod exit_code;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kind of a failure, which decides the HTTP status and the exit code.
+/// The kind of a failure, which decides the HTTP status and the exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -16,7 +16,7 @@ pub enum ErrorKind {
     NotFound,
     /// Some of the work was done.
     Partial,
-    /// May work when tried again: donors away, manager restarting, time ran out.
+    /// The request may work when it is tried again: donors are away, the manager restarts, or time ran out.
     Retry,
     /// No space, quota or reservation left.
     NoSpace,
@@ -32,7 +32,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The HTTP status that carries this.
+    /// The HTTP status that carries a failure of this kind.
     pub fn http_status(self) -> http::StatusCode {
         use http::StatusCode as S;
         match self {
@@ -115,11 +115,11 @@ pub mod code {
     pub const WRONG_VERSION: &str = "POT-E021";
     /// A file stands where a directory is needed, or the other way round.
     pub const WRONG_KIND: &str = "POT-E022";
-    /// A directory or space that is not empty.
+    /// The directory or space is not empty.
     pub const NOT_EMPTY: &str = "POT-E023";
-    /// More would be lost, or something else, than was agreed to.
+    /// More files, or others, would be lost than was agreed to.
     pub const NOT_AGREED: &str = "POT-E024";
-    /// A directory, and the command was not told to take whole trees.
+    /// The path is a directory, and the command was not told to take whole trees.
     pub const NOT_RECURSIVE: &str = "POT-E025";
     /// A stream without a single byte would replace a file that has content.
     pub const EMPTY_INPUT: &str = "POT-E026";
@@ -189,7 +189,7 @@ pub mod code {
     pub const LOCAL_IO: &str = "POT-E081";
     /// Some files of many failed.
     pub const SOME_FAILED: &str = "POT-E082";
-    /// Work that is not done, and cannot go on now.
+    /// The work is not done, and cannot go on now.
     pub const STUCK: &str = "POT-E083";
     /// A state directory in which a pool was to come back, or that lost its catalog.
     pub const UNFINISHED_RESTORE: &str = "POT-E084";

@@ -29,7 +29,7 @@ pub struct About {
     pub member: MemberId,
     /// The role of the member.
     pub role: Role,
-    /// The name that people call it by.
+    /// The name that people call the member by.
     pub name: String,
 }
 
@@ -62,7 +62,7 @@ pub fn fingerprint(certificate: &CertificateDer<'_>) -> Digest {
     Digest::of(certificate)
 }
 
-/// A new key and the request to certify it, both in DER.
+/// Makes a new key and the request to certify it, both in DER.
 pub fn new_key_and_request() -> Result<(PrivateKeyDer<'static>, Vec<u8>), rcgen::Error> {
     let key = rcgen::KeyPair::generate()?;
     let request = rcgen::CertificateParams::default().serialize_request(&key)?;
@@ -70,7 +70,7 @@ pub fn new_key_and_request() -> Result<(PrivateKeyDer<'static>, Vec<u8>), rcgen:
     Ok((der, request.der().to_vec()))
 }
 
-/// A key that was kept as PKCS#8 in DER.
+/// Reads a key that was kept as PKCS#8 in DER.
 pub fn key_of_pkcs8(der: Vec<u8>) -> PrivateKeyDer<'static> {
     PrivateKeyDer::Pkcs8(der.into())
 }
@@ -86,7 +86,7 @@ impl Identity {
         Self { about, ca: ca.into(), certificate: certificate.into(), key }
     }
 
-    /// Which pool it is of: its CA's fingerprint.
+    /// The pool that the identity is of, by its CA's fingerprint.
     pub fn pool(&self) -> Digest {
         fingerprint(&self.ca)
     }
@@ -136,7 +136,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Writes only what is not secret, after it changed.
+    /// Writes only the facts that are not secret, after they changed.
     pub fn save_about(&self, dir: &Path) -> io::Result<()> {
         let about = serde_json::to_vec_pretty(&self.about).map_err(io::Error::other)?;
         write_private(&dir.join(ABOUT), &about)

@@ -5,7 +5,7 @@
 //! [`tls`] who is who. *Bulk* carries chunks between clients and donors on raw TCP after an HTTP
 //! upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames it.
 //! [`addresses`] says where somebody is, [`race`] tries it. [`admission`] shares a server's connections out among its
-//! peers, [`open_files`] says how many there can be. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
+//! peers, [`turns`] its threads, [`open_files`] says how many there can be. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
 
 pub mod addresses;
 pub mod admission;
@@ -29,6 +29,7 @@ mod stalled_writes;
 pub mod ticket;
 pub mod tls;
 pub mod token;
+pub mod turns;
 pub mod upgrade;
 pub mod version;
 pub mod whereabouts;

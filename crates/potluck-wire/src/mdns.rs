@@ -20,18 +20,18 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const SERVICE: &str = "_potluck._tcp.local.";
-/// The pool's fingerprint in an announcement.
+/// The key of the pool's fingerprint in an announcement.
 const POOL: &str = "ca";
 /// The key of the role that announces itself, in an announcement.
 const ROLE: &str = "role";
 /// How long answers are waited for: the question is repeated after a second, for a wireless network may
 /// lose it.
 const LOOK: Duration = Duration::from_millis(1500);
-/// The machine's addresses are compared so often with those that are announced.
+/// The seconds between two comparisons of the machine's addresses with those that are announced.
 const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
-/// The records that others have sent, and how many of them are remembered, are looked at so often.
+/// The time between two looks at the records that others have sent, and at how many of them are remembered.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// More records are remembered only where somebody floods the network.
+/// The most records that are remembered before the network counts as flooded.
 const MOST_RECORDS: i64 = 2_000;
 /// How long nothing is announced after a flood.
 const REST: Duration = Duration::from_secs(600);
@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_secs(600);
 /// wherever a connection is opened.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// Neither announces nor asks anything from now on.
+/// Keeps this process away from multicast DNS: it neither announces nor asks anything from now on.
 pub fn switch_off() {
     OFF.store(true, Ordering::Relaxed);
 }
@@ -67,7 +67,7 @@ impl Announced {
     }
 }
 
-/// Ends when it is dropped.
+/// An announcement on this machine's networks, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Announcing(JoinHandle<()>);
 
@@ -77,8 +77,8 @@ impl Drop for Announcing {
     }
 }
 
-/// Announces on this machine's networks that it has `what` of `pool` at `listen`, and by what name the
-/// machine is known. Nothing is announced of what only this machine reaches.
+/// Announces on this machine's networks that it has `what` of `pool` at `listen`, and by what name the machine is
+/// known. An address that only this machine reaches is not announced.
 pub fn announce(what: Announced, pool: Digest, listen: SocketAddr) -> Option<Announcing> {
     if is_off() || listen.ip().to_canonical().is_loopback() {
         return None;
@@ -103,7 +103,7 @@ async fn until_flooded(
     pool: &Digest,
     listen: SocketAddr,
 ) -> Result<(), mdns_sd::Error> {
-    // Whoever has the port may only ask, as this program does for other machines' names.
+    // If another program has the port, this one may only ask, as it does for other machines' names.
     let is_taken =
         port_is_shared() && !resolve(host_name(false).trim_end_matches('.')).await.is_empty();
     let host = host_name(is_taken);
@@ -150,9 +150,8 @@ fn port_is_shared() -> bool {
         .is_err_and(|why| why.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// The name that is announced: the machine's own, unless somebody else answers for that. Of two who
-/// say different things of one name, one has to take another name, and that would be the owner's
-/// machine.
+/// Returns the name to announce: the machine's own, unless somebody else answers for that. Where two answer
+/// differently for one name, one has to take another name, and that would be the owner's machine.
 fn host_name(is_taken: bool) -> String {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let first = node.split('.').next().unwrap_or_default();
@@ -162,12 +161,12 @@ fn host_name(is_taken: bool) -> String {
     format!("{name}{}.local.", if is_taken { "-potluck" } else { "" })
 }
 
-/// The answers for a pool on this machine's networks. Nobody has proved anything yet.
+/// The answers for a pool on this machine's networks, none of which has proved anything yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nearby {
-    /// Addresses at which its manager may be.
+    /// The addresses at which the pool's manager may be.
     pub managers: Addresses,
-    /// Where donors may be, who know where it is.
+    /// The addresses of possible donors, who know where the manager is.
     pub donors: Addresses,
 }
 
@@ -188,7 +187,7 @@ impl Nearby {
     }
 }
 
-/// Those of the addresses that are in a network of this machine, IPv4 first. An answer leads neither
+/// Returns those of the addresses that are in a network of this machine, IPv4 first, so that an answer leads neither
 /// to this machine's own services nor to machines far away.
 fn near(ips: impl Iterator<Item = IpAddr>, networks: &[Interface]) -> Vec<IpAddr> {
     let is_near = |ip: &IpAddr| networks.iter().any(|network| is_in(network, *ip));
@@ -203,7 +202,7 @@ fn is_in(network: &Interface, ip: IpAddr) -> bool {
         (IfAddr::V4(own), IpAddr::V4(ip)) => {
             own.ip.to_bits() & own.netmask.to_bits() == ip.to_bits() & own.netmask.to_bits()
         }
-        // One that is valid on its own link only needs the interface's name with it.
+        // A link-local address is no use without the name of the interface, so it never counts.
         (IfAddr::V6(own), IpAddr::V6(ip)) if !ip.is_unicast_link_local() => {
             own.ip.to_bits() & own.netmask.to_bits() == ip.to_bits() & own.netmask.to_bits()
         }
@@ -250,7 +249,7 @@ pub(crate) fn local_name(address: &str) -> Option<(&str, u16)> {
     (!is_off() && name.ends_with(".local")).then_some((name, port.parse().ok()?))
 }
 
-/// Where a name of the local network leads. Not every system looks such names up by itself.
+/// Looks up where a name of the local network leads, because not every system does so by itself.
 pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let ours = async { Some(resolve(host).await).filter(|found| !found.is_empty()) };
     tokio::select! {

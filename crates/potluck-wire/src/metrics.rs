@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The name of the format in HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// An exposition is good for so long, however often and by however many it is asked for.
+/// The time for which an exposition is good, however often and by however many it is asked for.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// An operation, as a label.
@@ -104,7 +104,7 @@ impl Exposition {
     }
 }
 
-/// How long something took, each time that it was done: a histogram of seconds, from one millisecond to five seconds.
+/// A histogram of how long something took: in seconds, from one millisecond to five seconds.
 #[derive(Debug)]
 pub struct Times(Histogram);
 
@@ -116,7 +116,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts one that `took` so long.
+    /// Counts one more time, which `took` this long.
     pub fn took(&self, took: Duration) {
         self.0.observe(took.as_secs_f64());
     }
@@ -131,7 +131,7 @@ pub struct Calls {
 
 impl Default for Calls {
     fn default() -> Self {
-        // From a read of memory to the deadline of the longest calls, each four times the last.
+        // The buckets reach from a read of memory to the deadline of the longest calls.
         let buckets = || Histogram::new((0..9).map(|power| 0.001 * f64::from(4_u32.pow(power))));
         Self { seconds: Family::new_with_constructor(buckets), failed: Family::default() }
     }

@@ -1,4 +1,4 @@
-//! Sockets as an argument: the machine's, or a simulation's.
+//! Sockets as an argument: those of the machine, or of a simulation.
 
 use crate::mdns::{self, Nearby};
 use crate::open_files;
@@ -28,8 +28,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// of its own; the stream itself where there is none (TLS, simulation).
     fn detach(self: Box<Self>) -> io::Result<Detached>;
 
-    /// The machine's socket behind the stream, as the kernel sees it; one that knows nothing where
-    /// there is none.
+    /// The machine's socket behind the stream, as the kernel sees it; where there is no socket, a side that knows
+    /// nothing.
     fn kernel_side(&self) -> KernelSide {
         KernelSide::default()
     }
@@ -39,11 +39,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 pub enum Detached {
     /// The machine's socket, in blocking mode.
     Socket(std::net::TcpStream),
-    /// No socket of its own; still a stream.
+    /// The stream has no socket of its own, and remains a stream.
     Stream(BoxStream),
 }
 
-/// The kernel's side of a stream's socket. Keeps the connection open: drop it with the stream.
+/// The kernel's side of a stream's socket. It keeps the connection open, and is to be dropped with the stream.
 #[derive(Debug, Default)]
 pub struct KernelSide {
     socket: Option<Arc<OwnedFd>>,
@@ -67,13 +67,13 @@ impl KernelSide {
         }
     }
 
-    /// What sends parts of files over this socket; `None` where there is none.
+    /// Returns the sender of parts of files over this socket; `None` where there is no socket.
     pub fn file_sender(&self) -> Option<FileSender> {
         let socket = Arc::clone(self.socket.as_ref()?);
         Some(FileSender { socket })
     }
 
-    /// Bytes that were written and that the peer has not taken; 0 where that is not known.
+    /// Bytes that were written and that the peer has not taken; 0 where their number is not known.
     pub fn untaken(&self) -> u64 {
         let Some(socket) = &self.socket else { return 0 };
         let mut bytes: libc::c_int = 0;
@@ -107,7 +107,7 @@ impl FileSender {
             rustix::fs::sendfile(&self.socket, file, Some(&mut *at), count)
         });
         match sent {
-            // Which end failed is not said. Of a broken socket the next write tells.
+            // The error does not say which end failed; if it was the socket, the next write tells.
             Err(Errno::INVAL | Errno::NOSYS | Errno::IO | Errno::OVERFLOW) => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
@@ -122,7 +122,7 @@ impl FileSender {
 pub struct LowWater(usize);
 
 impl Default for LowWater {
-    /// Any byte wakes, as with every new socket.
+    /// The setting of every new socket: any byte wakes the reader.
     fn default() -> Self {
         Self(1)
     }
@@ -146,7 +146,7 @@ impl LowWater {
                 size_of_val(&mark) as libc::socklen_t,
             )
         };
-        // Where it fails the reader is woken more often than need be.
+        // If this fails, the reader is woken more often than need be.
         if done == 0 {
             self.0 = bytes;
         }
@@ -183,11 +183,11 @@ pub type SharedNet = Arc<dyn Net>;
 pub trait Listener: Send {
     /// Returns the address at which it listens.
     fn local_addr(&self) -> io::Result<SocketAddr>;
-    /// How many streams can be open at once; a thousand or two where nothing limits them.
+    /// The number of streams that can be open at once; a thousand or two where nothing limits them.
     fn capacity(&self) -> usize {
         2048
     }
-    /// The next stream and who opened it.
+    /// Waits for the next stream, and tells who opened it.
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>>;
 }
 
@@ -203,7 +203,7 @@ impl Stream for tokio::net::TcpStream {
     }
 
     fn kernel_side(&self) -> KernelSide {
-        // Without it all works, with more wake-ups.
+        // Without a kernel side all works, with more wake-ups.
         KernelSide::of(self.as_fd()).unwrap_or_default()
     }
 }
@@ -230,7 +230,7 @@ impl Net for SystemNet {
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let listener = match bind(address).await {
-                // A kernel without IPv6: everywhere is everywhere by IPv4.
+                // On a kernel without IPv6, all addresses are those of IPv4.
                 Err(why) if no_ipv6(&why) && address.starts_with("[::]:") => {
                     bind(&address.replacen("[::]", "0.0.0.0", 1)).await?
                 }
@@ -262,8 +262,8 @@ async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host(address).await.map_err(unknown)?.collect())
 }
 
-/// Connections that the kernel keeps until they are accepted. Where more come at once it lets them
-/// try again a second later, and again: many clients have given up by then.
+/// The most connections that the kernel keeps until they are accepted. Where more come at once it lets them try again
+/// a second later, and again: many clients have given up by then.
 const BACKLOG: u32 = 4096;
 
 async fn bind(address: &str) -> io::Result<tokio::net::TcpListener> {
@@ -274,7 +274,7 @@ async fn bind(address: &str) -> io::Result<tokio::net::TcpListener> {
                 SocketAddr::V4(_) => TcpSocket::new_v4()?,
                 SocketAddr::V6(_) => TcpSocket::new_v6()?,
             };
-            // Connections of the daemon that had this port before are no obstacle.
+            // The port can be taken though connections of the daemon that had it before are still closing.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
             socket.listen(BACKLOG)
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(ours.read(&mut out).await.expect("bytes"), 1);
         assert_eq!(kernel.untaken(), 0);
 
-        // As of a file whose file system cannot send it.
+        // A directory stands for a file whose file system cannot send it.
         let files = kernel.file_sender().expect("a socket");
         let dir = File::open(std::env::temp_dir()).expect("a directory");
         let sent = files.send(&dir, &mut 0, 10);

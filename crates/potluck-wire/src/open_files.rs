@@ -2,9 +2,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Enough for a manager of a thousand donors and two thousand clients.
+/// The number of open files that is enough for a manager of a thousand donors and two thousand clients.
 pub const ENOUGH: u64 = 8192;
-/// Kept free for what is no connection: the catalog, chunks, logs.
+/// The number of open files that are kept free for what is no connection: the catalog, chunks, logs.
 const FILES: u64 = 128;
 
 /// Raises the number of open files to what the system lets this process have, and gives that number.
@@ -12,7 +12,7 @@ const FILES: u64 = 128;
 pub fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Where it fails the limit stays as it is, which is what is returned.
+        // If this fails, the limit stays as it is, and that is returned.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     limit()
@@ -22,7 +22,7 @@ fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many connections fit beside the other files of this process.
+/// The number of connections that fit beside the other files of this process.
 pub fn connections() -> usize {
     let limit = limit();
     usize::try_from(limit - FILES.min(limit / 2)).unwrap_or(usize::MAX)

@@ -5,25 +5,26 @@ use crate::net::{Net, SharedNet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// IPv4 addresses that are told at most.
+/// The most IPv4 addresses that are told.
 const MOST_V4: usize = 3;
-/// IPv6 addresses that are told at most; a machine may have many that pass.
+/// The most IPv6 addresses that are told; a machine may have many that are temporary.
 const MOST_V6: usize = 2;
 /// How often the machine's addresses are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long the machine's own name may take to be looked up.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(2);
-/// How names of interfaces begin behind which there are containers and virtual machines: many
-/// machines have the same addresses there, and no other machine reaches them.
+/// The beginnings of names of interfaces with containers and virtual machines behind them: many machines have the
+/// same addresses there, and no other machine reaches them.
 const INNER: [&str; 10] =
     ["docker", "br-", "veth", "virbr", "lxc", "lxd", "cni", "podman", "flannel", "vmnet"];
 
 /// The addresses that a daemon tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldAddresses {
-    /// Where it is reached; empty on a machine without a network.
+    /// The addresses at which the daemon is reached; empty on a machine without a network.
     pub addresses: Addresses,
-    /// Whether nobody said so: whoever sees another address adds that.
+    /// Whether the addresses are guessed, because nobody said them: whoever sees the daemon at another address adds
+    /// that.
     pub guessed: bool,
 }
 
@@ -52,7 +53,7 @@ impl ToldAddresses {
     }
 }
 
-/// Sees it when a daemon is to tell other addresses of itself.
+/// Notices when a daemon is to tell other addresses of itself.
 ///
 /// The list of interfaces is compared every few seconds: a call to the kernel, where its messages about changes
 /// would take a socket and a parser. A machine without a network has nobody to tell, and keeps what it told.
@@ -66,7 +67,7 @@ pub struct AddressWatch {
 impl AddressWatch {
     /// Makes the watch of a daemon that listens at `listen` and has told `told`.
     pub fn new(net: SharedNet, listen: SocketAddr, told: ToldAddresses) -> Self {
-        // Not what they were when it was guessed: a network may have come up since.
+        // Nothing counts as seen yet: since the addresses were guessed, a network may have come up.
         Self { net, listen, told, seen: Vec::new() }
     }
 
@@ -92,7 +93,7 @@ impl AddressWatch {
     }
 }
 
-/// Where a daemon that listens at `listen` is reached from its own machine.
+/// The address at which a daemon that listens at `listen` is reached from its own machine.
 pub fn from_this_machine(listen: SocketAddr) -> Address {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => [127, 0, 0, 1].into(),
@@ -133,8 +134,8 @@ fn chosen<'a>(interfaces: impl Iterator<Item = (&'a str, IpAddr)>) -> (Vec<IpAdd
     for (_, ip) in interfaces.filter(|(name, _)| !is_inner(name)) {
         match ip {
             IpAddr::V4(v) if !v.is_loopback() => v4.push(ip),
-            // One that is valid on its own link only needs the interface, which others call
-            // something else.
+            // A link-local address is no use without the name of the interface, which is another on other
+            // machines.
             IpAddr::V6(v) if !v.is_loopback() && !v.is_unicast_link_local() => v6.push(ip),
             _ => {}
         }

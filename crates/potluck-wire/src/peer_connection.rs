@@ -1,6 +1,6 @@
-//! A plain bulk connection: one request, then its answer. For those who move few chunks at a time
-//! and want no more: donors that copy from each other, and the manager with its metadata log. The
-//! client has a pipelined one of its own.
+//! A peer connection: a plain bulk connection, with one request and then its answer. It is for donors that copy from
+//! each other and for the manager with its metadata log, who move few chunks at a time. The client has a pipelined
+//! connection of its own.
 
 use crate::addresses::Addresses;
 use crate::bulk::{BulkIo, BulkStatus, Forward, FrameError, PIECE, Reply, Request};
@@ -24,8 +24,8 @@ pub struct PeerConnection {
     tag: u32,
 }
 
-/// Why a donor did not do what it was asked. After any but [`PeerError::Refused`] the
-/// connection is of no more use.
+/// The reason why a donor did not do what it was asked. After any but [`PeerError::Refused`] the connection is of no
+/// more use.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// The donor cannot be reached.
@@ -40,7 +40,7 @@ pub enum PeerError {
     /// The donor refused the request.
     #[error("it refused: {0:?}")]
     Refused(BulkStatus),
-    /// It sent bytes that are not the chunk.
+    /// The donor sent bytes that are not the chunk.
     #[error("it sent bytes that are not the chunk")]
     WrongBytes,
 }

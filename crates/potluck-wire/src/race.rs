@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long one address is tried alone before the next is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Why nothing was reached at any address.
+/// The reason why nothing was reached at any address.
 #[derive(Debug)]
 pub struct NoneReached<E>(pub Vec<(Address, E)>);
 

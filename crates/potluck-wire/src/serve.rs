@@ -31,13 +31,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// Connections at once that are still in the handshake. They last for five seconds at most.
+/// The most connections at once that are still in the handshake, which lasts for five seconds at most.
 const ARRIVALS: usize = 4096;
 /// How long a stranger may take for a request, from its first byte to its last.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a member's connection may be idle.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes of a member's that are read at once, at most: what a connection keeps for as long as it is open.
+/// The most bytes that are read at once from a member: a connection keeps this buffer for as long as it is open.
 const READ_AT_ONCE: usize = 64 << 10;
 /// How long a member's connection that lost its place is kept until the call under way is answered: longer than any call
 /// takes.
@@ -55,10 +55,10 @@ pub trait Answers: Send + Sync + 'static {
         body: Body,
     ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 
-    /// Whether calls can be answered, or why not.
+    /// Returns whether calls can be answered, or the reason why not.
     fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// A member's connection ended, not because of a stop.
+    /// Learns that a member's connection ended, not because of a stop.
     fn connection_ended(self: Arc<Self>, connection: u64) -> impl Future<Output = ()> + Send;
 }
 
@@ -104,7 +104,7 @@ async fn accept<S: Answers>(
                 tokio::spawn(Arc::clone(server).let_in(stream, peer, arrival, stopped.clone()));
             }
             Err(why) => {
-                // Out of files or memory: connections that end will help.
+                // The process is out of files or memory, and connections that end will help.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(%why, "cannot accept connections");
                 }
@@ -117,7 +117,7 @@ async fn accept<S: Answers>(
 struct Server<S> {
     router: Router,
     service: Arc<S>,
-    /// How many there were.
+    /// The number of connections that there have been.
     connections: AtomicU64,
     admit: Arc<dyn Admit>,
     /// Connections in the handshake.
@@ -126,7 +126,8 @@ struct Server<S> {
     members: Arc<SharedRoom<Digest>>,
     /// Connections whose handshake showed no certificate.
     strangers: Arc<SharedRoom<PeerNetwork>>,
-    /// Members' connections that lost their places and are kept until a last answer; those that are more end at once.
+    /// The places of members' connections that lost their own and are kept until a last answer; those beyond them end
+    /// at once.
     leaving: Semaphore,
 }
 
@@ -149,7 +150,7 @@ impl Admitted {
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
-    /// The fingerprint of the certificate of the pool that was shown; none of strangers.
+    /// The fingerprint of the certificate of the pool that the peer showed; `None` for strangers.
     pub certificate: Option<Digest>,
     /// The address from which the connection comes.
     pub address: SocketAddr,
@@ -194,7 +195,7 @@ impl<S: Answers> Server<S> {
         }
     }
 
-    /// Answers over a connection until it ends; whether it ended because the manager stops.
+    /// Answers over a connection until it ends, and returns whether it ended because the manager stops.
     async fn talk(
         &self,
         stream: BoxStream,
@@ -273,7 +274,7 @@ async fn call<S: Answers>(
     respond(service.answer(peer, name, body).await)
 }
 
-/// The answer to a call that nobody knows.
+/// Makes the answer to a call that nobody knows.
 pub fn no_such_call(name: &str) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("this manager has no call “{name}”"))
         .hint("the caller may be newer than the manager: bring the manager up to date")

@@ -18,7 +18,7 @@ pub const STALL_DEADLINE: Duration = Duration::from_secs(30);
 /// that stalls: each byte that the system takes begins the time anew.
 pub struct StalledWrites {
     stream: BoxStream,
-    /// Runs while a write waits.
+    /// The timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

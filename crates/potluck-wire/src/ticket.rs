@@ -12,15 +12,15 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::Entropy;
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// How long a ticket is good for at most. Whoever needs one for longer has it renewed, which only a member
-/// can; what donors remember of a session ends so long after it. It is longer than commands wait for a
-/// manager that is away, which goes on by the tickets there are.
+/// The longest time for which a ticket is good. A member that needs one for longer has it renewed; donors forget what
+/// they know of a session this long after it. It is longer than commands wait for a manager that is away, while they
+/// go on with the tickets that they have.
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
 /// How far the manager's clock may be ahead of what a donor reckons from the time in its last heartbeat reply: the clock of
@@ -28,8 +28,8 @@ pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 /// all that happened in it, such as the end of somebody's rights.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(600);
 
-/// Stands for the time of a ticket that a restore issues: it knows no time of the pool, and has the donor's key from
-/// the donor itself.
+/// The time of a ticket that a restore issues: a restore knows no time of the pool, and has the donor's key from the
+/// donor itself.
 pub const OUT_OF_TIME: u64 = u64::MAX;
 
 /// The longest ticket a donor reads.
@@ -68,7 +68,7 @@ impl Secret {
         Self::from_bytes(*blake3::keyed_hash(self.as_bytes(), bytes).as_bytes())
     }
 
-    /// A secret for one purpose, from which this one cannot be found.
+    /// Derives a secret for one purpose, from which this one cannot be found.
     fn purpose(&self, label: &str) -> Self {
         self.fold(label.as_bytes())
     }
@@ -83,7 +83,7 @@ impl Ops {
     pub const GET: Self = Self(1);
     /// The bearer may store chunks.
     pub const PUT: Self = Self(2);
-    /// Store chunks of other kinds than data; managers only.
+    /// The bearer may store chunks of other kinds than data; only managers get such tickets.
     pub const RECORD: Self = Self(4);
 
     /// Whether all of `ops` are in the set.
@@ -107,12 +107,12 @@ pub enum Caveat {
     /// The most stored bytes in all puts of its session at the donor together, whatever tickets
     /// they show.
     Bytes(u64),
-    /// Only until the manager's clock shows this many milliseconds; donors follow the manager's
+    /// The ticket is good only until the manager's clock shows this many milliseconds. Donors follow the manager's
     /// clock through their heartbeats, never their own wall clock.
     Expires(u64),
     /// The ticket is for this write session.
     Session(SessionId),
-    /// Issued when the manager's clock showed this many milliseconds.
+    /// The ticket was issued when the manager's clock showed this many milliseconds.
     Issued(u64),
 }
 
@@ -152,9 +152,9 @@ impl Caveat {
 /// The manager's word by which donors judge how old a ticket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TicketTime {
-    /// The manager's milliseconds.
+    /// The time on the manager's clock, in milliseconds.
     pub now: u64,
-    /// Tickets that were issued earlier are void: somebody's rights have ended since. 0: none are.
+    /// The time before which issued tickets are void, because somebody's rights have ended since; 0 where none are.
     pub void_before: u64,
 }
 
@@ -163,13 +163,13 @@ pub struct TicketTime {
 pub struct Grant {
     /// The operations that are allowed.
     pub ops: Ops,
-    /// Bytes that all puts of its session may store here.
+    /// Bytes that all puts of the session may store at this donor.
     pub bytes: u64,
-    /// The manager's milliseconds at which it was issued.
+    /// The time at which the ticket was issued, in the manager's milliseconds.
     pub issued: u64,
-    /// The manager's milliseconds at which it ends.
+    /// The time at which the ticket ends, in the manager's milliseconds.
     pub expires: u64,
-    /// The write session it serves, if any.
+    /// The write session that the ticket serves, if any.
     pub session: Option<SessionId>,
     /// The secret that keys the connection.
     pub secret: Secret,
@@ -180,7 +180,7 @@ pub struct Grant {
 pub struct Ticket {
     /// The public part, which the donor is shown.
     pub public: PublicTicket,
-    /// The secret that only the client and the donor can know; crosses TLS only.
+    /// The secret that only the client and the donor can know; it crosses TLS only.
     pub secret: Secret,
 }
 
@@ -190,7 +190,7 @@ pub struct PublicTicket {
     bytes: Vec<u8>,
 }
 
-/// A ticket that allows nothing here.
+/// The reason why a ticket allows nothing at this donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
     /// The bytes are not a ticket.
@@ -205,7 +205,7 @@ pub enum BadTicket {
 }
 
 impl Grant {
-    /// Whether it is still worth something.
+    /// Whether the rights are still good at this time.
     pub fn is_good(&self, time: TicketTime) -> bool {
         let latest = time.now.saturating_add(CLOCK_SLACK.as_millis() as u64);
         let in_time = (time.void_before..=latest).contains(&self.issued);
@@ -272,7 +272,7 @@ impl PublicTicket {
         if !rest.is_empty() || !named_me {
             return Err(BadTicket::Malformed);
         }
-        // Of a ticket that does not say when it was issued it may have been at any time.
+        // A ticket that does not say when it was issued may be of any time, so the earliest counts.
         grant.issued = issued.unwrap_or(0);
         if !grant.is_good(time) {
             return Err(BadTicket::Expired);
@@ -319,25 +319,54 @@ impl<'de> Deserialize<'de> for PublicTicket {
 
 /// A donor's word that it holds a chunk at an ack level, for one session. Only the donor and the
 /// manager can make one; a commit names no chunk without it.
+///
+/// It stands for what one incarnation of the donor stored: a machine that lost power after its answer may have lost the
+/// chunk as well, so that receipts of earlier incarnations count for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receipt(pub [u8; 16]);
+pub struct Receipt {
+    /// The incarnation of the donor that stored the chunk.
+    pub incarnation: Incarnation,
+    mac: [u8; 16],
+}
 
 impl Receipt {
-    /// The receipt for `len` stored bytes called `name`.
+    /// Bytes of a receipt in frames and records.
+    pub const SIZE: usize = 24;
+
+    /// The receipt for `len` stored bytes called `name`, which this incarnation of the donor holds.
     pub fn issue(
         key: &Secret,
+        incarnation: Incarnation,
         session: &SessionId,
         name: &ChunkName,
         len: u32,
         ack: AckLevel,
     ) -> Self {
         let mut text = Vec::with_capacity(64);
+        text.extend_from_slice(&incarnation.0.to_le_bytes());
         text.extend_from_slice(&session.0);
         text.extend_from_slice(&name.0);
         text.extend_from_slice(&len.to_le_bytes());
         text.push(ack as u8);
         let mac = key.purpose("potluck 1 receipt").fold(&text);
-        Self(mac.as_bytes()[..16].try_into().expect("16 bytes"))
+        Self { incarnation, mac: mac.as_bytes()[..16].try_into().expect("16 bytes") }
+    }
+
+    /// The receipt as it is sent.
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&self.incarnation.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.mac);
+        bytes
+    }
+
+    /// The receipt that was sent as these bytes, whoever made it.
+    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let (incarnation, mac) = bytes.split_at(8);
+        Self {
+            incarnation: Incarnation(u64::from_le_bytes(incarnation.try_into().expect("8 bytes"))),
+            mac: mac.try_into().expect("16 bytes"),
+        }
     }
 }
 
@@ -350,17 +379,17 @@ pub struct Acknowledged {
     pub donor: DonorId,
     /// The ack level that the copy has reached.
     pub ack: AckLevel,
-    /// The proof that the donor holds it.
+    /// The proof that the donor holds the chunk.
     pub receipt: Receipt,
 }
 
 impl PackedRecord for Acknowledged {
-    const SIZE: usize = 25;
+    const SIZE: usize = 9 + Receipt::SIZE;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.chunk.to_le_bytes());
         out.extend_from_slice(&self.donor.0.to_le_bytes());
         out.push(ack_byte(self.ack));
-        out.extend_from_slice(&self.receipt.0);
+        out.extend_from_slice(&self.receipt.to_bytes());
     }
     fn read(bytes: &[u8]) -> Option<Self> {
         let u32_at = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
@@ -368,7 +397,7 @@ impl PackedRecord for Acknowledged {
             chunk: u32_at(0)?,
             donor: DonorId(u32_at(4)?),
             ack: ack_from_byte(*bytes.get(8)?)?,
-            receipt: Receipt(bytes.get(9..25)?.try_into().ok()?),
+            receipt: Receipt::from_bytes(bytes.get(9..)?.try_into().ok()?),
         })
     }
 }
@@ -476,12 +505,16 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_is_for_one_chunk_at_one_level_in_one_session() {
+    fn a_receipt_is_for_one_chunk_at_one_level_in_one_session_of_one_incarnation() {
         let (key, _) = fixture();
-        let (name, session) = (ChunkName::of(b"x"), SessionId([1; 16]));
-        let receipt = Receipt::issue(&key, &session, &name, 1, AckLevel::Memory);
-        assert_ne!(receipt, Receipt::issue(&key, &session, &name, 1, AckLevel::Disk));
-        assert_ne!(receipt, Receipt::issue(&key, &SessionId([2; 16]), &name, 1, AckLevel::Memory));
+        let (name, session, life) = (ChunkName::of(b"x"), SessionId([1; 16]), Incarnation(5));
+        let of = |life, session, ack| Receipt::issue(&key, life, &session, &name, 1, ack);
+        let receipt = of(life, session, AckLevel::Memory);
+        assert_ne!(receipt, of(life, session, AckLevel::Disk));
+        assert_ne!(receipt, of(life, SessionId([2; 16]), AckLevel::Memory));
+        let other = of(Incarnation(6), session, AckLevel::Memory);
+        let claimed = Receipt { incarnation: life, ..other };
+        assert_ne!(receipt, claimed, "nobody makes a receipt of one incarnation that of another");
         let said = Acknowledged { chunk: 7, donor: DonorId(9), ack: AckLevel::Disk, receipt };
         let mut raw = Vec::new();
         said.write(&mut raw);

@@ -14,11 +14,11 @@ const PREFIX: &str = "pot1.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Lends disk; may heartbeat and nothing else.
+    /// A donor lends disk; it may send heartbeats and do nothing else.
     Donor,
-    /// Reads and writes files.
+    /// A user reads and writes files.
     User,
-    /// Also invites, groups members, and may do everything in every space.
+    /// An admin also invites, groups members, and may do everything in every space.
     Admin,
 }
 
@@ -53,19 +53,17 @@ pub struct JoinToken {
     /// BLAKE3 of the pool CA's certificate, in DER.
     #[serde(rename = "c")]
     pub ca: potluck_core::chunk::Digest,
-    /// The role it gives.
+    /// The role that the token gives.
     #[serde(rename = "r")]
     pub role: Role,
-    /// Known to the manager by its hash only.
+    /// The secret of the token, of which the manager knows only the hash.
     #[serde(rename = "s")]
     pub secret: potluck_core::chunk::Digest,
 }
 
-/// Text that is no token.
+/// The error for text that is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "this is not a Potluck join token (they start with “{PREFIX}”): copy all of it from what `potluck invite` printed"
-)]
+#[error("this is not a whole Potluck join token: it begins with “{PREFIX}”, and is one long word")]
 pub struct NotAToken;
 
 impl fmt::Display for JoinToken {

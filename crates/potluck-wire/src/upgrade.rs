@@ -19,14 +19,14 @@ use std::time::Duration;
 
 /// The path of the upgrade.
 pub const PATH: &str = "/bulk";
-/// Carries the public part of the ticket.
+/// The name of the header that carries the public part of the ticket.
 pub const TICKET_HEADER: &str = "potluck-ticket";
-/// Carries 16 bytes of hex, in both directions.
+/// The name of the header that carries a nonce, 16 bytes of hex, in both directions.
 pub const NONCE_HEADER: &str = "potluck-nonce";
 /// How long the upgrade may take at one address.
 pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Why no bulk connection could be opened.
+/// The reason why no bulk connection could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
     /// The donor cannot be reached.
@@ -41,8 +41,8 @@ pub enum UpgradeError {
 }
 
 impl UpgradeError {
-    /// Puts the failures of a donor that was tried at several addresses into one: a refusal says more than
-    /// that nobody answered elsewhere.
+    /// Puts the failures of a donor that was tried at several addresses into one: a refusal says more than no answer
+    /// at another address.
     fn of(unreached: NoneReached<Self>) -> Self {
         let NoneReached(mut failed) = unreached;
         let refused = failed.iter().position(|(_, why)| matches!(why, Self::Refused(_)));
@@ -80,8 +80,8 @@ pub struct OpenedBulk {
     pub lane: crate::bulk::Lane,
 }
 
-/// Connects to the donor at one of its `addresses` and upgrades to bulk under `ticket`, which no
-/// other donor takes that may answer there.
+/// Connects to the donor at one of its `addresses` and upgrades to bulk under `ticket`. Any other donor that answers
+/// there refuses the ticket.
 pub async fn open(
     net: &dyn Net,
     entropy: &dyn Entropy,

@@ -20,28 +20,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Where donors show what they know (`GET`) and are shown a later one (`POST`).
+/// The path at which donors show the whereabouts that they know (`GET`) and are shown later ones (`POST`).
 pub const PATH: &str = "/manager";
-/// The longest message about it.
+/// The longest message about whereabouts, in bytes.
 pub const MAX: usize = 4 << 10;
 /// How long one donor may take to answer.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Donors that a member remembers at most.
+/// The most donors that a member remembers.
 const DONORS: usize = 8;
-/// Whoever remembers fewer asks again soon: a pool that has just begun has more a moment later, and the
-/// only one may be on the machine that is lost.
+/// The number of remembered donors below which a member asks again soon: a pool that has just begun has more a moment
+/// later, and a single donor may be on the machine that is lost.
 const FEW: usize = 3;
-/// Begins what is signed, so that no other signature of the authority is taken for one of these.
+/// The beginning of the text that is signed, so that no other signature of the authority is taken for one of
+/// whereabouts.
 const PURPOSE: &str = "potluck: where the manager is\n";
-/// Beside a member's identity.
+/// The name of the file with the whereabouts, beside a member's identity.
 pub(crate) const FILE: &str = "manager.json";
 
-/// Which of the things is later that a pool's managers said of where they are.
+/// The order of a manager's statements of where it is: of two, the later holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Issue {
     /// The manager's epoch, which is higher after each start.
     pub epoch: Epoch,
-    /// How often its addresses have changed since.
+    /// How often the manager's addresses have changed since that start.
     pub moves: u64,
 }
 
@@ -57,9 +58,9 @@ pub struct Whereabouts {
 /// The whereabouts of a manager, with the authority's signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedWhereabouts {
-    /// JSON, as it was signed.
+    /// The whereabouts as JSON, in the text that was signed.
     text: String,
-    /// ECDSA on P-256 with SHA-256.
+    /// The signature of the text, ECDSA on P-256 with SHA-256.
     signature: Blob,
 }
 
@@ -131,7 +132,7 @@ struct Remembered {
     manager: Option<SignedWhereabouts>,
     /// Some donors, who know where the manager went.
     donors: Vec<Addresses>,
-    /// When the donors were asked for, milliseconds since 1970.
+    /// The time at which the donors were asked for, in milliseconds since 1970.
     asked_wall_ms: i64,
 }
 
@@ -151,7 +152,7 @@ pub struct Guide {
 }
 
 impl Guide {
-    /// Goes by what is remembered in `dir`, beside the identity whose authority is `ca`.
+    /// Makes a guide from what is remembered in `dir`, beside the identity whose authority is `ca`.
     pub fn open(net: SharedNet, ca: CertificateDer<'static>, dir: &Path) -> Self {
         let path = dir.join(FILE);
         let remembered = Remembered::read(&path);
@@ -164,7 +165,7 @@ impl Guide {
         self.known.lock().expect("no holder panics")
     }
 
-    /// Where the manager is, as far as was heard.
+    /// The addresses of the manager, as far as the guide heard.
     pub fn addresses(&self) -> Addresses {
         self.known().1.addresses.clone()
     }
@@ -184,7 +185,8 @@ impl Guide {
         Remembered::read(&self.path).manager
     }
 
-    /// Takes what somebody showed, if the authority signed it and it is later than what is known.
+    /// Takes over the whereabouts that somebody showed, if the authority signed them and they are later than what is
+    /// known.
     pub(crate) fn learn(&self, shown: &SignedWhereabouts) -> bool {
         let Some(said) = shown.verified(&self.ca) else { return false };
         {
@@ -198,11 +200,11 @@ impl Guide {
         true
     }
 
-    /// Whether the donors that are remembered are few, or of before `wall_ms`.
+    /// Whether the guide remembers few donors, or has them from before `wall_ms`.
     pub fn is_poorer_than(&self, wall_ms: i64) -> bool {
         let known = self.known();
         let asked = known.0.asked_wall_ms;
-        // One of the future was written under a wrong clock.
+        // A time in the future was written under a wrong clock.
         known.0.donors.len() < FEW || asked < wall_ms || asked > wall_ms + 24 * 3_600_000
     }
 
@@ -216,28 +218,28 @@ impl Guide {
         self.save();
     }
 
-    /// Has the donors asked for again soon: what is remembered led nowhere.
+    /// Has the donors asked for again soon, because what is remembered led nowhere.
     pub(crate) fn doubt(&self) {
         self.known().0.asked_wall_ms = 0;
     }
 
-    /// Which pool it leads to: its authority's fingerprint.
+    /// The pool that the guide leads to, by its authority's fingerprint.
     pub(crate) fn pool(&self) -> Digest {
         fingerprint(&self.ca)
     }
 
-    /// Asks the donors that are remembered where the manager is now. Whether one knew something later.
+    /// Asks the donors that are remembered where the manager is now, and returns whether one knew something later.
     pub(crate) async fn seek(&self) -> bool {
         let donors = self.known().0.donors.clone();
         self.ask_at(donors.iter().flat_map(Addresses::iter)).await
     }
 
-    /// Asks the donors that may be at these addresses where the manager is now. Whether one knew something
-    /// later.
+    /// Asks the donors that may be at these addresses where the manager is now, and returns whether one knew
+    /// something later.
     pub(crate) async fn ask_at(&self, addresses: impl Iterator<Item = &Address>) -> bool {
         let answers = addresses.map(|address| ask(&*self.net, address, None));
         let answers = join_all(answers).await;
-        // All are looked at: one of them may have slept for long.
+        // All answers are looked at, for one of the donors may have slept for long.
         answers.iter().flatten().filter(|shown| self.learn(shown)).count() > 0
     }
 

@@ -319,7 +319,8 @@ impl Member {
     async fn commit_what_nobody_has(&mut self, session: &Reserved) -> Came {
         let name = ChunkName(self.digest().0);
         let donors = session.donors.iter().map(|access| access.donor);
-        let receipt = Receipt(self.bytes(16).try_into().expect("16 bytes"));
+        let receipt = self.bytes(Receipt::SIZE).try_into().expect("as many bytes");
+        let receipt = Receipt::from_bytes(&receipt);
         let of = |donor| Acknowledged { chunk: 0, donor, ack: AckLevel::Disk, receipt };
         let acknowledged: Vec<Acknowledged> = donors.map(of).collect();
         let digest = self.digest();
@@ -370,7 +371,7 @@ impl Member {
                 if stored.is_ok() { ChunkName::of(&body) } else { ChunkName(self.digest().0) };
             let (donor, fault) = (access.donor, faults[self.below(3) as usize]);
             for _ in 0..3 {
-                // Whether it is listened to is the manager's affair: what comes of it is seen by others.
+                // The manager may believe the report or not: what comes of it is seen by others.
                 let _ = self.call(&Report { chunk, donor, fault }).await;
             }
             let _ = self.call(&Unreached { donor }).await;
@@ -472,7 +473,7 @@ impl Member {
                 head = self.bytes(200);
                 0
             }
-            // Half a body, and no more.
+            // This is half a body, and no more follows.
             _ => CHUNK / 2,
         };
         let sent = opened.io.write(&head, &body[..cut]).await;
@@ -508,7 +509,7 @@ impl Member {
                 _ => b"GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: potluck-bulk/1\r\npotluck-ticket: AAAA\r\n\r\n".to_vec(),
             };
             garbage.extend(self.bytes(len));
-            // It may hang up while it is being talked to.
+            // The peer may hang up while it is being talked to.
             let _ = timeout(DEADLINE, stream.write_all(&garbage)).await;
             let _ = timeout(DEADLINE, stream.read(&mut [0; 1000])).await;
             heard = true;

@@ -105,8 +105,8 @@ pub struct Global {
         value_parser = FalseyValueParser::new()
     )]
     pub no_progress: bool,
-    /// How long to wait for a manager or for donors that do not answer; default: 30s before
-    /// anything was moved, 10m in the middle of a transfer
+    /// How long to wait for a manager that does not answer, and in the middle of a transfer for donors; default: 30s
+    /// before anything was moved, 10m then
     #[arg(
         long,
         global = true,

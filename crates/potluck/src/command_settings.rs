@@ -68,7 +68,7 @@ impl CommandSettings {
             spool_max: size("spool-max", file.spool_max.as_deref())?,
             writing: writing(&file)?,
             cache_max: size("cache-max", file.cache_max.as_deref())?,
-            // Set to nothing is how shells unset it for one command.
+            // Shells set a variable to nothing to unset it for one command.
             pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
     }
@@ -96,7 +96,7 @@ impl CommandSettings {
     fn daemon_dir(&self, daemon: Daemon) -> PathBuf {
         let own = self.state_dir.join(daemon.name());
         let systems = Path::new(SYSTEM_STATE).join(daemon.name());
-        // Nobody else can look in there.
+        // Only root and the service can look into it, so everybody else gets their own.
         if !own.exists() && systems.is_dir() { systems } else { own }
     }
 
@@ -133,7 +133,7 @@ impl CommandSettings {
         let local = JoinedPool::load(&self.manager_dir().join("admin"));
         match (named, &own[..]) {
             (Some(name), _) => {
-                // The first admin may have joined their own pool as somebody else.
+                // The first admin may have joined their own pool under another name as well.
                 own.extend(local.filter(|local| own.iter().all(|own| own.ca != local.ca)));
                 pick(own, name)
             }
@@ -319,7 +319,7 @@ impl JoinedPool {
 /// The identities directly below `pools`, in the order of their directories' names.
 pub fn joined(pools: &Path) -> Vec<JoinedPool> {
     let entries = std::fs::read_dir(pools).into_iter().flatten().flatten();
-    // A hidden one is about to be made.
+    // A directory with a hidden name is about to become one.
     let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let mut dirs: Vec<_> = whole.map(|entry| entry.path()).collect();
     dirs.sort();

@@ -18,7 +18,7 @@ pub async fn confirm(question: &str, advice: &str) -> Result<(), Failure> {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice));
     }
     let prompt = format!("{question} [y/N] ");
-    // A thread of its own, so that Ctrl-C is heard meanwhile.
+    // The answer is read on a thread of its own, so that Ctrl-C is heard meanwhile.
     let answer = tokio::task::spawn_blocking(move || {
         let mut answer = String::new();
         io::stderr().write_all(prompt.as_bytes())?;

@@ -71,13 +71,13 @@ pub async fn join(
             joining.forget_pending();
             Ok((identity, dir.to_owned()))
         }
-        // The pool's name is known only afterwards.
+        // The name of the pool, and so of the directory, is known only after joining.
         EnrolPlace::Pools(pools) => {
             let joining = JoiningDir::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
             let begun =
                 joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
             if Identity::exists(&joining.dir) {
-                // Interrupted before it had its name.
+                // Joining was interrupted before the directory had its name.
                 let identity = command_settings::load_identity(&joining.dir)?;
                 let dir = joining.settle(pools, &identity)?;
                 if begun.is_some() {
@@ -238,7 +238,7 @@ pub fn is_taken(dir: &Path) -> Failure {
          one, name another directory: --state DIR; to end that membership first: \
          `potluck leave --state {place}`"
     );
-    // The store of a donor whose identity is of no use any more need not be lost with it.
+    // If a donor's identity is of no use any more, its store need not be lost with it.
     if let Some(store) = potluck_donor::lent_dirs(dir).unwrap_or_default().first() {
         let store = store.display();
         hint += &format!(

@@ -18,7 +18,7 @@ pub fn begin(args: &Args) {
     let quiet = args.global.quiet || !is_daemon(&args.command);
     let at = usize::from(args.global.verbose) + usize::from(!quiet);
     let level = LEVELS[at.min(LEVELS.len() - 1)];
-    // Libraries have their say only where somebody looks for the cause of something.
+    // What libraries say is shown only where somebody looks for the cause of something.
     let others = LEVELS[at.saturating_sub(1).min(LEVELS.len() - 1)];
     let default = format!("{others},potluck={level}");
     let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
@@ -26,7 +26,7 @@ pub fn begin(args: &Args) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(output::colours_wanted())
-        // It would say on standard error, and panic, that standard error is gone.
+        // When standard error is gone, the library would say so on standard error, and panic.
         .log_internal_errors(false);
     if goes_to_journal() {
         log.event_format(Plain(for_journal)).init();

@@ -23,8 +23,10 @@ mod systemd;
 use args::{Args, Command};
 use clap::Parser;
 use output::Output;
+use potluck_core::path::BadPath;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::open_files;
+use std::error::Error as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
             return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
         }
     };
-    // A mount goes on for as long, and has few connections.
+    // A mount runs for as long as a server, and has few connections.
     if is_server(&args.command) || matches!(args.command, Command::Mount(_)) {
         runtime.spawn(program_pages::unmap_for_ever());
     }
@@ -97,19 +99,26 @@ fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
     }
 }
 
-/// Shows help, or says what is wrong with the arguments: to programs as any other failure.
+/// Shows help, or says what is wrong with the arguments: to programs as any other failure, and to all what is wrong with a
+/// path in the pool, as commands do that find it out later.
 fn refuse(why: &clap::Error) -> ExitCode {
     let mut given = std::env::args_os().skip(1).take_while(|arg| arg != "--");
-    if !why.use_stderr() || !given.any(|arg| arg == "--json") {
+    let to_programs = given.any(|arg| arg == "--json");
+    let output = if to_programs { Output::for_programs() } else { Output::for_people() };
+    let source = why.source().and_then(|source| source.downcast_ref::<BadPath>());
+    if let Some(path) = source {
+        return output.fail(&Failure::new(ErrorKind::Usage, code::BAD_PATH, path.to_string()));
+    }
+    if !why.use_stderr() || !to_programs {
         why.exit();
     }
     let text = why.render().to_string();
-    // Which argument it is may stand on the lines below; after an empty one comes how to call it.
+    // The lines below the first may say which argument it is; after an empty one comes how to call the command.
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let what = lines.collect::<Vec<_>>().join(" ");
     let what = what.trim_start_matches("error: ");
     let failure = Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what);
-    Output::for_programs().fail(&failure.hint("`potluck --help` shows how commands are called"))
+    output.fail(&failure.hint("`potluck --help` shows how commands are called"))
 }
 
 /// The stack of the runtime's threads, of which only what is used takes memory: as much as the system gives the first

@@ -44,7 +44,7 @@ const WITH_VALUE: [&str; 7] = [
 ];
 const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
                      allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
-                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE; others of fstab(5) are ignored";
+                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE; those of mount(8) and systemd are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it; returns if it did not, or if its
 /// arguments make no sense, with what is wrong with them.
@@ -85,7 +85,7 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                         b'v' => flags.push("-v".into()),
                         b'n' => {}
                         b'o' => options.push(value(&mut args, "-o")?),
-                        // The type is known, and a namespace was entered by mount(8).
+                        // The type is known, and mount(8) has entered the namespace already.
                         b't' | b'N' => drop(value(&mut args, "-t")?),
                         other => return Err(format!("unknown flag -{}", char::from(*other))),
                     }

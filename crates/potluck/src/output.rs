@@ -39,6 +39,11 @@ impl Output {
         Self::with(true, false)
     }
 
+    /// Text, whatever the flags say that could not be read.
+    pub fn for_people() -> Self {
+        Self::with(false, false)
+    }
+
     /// Makes an output that says errors only.
     pub fn silent() -> Self {
         Self::with(false, true)
@@ -125,7 +130,7 @@ impl Output {
             return;
         }
         let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        // Names of files and members, which others chose, are in what is said.
+        // The text has names of files and members in it, which others chose.
         say(format!("{bold}potluck:{plain} {}", told_lines(&failure.to_string())));
         if !failure.hint.is_empty() {
             say(format!("  {}", told_lines(&failure.hint)));

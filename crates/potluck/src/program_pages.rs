@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(600);
 pub async fn unmap_for_ever() {
     tokio::time::sleep(AFTER_START).await;
     loop {
-        // Without it the daemon is as good, and larger.
+        // If this fails, the daemon is as good, and larger.
         if let Err(why) = unmap() {
             tracing::debug!("the program's pages stay mapped: {why}");
         }

@@ -104,7 +104,8 @@ impl Running {
         change(&mut self.said);
         let mut text = serde_json::to_vec(&self.said).expect("plain data");
         text.push(b'\n');
-        // In place, for the lock is on this file. What is half written does not parse and is read again.
+        // It is written in place, for the lock is on this file. A half-written text does not parse and
+        // is read again.
         let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&text, 0));
         if let Err(why) = written {
             tracing::warn!("cannot write {}: {why}", self.path.display());
@@ -135,7 +136,7 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => {
-            // Not yet written, or being written: it is there all the same.
+            // The text is not written yet, or being written: the daemon runs all the same.
             let said = std::fs::read(&path)?;
             Ok(Some(serde_json::from_slice(&said).unwrap_or_default()))
         }

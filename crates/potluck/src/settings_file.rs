@@ -52,7 +52,7 @@ impl SettingsFile {
         let text = self.document.to_string();
         match text.is_empty() || !self.read.is_empty() {
             true => text,
-            // An empty line parts what is about the file from what is about its first table.
+            // An empty line separates what is about the file from what is about its first table.
             false if text.starts_with('[') => format!("{ABOUT}\n{text}"),
             false => format!("{ABOUT}{text}"),
         }
@@ -79,7 +79,7 @@ impl SettingsFile {
         let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
         let Some(table) = tables.and_then(|tables| tables.get_mut(0)) else { return };
         let above = table.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-        // Lines that an empty line parts from the table are about the file.
+        // Lines that an empty line separates from the table are about the file.
         let Some(end) = above.rfind("\n\n") else { return };
         let (header, own) = above.split_at(end + 1);
         let (header, own) = (header.to_owned(), own.to_owned());
@@ -295,7 +295,7 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = path.parent().unwrap_or(Path::new("/"));
     let temp = path.with_extension("toml.tmp");
-    // The directory's owner may be another than who writes: a link that was put there is not followed.
+    // The directory may belong to somebody else, so a link that was put there is not followed.
     match fs::remove_file(&temp) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
         _ => {}

@@ -203,10 +203,10 @@ impl UnitPlace {
             .to_owned();
         let mut add = |line: String| writeln!(text, "{line}").expect("a string takes it");
         add("ExecStart=".into());
-        // In a command `$` begins a variable.
+        // In a command `$` begins a variable, so it is doubled.
         add(format!("ExecStart={} -v {}", quoted(program)?.replace('$', "$$"), role.verb()));
         match self.scope {
-            // A user's own directories, where they are not the usual ones.
+            // These are a user's own directories, where they are not the usual ones.
             Scope::User => {
                 let parent = self.state.parent().unwrap_or(&self.state);
                 add(format!(
@@ -240,7 +240,7 @@ impl UnitPlace {
             }
         }
         let dir = self.drop_in(role);
-        // Others' drop-ins may be there.
+        // This fails if there are drop-ins of others.
         let _ = dir.parent().map(|dir| fs::remove_dir(self.here(dir)));
         Ok(removed)
     }
@@ -318,7 +318,7 @@ fn quoted(path: &Path) -> Result<String, Failure> {
 }
 
 fn quoted_text(text: &str) -> String {
-    // `%` begins a specifier.
+    // `%` begins a specifier, so it is doubled.
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{text}\"")
 }

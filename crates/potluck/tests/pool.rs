@@ -2,7 +2,7 @@
 //! and tests are named by the behaviour they test; the number of a promise (docs/promises.md) may follow.
 //!
 //! Every test has a pool of its own in its own temporary directory; ports are picked by the
-//! system; all processes die with the test that started them; every log is kept and searched for
+//! system, or are none that it picks ([`pool::ports`]); all processes die with the test that started them; every log is kept and searched for
 //! panics when the pool is dropped ([`pool::lab::Lab`]).
 
 // Real processes are watched on the real clock, through real sockets.
@@ -21,6 +21,7 @@ mod pool {
     mod lent;
     mod machines;
     mod member;
+    mod ports;
     mod program;
     mod safety;
     mod small_disk;
@@ -89,6 +90,7 @@ mod pool {
     mod soft_state;
     mod space_rights;
     mod striping;
+    mod uploads_beside_restarts;
     mod versions;
     mod visible_as_it_goes;
     mod where_donors_write;

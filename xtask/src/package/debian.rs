@@ -41,7 +41,7 @@ pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
             .args(["--root-owner-group", "-Zxz", "--build"])
             .arg(&tree.root)
             .arg(&package)
-            // The same commit gives the same package.
+            // This makes the same package of the same commit.
             .env("SOURCE_DATE_EPOCH", of_commit("%ct")?)
             .stdout(std::process::Stdio::null()),
     )?;
@@ -114,12 +114,17 @@ impl Staged {
     fn documentation(&self) -> Result<()> {
         let doc = "usr/share/doc/potluck";
         self.copy(&Path::new(SOURCES).join("copyright"), &format!("{doc}/copyright"))?;
-        self.copy(Path::new("README.md"), &format!("{doc}/README.md"))?;
-        for entry in fs::read_dir("docs")? {
-            let path = entry?.path();
-            if path.is_file() {
-                let name = path.file_name().context("a name")?.to_string_lossy();
-                self.copy(&path, &format!("{doc}/docs/{name}"))?;
+        for name in ["README.md", "ARCHITECTURE.md"] {
+            self.copy(Path::new(name), &format!("{doc}/{name}"))?;
+        }
+        // The folders to which README leads come with it.
+        for folder in ["docs", "docs/format", "docs/notes"] {
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                if path.is_file() {
+                    let name = path.file_name().context("a name")?.to_string_lossy();
+                    self.copy(&path, &format!("{doc}/{folder}/{name}"))?;
+                }
             }
         }
         let changes = format!(
@@ -150,7 +155,7 @@ impl Staged {
             ("Maintainer", MAINTAINER),
             ("Installed-Size", size.split_whitespace().next().context("a size")?),
             ("Depends", &shared_libraries(program)?),
-            // `potluck mount` by who is not root runs its fusermount3.
+            // For users who are not root, `potluck mount` runs its fusermount3.
             ("Recommends", "fuse3"),
             ("Section", "utils"),
             ("Priority", "optional"),
@@ -159,7 +164,7 @@ impl Staged {
             writeln!(control, "{field}: {value}")?;
         }
         self.write("DEBIAN/control", control)?;
-        // Whatever the umask and the checkout say.
+        // The modes are set, whatever the umask and the checkout say.
         done(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&self.root))?;
         let scripts = SCRIPTS.map(|script| self.root.join("DEBIAN").join(script));
         done(Command::new("chmod").arg("755").args(scripts))
@@ -169,7 +174,7 @@ impl Staged {
 /// The packages with the libraries that the program is linked with, in the versions that have the
 /// symbols it uses.
 fn shared_libraries(program: &Path) -> Result<String> {
-    // The tool wants to stand in a source package.
+    // The tool expects to run in a source package.
     let source = tempfile::tempdir()?;
     fs::create_dir(source.path().join("debian"))?;
     fs::write(

@@ -163,7 +163,7 @@ mod tests {
             ("crates/potluck-catalog/src/tests/damage.rs", uses),
             ("crates/potluck-manager/tests/manager/restart.rs", uses),
             ("crates/potluck-catalog/src/names.rs", "// not rusqlite\n"),
-            ("crates/potluck-catalog/src/spaces.rs", uses),
+            ("crates/potluck-catalog/src/pool_records/spaces.rs", uses),
             ("crates/potluck-catalog/src/lib.rs", "mod sqlite;\nuse sqlite::Tx;\n"),
             ("crates/potluck-catalog/src/engine.rs", "use crate::sqlite::Tx;\n"),
             (MANIFEST, "[dependencies]\nrusqlite.workspace = true\n"),
@@ -174,7 +174,7 @@ mod tests {
         let elsewhere = [
             "crates/potluck-catalog/src/tests/damage.rs:1: `rusqlite`",
             "crates/potluck-manager/tests/manager/restart.rs:1: `rusqlite`",
-            "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`",
+            "crates/potluck-catalog/src/pool_records/spaces.rs:1: `rusqlite`",
             "crates/potluck-catalog/src/lib.rs:2: `sqlite`",
             "crates/a/Cargo.toml:2: `rusqlite`",
             "crates/b/Cargo.toml:3: `rusqlite`",

@@ -14,6 +14,9 @@ const LEANING: [&str; 29] = [
     "Instead", "Not", "Of", "On", "Or", "Per", "Since", "So", "Than", "Till", "To", "Until",
     "Whose", "With", "Without", "Its", "Their",
 ];
+/// Beginnings of doc comments that are a subject without a verb, such as “What is known of a chunk.”, or that lean on the
+/// comment before.
+const VERBLESS: [&str; 3] = ["What is ", "The same ", "The same,"];
 /// Words that a doc comment has at least: fewer repeat the name of their item.
 const LEAST_WORDS: usize = 3;
 /// Derives of items whose doc comments are help texts, which follow other rules.
@@ -49,7 +52,9 @@ fn is_fragment(lines: &[&str], at: usize) -> bool {
     let mut words = comment.flat_map(|line| line.trim_start()[mark.len()..].split_whitespace());
     let leans = words.clone().next().is_some_and(|first| LEANING.contains(&first));
     let is_short = words.nth(LEAST_WORDS - 1).is_none();
-    (leans || is_short) && !is_help(lines, at, end)
+    let begin = lines[at].trim_start()[mark.len()..].trim_start();
+    let is_verbless = VERBLESS.iter().any(|verbless| begin.starts_with(verbless));
+    (leans || is_short || is_verbless) && !is_help(lines, at, end)
 }
 
 fn doc_mark(line: &str) -> Option<&'static str> {
@@ -110,6 +115,18 @@ mod tests {
         let tree = Tree::planted(&[("crates/a/src/lib.rs", text)]);
         let first = "crates/a/src/lib.rs:1: “Files at once, …”";
         assert_eq!(shown(&found(&tree)), [first, "crates/a/src/lib.rs:3: “… and bytes.”"]);
+    }
+
+    #[test]
+    fn a_doc_comment_that_is_a_subject_without_a_verb_is_found() {
+        let text = "/// What is known of a chunk.\nconst A: u8 = 1;\n/// The same, until all copies were made.\nconst B: u8 = 1;\n/// Returns what is known.\n///\n/// What is kept stays an entry.\nconst C: u8 = 1;\n// The same chunks are sent.\n";
+        let tree = Tree::planted(&[("crates/a/src/lib.rs", text)]);
+        let found = shown(&found(&tree));
+        let first = "crates/a/src/lib.rs:1: “What is known of a chunk.”";
+        assert_eq!(
+            found,
+            [first, "crates/a/src/lib.rs:3: “The same, until all copies were made.”"]
+        );
     }
 
     #[test]

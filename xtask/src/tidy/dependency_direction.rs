@@ -15,14 +15,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-manager", &["core", "wire", "pool", "catalog", "recovery"]),
     ("potluck-client", &["core", "wire"]),
     ("potluck-mount", &["core", "wire", "client"]),
-    ("potluck-gateway", &["core", "wire", "client"]),
-    ("potluck-python", &["core", "wire", "client"]),
-    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount", "gateway"]),
+    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount"]),
     (
         "potluck-sim",
-        &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount", "gateway"],
+        &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount"],
     ),
     ("potluck-bench", &["core", "wire", "pool", "catalog", "client"]),
+    ("potluck-fuzz", &["core", "wire", "donor", "catalog", "recovery", "client", "mount"]),
     ("xtask", &[]),
 ];
 

@@ -63,11 +63,39 @@ pub fn targets(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Every code span outside fenced blocks with its line.
+pub fn spans(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            let code = line.split('`').skip(1).step_by(2);
+            found.extend(code.map(|span| (number + 1, span.to_owned())));
+        }
+    }
+    found
+}
+
+/// Line, name and target of every link whose text is one code span.
+pub fn targets_of_names(text: &str) -> Vec<(usize, String, String)> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for part in line.split("[`").skip(1) {
+            let Some((name, rest)) = part.split_once("`](") else { continue };
+            let Some((target, _)) = rest.split_once(')') else { continue };
+            found.push((number + 1, name.to_owned(), target.to_owned()));
+        }
+    }
+    found
+}
+
 /// The anchors a reader can jump to.
 pub fn anchors(text: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut found = Vec::new();
-    // Headings keep what stands in their code spans, so only fences are looked at here.
+    // Headings keep the text of their code spans, so only fences are looked at here.
     let blanked = without_code(text);
     for (line, visible) in text.lines().zip(blanked.lines()) {
         let level = visible.bytes().take_while(|&b| b == b'#').count();

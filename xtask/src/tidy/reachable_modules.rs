@@ -84,7 +84,7 @@ fn modules(text: &str) -> Vec<Module> {
                         let path = path_attribute(&code[..at], text);
                         found.push(Module { name, inside: inside_names(), path });
                     }
-                    // Its own brace, met next, makes the depth what is noted here.
+                    // The module's own brace, which comes next, makes the depth what is noted here.
                     Some(b'{') => inside.push((depth + 1, name)),
                     _ => {}
                 }

@@ -59,7 +59,7 @@ fn blank(text: &str, keep: Keep) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// What is no code.
+/// The kinds of text that are no code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Comment,
@@ -85,7 +85,7 @@ fn parts(text: &str) -> Vec<(Kind, Range<usize>)> {
             (Kind::Character, character(rest))
         } else if is_word(rest[0]) {
             let word = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
-            // Skipped as a whole, so that the `r` of `for` starts no raw string.
+            // A word is skipped as a whole, so that the `r` of `for` starts no raw string.
             let raw = matches!(&rest[..word], b"r" | b"br" | b"cr");
             match raw_string(&rest[word..]).filter(|_| raw) {
                 Some(string) => (Kind::String, word + string),

@@ -7,6 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+/// Bytes of the largest file that is looked at.
+const MAX_FILE: u64 = 8 << 20;
+
 /// A file of the repository; the path is relative to its root, with `/`.
 pub struct File {
     pub path: String,
@@ -48,8 +51,10 @@ impl Tree {
             .collect();
         paths.sort_unstable();
         paths.dedup();
-        // A file git knows may be deleted, or a link to a directory: neither can be read.
+        // A file git knows may be deleted, or a link to a directory: neither can be read. What is larger than any
+        // source is somebody's data that lies in the way, and could fill the memory.
         let read = |path: String| {
+            std::fs::metadata(&path).ok().filter(|about| about.len() <= MAX_FILE)?;
             let bytes = std::fs::read(&path).ok()?;
             Some(File { path, text: String::from_utf8_lossy(&bytes).into_owned() })
         };

@@ -8,7 +8,7 @@ pub struct Chance(u64);
 impl Chance {
     /// The stream of `seed` for one purpose; what is drawn from one stream moves no other.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        // FNV-1a: purposes differ, and nobody attacks them.
+        // FNV-1a is enough: purposes differ, and nobody attacks them.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_numbers_for_ever() {
         let mut chance = Chance(0);
-        // The reference implementation's first outputs for this state.
+        // These are the reference implementation's first outputs for this state.
         assert_eq!([chance.next(), chance.next()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
     }
 

@@ -106,7 +106,7 @@ impl Damage {
                 return std::os::unix::fs::symlink(other, path).map(|()| true);
             }
         }
-        // In place, as rot is: whoever has it open sees it.
+        // The file is changed in place, as rot does it: whoever has it open sees it.
         fs::write(path, bytes)?;
         Ok(true)
     }

@@ -254,7 +254,7 @@ impl Stage {
         match mishap {
             Mishap::KillAll | Mishap::CutPowerOfAll => {
                 self.pool.start_manager()?;
-                // More are down than may be: only those within what is tolerated may stay so.
+                // More donors are down than may be, and only those within what is tolerated may stay so.
                 self.revive_all()?;
             }
             Mishap::KillManager | Mishap::CutPowerOfManager => {
@@ -275,7 +275,8 @@ impl Stage {
                 if let Some(under) = self.hostile_at_work.take() {
                     let told = hostile::judge(under.end()?, &mut self.counts)?;
                     self.say(format!("the hostile member: {told}"));
-                    // Donors tell of what was stored and never offered with their next heartbeat, which it waits for.
+                    // Donors tell of what was stored and never offered with their next heartbeat, which the status
+                    // waits for.
                     self.pool.status()?;
                 }
             }

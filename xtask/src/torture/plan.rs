@@ -98,7 +98,7 @@ impl Plan {
             ],
         };
         let mut donors = chance.between(6, 8) as usize;
-        // Where every space syncs, any donor may lose its power, and all at once.
+        // If every space syncs, any donor may lose its power, and all of them at once.
         let synced = Chance::new(seed, "ack").percent(40);
         let spaces: Vec<Space> = (0..chance.between(1, 3))
             .map(|number| {
@@ -109,11 +109,11 @@ impl Plan {
                 Space { name: format!("space-{number}"), flags }
             })
             .collect();
-        // Its own, so that what else a seed means stays.
+        // This has draws of its own, so that whatever else a seed means stays the same.
         let mut fate = Chance::new(seed, "repair");
         let (repair_grace, deaths) =
             if fate.percent(60) { ("5s", fate.between(1, 2)) } else { ("10m", 0) };
-        // Whoever dies leaves as many as every space takes.
+        // After the deaths there are still as many donors as every space takes.
         let least = spaces.iter().map(Space::donors).max().unwrap_or(1) + deaths;
         donors = donors.max(least as usize);
         let mut all: Vec<usize> = (0..donors).collect();

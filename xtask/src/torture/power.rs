@@ -14,7 +14,7 @@ use super::process::wait_until;
 
 /// Ends a file system as a power cut does (`EXT4_IOC_SHUTDOWN`).
 const SHUT_DOWN: u32 = opcode::read::<u32>(b'X', 125);
-/// What is in the journal's memory is not written either.
+/// The flag of this call by which the journal's memory is not written either.
 const WITHOUT_THE_LOG: u32 = 2;
 /// Nobody uses the file system of a process that was killed for longer than this.
 const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl PowerDisk {
 
 impl Drop for PowerDisk {
     fn drop(&mut self) {
-        // Lazily: its donor may still run.
+        // The unmount is lazy, for its donor may still run.
         let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
     }
 }

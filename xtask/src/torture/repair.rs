@@ -46,7 +46,7 @@ impl Stage {
         self.read_after_a_death()?;
         let mut gone = None;
         wait_until(&format!("that {name} is gone"), DEADLINE, || {
-            // The answer waits for a scan that knows of it, and there may be no further one.
+            // The status waits for a scan that knows of the removal, and there may be no further one.
             let asked = Instant::now();
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
@@ -63,7 +63,7 @@ impl Stage {
         self.counts.add(MADE, after - before);
         self.counts.count("donor dead for good, and repaired after");
         self.remove_dead(&name)?;
-        // Whatever its disk had lost is no concern any more.
+        // What this donor's disk had lost does not matter any more.
         self.dead.remove(&number);
         self.spoiled.remove(&number);
         Ok(())
@@ -71,9 +71,11 @@ impl Stage {
 
     /// An admin removes a dead donor, so that the pool gives up what was condemned there, and only then. That is
     /// refused while another donor has been silent for so long that it was given up as well, as happens on a
-    /// machine that is busy; for no other reason once all is as safe as it should be.
+    /// machine that is busy, and while what the donor had is being made again, if the last scan began just before it was given
+    /// up; for no other reason once all is as safe as it should be.
     fn remove_dead(&mut self, name: &str) -> Result<()> {
         wait_until(&format!("that {name} may be removed"), DEADLINE, || {
+            let made_before = made(&self.pool.status()?)?;
             let ran = self.pool.run(&["nodes", "rm", name, "--yes"])?;
             if ran.code != CONFLICT {
                 ran.ok()?;
@@ -82,7 +84,10 @@ impl Stage {
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
             let away = |donor: &Value| donor["name"] != name && donor["state"] != "live";
-            let explained = donors.iter().any(away) || self.danger(&status, None)?.is_some();
+            let is_repaired_meanwhile = made(&status)? > made_before;
+            let explained = is_repaired_meanwhile
+                || donors.iter().any(away)
+                || self.danger(&status, None)?.is_some();
             ensure!(explained, "{} And yet all is safe: {status}", ran.stderr);
             self.counts.count("removal of a dead donor refused while another was away");
             self.wait_safe(None)?;
@@ -150,7 +155,7 @@ impl Stage {
             let status = self.pool.status()?;
             let danger = self.danger(&status, since)?;
             if status["repair"]["paused"].is_string() {
-                // More donors died than a pool of this size believes to be an accident.
+                // More donors died than a pool of this size believes to be an accident, so repair has stopped.
                 self.counts.count("repair paused, and told to go on");
                 self.pool.run(&["repair", "now"])?.ok()?;
             }
@@ -163,7 +168,7 @@ impl Stage {
     fn danger(&self, status: &Value, since: Option<Instant>) -> Result<Option<String>> {
         let repair = &status["repair"];
         if let Some(since) = since {
-            // Told in whole seconds, rounded down.
+            // The time is told in whole seconds, rounded down.
             let fresh = repair["scanned_seconds"].as_u64().map(|seconds| seconds + 1);
             if fresh.is_none_or(|seconds| seconds > since.elapsed().as_secs()) {
                 return Ok(Some(format!("not scanned since: {repair}")));

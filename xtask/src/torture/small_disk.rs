@@ -27,7 +27,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: its donor may still run.
+        // The unmount is lazy, for its donor may still run.
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }

@@ -148,7 +148,7 @@ impl Stage {
     pub fn any_path(&mut self) -> String {
         let space = self.chance.index(self.plan.spaces.len());
         let name = self.chance.below(14);
-        // Some in a directory.
+        // Some of the files are in a directory.
         let dir = if name < 5 { "dir/" } else { "" };
         format!("space-{space}/{dir}file-{name}")
     }
@@ -266,7 +266,7 @@ impl Stage {
             let found = tree(&out)?;
             for path in self.files.paths().iter().filter(|path| below(path, space)) {
                 let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
-                // With or without a directory for the space.
+                // The name may be below a directory for the space, or not.
                 let place = [out.join(space).join(name), out.join(name)];
                 let seen = place.iter().find(|place| place.is_file()).map(fs::read).transpose()?;
                 let content = self.files.check(path, seen.as_deref());

@@ -58,7 +58,7 @@ impl Stage {
         }
         self.inflict(mishap, &mut clients)?;
         if mishap.takes_the_manager() {
-            // Back in time for the clients, which wait a minute for it.
+            // The manager is back in time for the clients, which wait a minute for it.
             pause(moment(&mut self.chance));
             self.pool.start_manager()?;
         }
@@ -160,7 +160,8 @@ impl Stage {
         if chunks.is_empty() {
             return Ok(());
         }
-        // Before the first chunk is hurt: a step that fails in between has hurt it all the same.
+        // This comes before the first chunk is hurt, for a step that fails in between has hurt the
+        // disk all the same.
         self.spoiled.insert(number);
         let mut done = Vec::new();
         for _ in 0..most {
@@ -197,7 +198,7 @@ impl Stage {
         }
         self.settle()?;
         if !self.may_hurt(number) {
-            // Others fell meanwhile.
+            // Other donors fell meanwhile.
             return Ok(fs::remove_dir_all(&copy)?);
         }
         if self.pool.donors[number].runs() {

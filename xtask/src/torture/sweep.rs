@@ -136,7 +136,7 @@ impl Sweep {
         let tracer = self.trace(&["-o", "/dev/null", "-e", &trace, "-e", inject])?;
         self.put()?;
         tracer.detach()?;
-        // A state that was only in the memory of this manager must not be what is found.
+        // The manager is ended, so that nothing is found that was only in its memory.
         if self.pool.has_manager() {
             self.pool.end_manager()?;
         }
@@ -196,7 +196,7 @@ impl Tracer {
     fn wait_attached(mut self, manager: u32) -> Result<Self> {
         wait_until("that strace attaches", DEADLINE, || {
             if self.running.ended()?.is_some() {
-                // The manager's own work came to the point before the write did, and it died there.
+                // The manager's own work came to the point before the write did, and the manager died there.
                 let said = fs::read_to_string(&self.said)?;
                 ensure!(said.is_empty(), "strace ended: {said}");
                 return Ok(true);
@@ -213,7 +213,7 @@ impl Tracer {
 
     fn detach(mut self) -> Result<()> {
         self.running.signal(Signal::TERM);
-        // One whose manager comes to the point, and dies, while it lets go of it waits for ever.
+        // If the manager comes to the point and dies while strace lets go of it, strace waits for ever.
         let asked = Instant::now();
         wait_until("that strace ends", DEADLINE, || {
             if asked.elapsed() > LETTING_GO {

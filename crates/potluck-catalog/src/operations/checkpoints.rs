@@ -1,9 +1,11 @@
 //! Checkpoints: files that are staged out of sight, and become visible at one moment.
 
-use crate::checkpoint_rows::{self, KnownCheckpoints};
-use crate::checkpoints::{self, CheckpointOutcome, NewCheckpoint};
-use crate::open_checkpoint::OpenCheckpoint;
-use crate::publishing::Conditions;
+use crate::checkpoints::{
+    checkpoint_rows::{self, KnownCheckpoints},
+    open_checkpoint::OpenCheckpoint,
+    publishing::Conditions,
+    {self, CheckpointOutcome, NewCheckpoint},
+};
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::checkpoint::CheckpointId;
@@ -11,7 +13,8 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
 
 impl Catalog {
-    /// Begins a checkpoint. To begin one that is open, for the same target, has it stay open for longer.
+    /// Begins a checkpoint. One that is open already under its identifier, for the same target, stays open for
+    /// longer.
     pub async fn begin_checkpoint(
         &self,
         new: NewCheckpoint,
@@ -36,8 +39,8 @@ impl Catalog {
         self.write(Durability::Disk, commit).await
     }
 
-    /// Removes the files of a checkpoint in a space, unless that was done before; with `if_empty` it is refused where there
-    /// are some.
+    /// Removes the files of a checkpoint in a space, unless that was done before; with `if_empty` it is refused where
+    /// the checkpoint has files.
     pub async fn abort_checkpoint(
         &self,
         (space, id): (String, CheckpointId),

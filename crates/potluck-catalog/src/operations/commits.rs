@@ -1,29 +1,35 @@
-//! Written files become visible.
+//! Commits, by which written files become visible.
 
-use crate::commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
-use crate::rejudging::{self, PartsAhead};
+use crate::chunks::placements;
+use crate::policies::conversions;
+use crate::versions::{
+    commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile},
+    parts,
+    rejudging::{self, PartsAhead},
+};
 use crate::when::When;
-use crate::{Catalog, Durability, Error, chunks, conversions, parts, placements};
+use crate::{Catalog, Durability, Error, chunks};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
 
-/// Parts of one file that lack chunks, of which is told at once: who writes the file sends these again, and asks for
-/// more.
+/// The most parts of one file that lack chunks and are reported at once: who writes the file sends these again, and
+/// asks for more.
 pub const LOST_AT_ONCE: usize = 16;
 
 /// A batch that was committed.
 #[derive(Debug)]
 pub struct CommittedFiles<F> {
-    /// The outcome of its files.
+    /// The outcome of the batch's files.
     pub outcome: CommitOutcome<F>,
-    /// Whether one of them lacks copies that are still to be made.
+    /// Whether a file of the batch lacks copies that are still to be made.
     pub open: bool,
     /// The versions on donors that became visible, the parts of a large file in its place.
     pub versions: Vec<VersionId>,
-    /// How many deaths the least safe of them tolerates when it has all its copies; `None` without any.
+    /// The number of deaths of donors that the least safe version tolerates when it has all its copies; `None`
+    /// without any version.
     pub tolerates: Option<u32>,
 }
 
@@ -31,7 +37,7 @@ impl Catalog {
     /// Commits a batch, unless it was committed before. Copies count as their donors stood in the
     /// snapshot, without those that stopped to count while this waited for its turn.
     ///
-    /// Who `waits` for donors that have gone gets the error [`Error::HoldersAway`] for the whole batch.
+    /// Who `waits` for donors that went away gets the error [`Error::HoldersAway`] for the whole batch.
     ///
     /// `told` are copies that donors told of and no receipt names. `reply` writes down what the caller
     /// will be told, to repeat it when it is lost.
@@ -46,7 +52,8 @@ impl Catalog {
     ) -> Result<CommittedFiles<F>, Error> {
         let work = move |db: &_| {
             let outcome = commit::commit(db, &batch, waits, &donors, when, &reply)?;
-            for (name, donor) in told.iter() {
+            let restarted = donors.restarted();
+            for (name, donor) in told.iter().filter(|(_, donor)| !restarted.contains(donor)) {
                 if let Some(chunk) = chunks::get(db, name)? {
                     placements::told_before(db, chunk.id, *donor)?;
                 }
@@ -107,20 +114,8 @@ impl Catalog {
         self.read(move |db| rejudging::lost_parts(db, &session, file, &path, most)).await
     }
 
-    /// Whether files or parts of files use all of these chunks.
-    pub async fn are_in_use(&self, names: Vec<ChunkName>) -> Result<bool, Error> {
-        let are_in_use = move |db: &_| {
-            for name in &names {
-                if chunks::get(db, name)?.is_none_or(|chunk| chunk.refs == 0) {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        };
-        self.read(are_in_use).await
-    }
-
-    /// The replies of a call that was committed before: those of its steps, in order; none of one that is not known.
+    /// Returns the replies that the steps of a call were given when it was committed before, in order; none if it was
+    /// not.
     pub async fn committed_before(
         &self,
         session: SessionId,

@@ -1,10 +1,14 @@
 //! Operations on the facts kept about donors, and on the chunks that they hold.
 
-use crate::counted_copies::{self, CountedCopies};
-use crate::donors::{self, Goal};
-use crate::placements::{self, Compared, CopyState, DrawnCopy, ToldCopies};
-use crate::referrers::{self, Referrers};
-use crate::{Catalog, Durability, Error, chunks, notes, unused_chunks};
+use crate::chunks::{
+    counted_copies::{self, CountedCopies},
+    placements::{self, Compared, DrawnCopy, HeldAt, ToldCopies},
+    referrers::{self, Referrers},
+    unused_chunks, {self, CatalogChunk},
+};
+use crate::log::notes;
+use crate::pool_records::{donors, stored_donor::Goal};
+use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_pool::{CircuitBreaker, UnlistedCopies};
@@ -23,31 +27,33 @@ const TOLD_PER_JOB: usize = 1024;
 pub enum DonorNote {
     /// The addresses of the donor, for a manager that starts elsewhere.
     At(Addresses),
-    /// It is announced away until then; `None`: it is not.
+    /// The time until which the donor is announced away; `None`: it is not away.
     AwayUntil(Option<u64>),
-    /// It gives its space back; `None`: it lends it.
+    /// The goal of the donor's give-back, while it gives space back; `None`: it lends its space.
     GivesBack(Option<Goal>),
-    /// It is not trusted for this reason; `None`: it is.
+    /// The reason why the donor is not trusted; `None`: it is trusted.
     Quarantined(Option<String>),
 }
 
-/// What came of a donor's report.
+/// The consequences of a donor's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WrittenDown {
-    /// The numbers of its unused chunks, in their order.
+    /// The numbers of the unused chunks that the donor reported, in the order of its report.
     pub taken_in: Vec<ChunkId>,
-    /// Whether a copy that counted and that a file needs is not there.
+    /// Whether a copy that counted, and that a file needs, is not at the donor.
     pub lost: bool,
-    /// Copies of chunks that no file uses, which are gone.
+    /// Names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
+    pub spoiled: Vec<ChunkName>,
+    /// The copies that are gone from the donor, of chunks that no file uses.
     pub unused_gone: u64,
-    /// Names of chunks that it says to have stored by order and of which no copy counts there.
+    /// Names of chunks that the donor says it stored by order, but of which no copy counts at it.
     pub not_there: Vec<ChunkName>,
 }
 
 impl Catalog {
     /// Remembers a fact about a donor for the next term of the manager.
     pub async fn note_donor(&self, donor: DonorId, note: DonorNote) -> Result<(), Error> {
-        // Where a donor is, it says itself when it registers again.
+        // An address need not be on disk, for the donor says it again when it registers.
         let durability = match note {
             DonorNote::At(_) => Durability::Process,
             _ => Durability::Disk,
@@ -120,6 +126,7 @@ impl Catalog {
             written.taken_in.extend(taken_in);
             written.lost |= changes.lost;
             written.unused_gone += changes.unused_gone;
+            written.spoiled.extend(changes.spoiled);
             written.not_there.extend(changes.not_there);
         }
         Ok(written)
@@ -143,8 +150,8 @@ impl Catalog {
         self.read(page).await
     }
 
-    /// Counts copies at a donor as missing, or forgets them where its store is new; how many. `None` if
-    /// one of them has arrived since they were found missing: then nothing is changed.
+    /// Counts copies at a donor as missing, or forgets them where its store is new, and returns how many. Returns
+    /// `None`, and changes nothing, if one of them has arrived since they were found missing.
     ///
     /// A commit that proves one of them there was either told to the pool before this looks, or comes
     /// after this and counts it again.
@@ -169,28 +176,22 @@ impl Catalog {
         self.write(Durability::Process, mark).await
     }
 
-    /// Chunks and bytes that are counted at a donor.
-    pub async fn used_at(&self, donor: DonorId) -> Result<(u64, u64), Error> {
-        self.read(move |db| placements::used_at(db, donor)).await
-    }
-
-    /// The bytes that are counted at a donor, by the part that their names are in. Added up page by page, each
-    /// of its own moment: a sum to plan by, off by what changed meanwhile.
-    pub async fn bytes_by_part(&self, donor: DonorId) -> Result<Vec<u64>, Error> {
-        let mut bytes = vec![0_u64; PARTS as usize];
+    /// Returns the sums of what a donor holds, added up page by page, each of its own moment: good enough to plan by,
+    /// and off by what changed meanwhile.
+    pub async fn held_at(&self, donor: DonorId) -> Result<HeldAt, Error> {
+        let mut held = HeldAt { used_chunks: 0, bytes_by_part: vec![0; PARTS as usize] };
         let mut after = Some(ChunkId::FIRST);
         while let Some(from) = after {
             let page = move |db: &_| {
-                let mut bytes = bytes.clone();
-                let last = placements::bytes_by_part(db, donor, from, PAGE_COPIES, &mut bytes)?;
-                Ok((last, bytes))
+                let mut held = held.clone();
+                Ok((placements::add_held_at(db, donor, from, PAGE_COPIES, &mut held)?, held))
             };
-            (after, bytes) = self.read(page).await?;
+            (after, held) = self.read(page).await?;
         }
-        Ok(bytes)
+        Ok(held)
     }
 
-    /// Some of a donor's chunks, spread over all it holds.
+    /// Returns some of a donor's chunks, spread over all that it holds.
     pub async fn sample(
         &self,
         donor: DonorId,
@@ -200,40 +201,17 @@ impl Catalog {
         self.read(move |db| placements::sample(db, donor, count, offset)).await
     }
 
-    /// Those of some chunks that no file needs, or that a donor has.
-    pub async fn dispensable(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
-        let is_dispensable = |db: &_, name: &ChunkName| {
-            let Some(chunk) = chunks::get(db, name)? else { return Ok(true) };
-            Ok::<_, Error>(chunk.refs == 0 || !placements::holders(db, chunk.id)?.is_empty())
+    /// Returns the facts about those of the given chunks that the catalog knows, each as often as it is named.
+    pub async fn chunks(&self, names: Vec<ChunkName>) -> Result<Vec<CatalogChunk>, Error> {
+        let look = move |db: &_| {
+            let known = names.iter().map(|name| chunks::facts(db, name));
+            known.filter_map(Result::transpose).collect()
         };
-        let select = move |db: &_| {
-            let mut dispensable = Vec::new();
-            for name in &names {
-                if is_dispensable(db, name)? {
-                    dispensable.push(*name);
-                }
-            }
-            Ok(dispensable)
-        };
-        self.read(select).await
+        self.read(look).await
     }
 
-    /// The stored bytes of a chunk that a donor is known to have, so that a reader may have been sent there, and whether the copy
-    /// counts: one that is being deleted, because others are enough, does not.
-    pub async fn held_bytes(
-        &self,
-        name: ChunkName,
-        donor: DonorId,
-    ) -> Result<Option<(u32, bool)>, Error> {
-        let held = move |db: &_| {
-            let Some(chunk) = chunks::get(db, &name)? else { return Ok(None) };
-            let state = placements::state_of(db, chunk.id, donor)?;
-            let held = state.filter(|it| matches!(it, CopyState::Here | CopyState::Leaving));
-            Ok(held.map(|state| (chunk.len, state == CopyState::Here)))
-        };
-        self.read(held).await
-    }
-    /// A page of the versions that need copies at a donor, also such as it has lost: of `limit` chunks after `after`.
+    /// Returns a page of the versions that need copies at a donor, lost ones included: those of `limit` chunks after
+    /// `after`.
     pub async fn referrers_at(
         &self,
         donor: DonorId,

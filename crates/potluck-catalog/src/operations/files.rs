@@ -1,10 +1,13 @@
 //! Files as they are read and judged.
 
-use crate::entries::{self, EntryPlace};
-use crate::followed::{self, Followed, ToFollow};
-use crate::grants::SeenSpaces;
-use crate::open::{self, OpenedPage};
-use crate::units::{self, FilePage, PageLimit, Root};
+use crate::chunks::{
+    followed::{self, Followed, ToFollow},
+    units::{self, FilePage, PageLimit},
+};
+use crate::members::grants::SeenSpaces;
+use crate::names::entries::{self, EntryPlace};
+use crate::pool_records::spaces::Space;
+use crate::versions::open::{self, OpenedPage};
 use crate::{Catalog, Error};
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
@@ -41,8 +44,8 @@ impl Catalog {
         }
     }
 
-    /// A member has these versions of a space still open. Gives those whose leases ran out before, or that it never
-    /// leased there; where the manager `has_just_started` it is believed.
+    /// Renews the leases of a member that has these versions of a space still open. Returns those whose leases ran
+    /// out before, or that it never leased there; where the manager `has_just_started` the member is believed.
     pub async fn renew_leases(
         &self,
         member: MemberId,
@@ -64,19 +67,15 @@ impl Catalog {
         self.read(move |db| open::open_part(db, &path, version, number)).await
     }
 
-    /// All spaces, those that the pool keeps for itself included.
-    pub async fn roots(&self) -> Result<Vec<Root>, Error> {
-        self.read(units::roots).await
-    }
-
     /// A page of the files of a space, each with what keeps it.
     pub async fn files_of(
         &self,
-        root: Root,
+        space: &Space,
         after: Option<String>,
         limit: PageLimit,
     ) -> Result<FilePage, Error> {
-        self.read(move |db| units::page(db, root.dir, after.as_deref(), limit)).await
+        let root = space.root;
+        self.read(move |db| units::page(db, root, after.as_deref(), limit)).await
     }
 
     /// A page of the files at a path, each with what keeps it. What is at the path itself is called
@@ -91,8 +90,8 @@ impl Catalog {
         self.read(move |db| units::page_at(db, &path, after.as_deref(), limit, &seen)).await
     }
 
-    /// The first of these versions and parts, each with what keeps it, as far as paths lead to them; and how many
-    /// of them were looked at, at least one.
+    /// Looks at the first of the given versions and parts, and returns each that a path leads to, with what keeps it;
+    /// and how many of them were looked at, at least one.
     pub async fn files_followed(
         &self,
         versions: Vec<ToFollow>,
@@ -101,7 +100,7 @@ impl Catalog {
         self.read(move |db| followed::some(db, &versions, limit)).await
     }
 
-    /// Those of these versions and parts that no path leads to any more.
+    /// Returns those of the given versions and parts that no path leads to any more.
     pub async fn pathless(&self, versions: Vec<VersionId>) -> Result<Vec<VersionId>, Error> {
         self.read(move |db| followed::pathless(db, &versions)).await
     }

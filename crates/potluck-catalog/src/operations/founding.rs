@@ -1,8 +1,11 @@
 //! The catalog of a pool that is being made.
 
 use crate::engine::{self, Database};
-use crate::members::{self, NewMember};
-use crate::{Error, OpenError, authority, meta};
+use crate::members::{
+    authority, {self, NewMember},
+};
+use crate::pool_records::meta;
+use crate::{Error, OpenError};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::token::Role;

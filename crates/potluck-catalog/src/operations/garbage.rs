@@ -1,12 +1,12 @@
 //! Chunks that no file uses, on their way out.
 
-use crate::unused_chunks::{self, Condemned, UnusedSince};
+use crate::chunks::unused_chunks::{self, Condemned, UnusedSince};
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 
 impl Catalog {
-    /// A page of the chunks that no file has used since `before_ms`, longest unused first.
+    /// Returns a page of the chunks that no file has used since `before_ms`, longest unused first.
     pub async fn unused_chunks(
         &self,
         before_ms: u64,
@@ -16,7 +16,7 @@ impl Catalog {
         self.read(move |db| unused_chunks::unused(db, before_ms, after, limit)).await
     }
 
-    /// Condemns those of `names` that still no file has used since `before_ms`.
+    /// Condemns those chunks of `names` that no file has used since `before_ms`.
     pub async fn condemn(&self, names: Vec<ChunkName>, before_ms: u64) -> Result<(), Error> {
         self.write(Durability::Disk, move |db| unused_chunks::condemn(db, &names, before_ms)).await
     }
@@ -30,12 +30,8 @@ impl Catalog {
         self.read(move |db| unused_chunks::condemned(db, after, limit)).await
     }
 
-    /// Returns those of `names` that are condemned at this moment.
-    pub async fn still_condemned(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
-        self.read(move |db| unused_chunks::still_condemned(db, &names)).await
-    }
-
-    /// Forgets copies that need no order: of condemned chunks, at donors that were removed.
+    /// Forgets the copies of condemned chunks at donors that were removed from the pool, for which no order to delete
+    /// is needed.
     pub async fn forget_copies(
         &self,
         copies: Vec<(ChunkId, Vec<DonorId>)>,

@@ -1,7 +1,10 @@
 //! What members may do in spaces, and the groups that they are in.
 
-use crate::grants::{self, SeenSpaces};
-use crate::{Catalog, Durability, Error, groups};
+use crate::members::{
+    grants::{self, SeenSpaces},
+    groups,
+};
+use crate::{Catalog, Durability, Error};
 use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use std::collections::BTreeMap;

@@ -1,17 +1,18 @@
-//! What is kept of files, directories and links that were replaced or removed.
+//! Operations on files, directories and links that were replaced or removed and are kept.
 
-use crate::checkpoint_rows;
-use crate::history::{self, BroughtBack};
-use crate::kept;
-use crate::snapshots;
-use crate::taken_snapshot::TakenSnapshot;
+use crate::checkpoints::checkpoint_rows;
+use crate::history::{
+    kept, snapshots,
+    taken_snapshot::TakenSnapshot,
+    {self, BroughtBack},
+};
 use crate::when::When;
 use crate::{Catalog, Durability, Error, SeenSpaces};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{KeptListed, KeptScope};
 
-/// Kept things that one transaction lets go: each may have a thousand chunks.
+/// The most kept things that one transaction lets go: each may have a thousand chunks.
 const LET_GO_AT_ONCE: usize = 8;
 
 impl Catalog {
@@ -27,8 +28,8 @@ impl Catalog {
         self.read(move |db| kept::list(db, &path, scope, after.as_deref(), now_ms, &seen)).await
     }
 
-    /// Gives something that is kept of a name that name again; what has it is kept in turn. With `removed`, it must have been
-    /// removed, and nothing may have the name.
+    /// Brings something that is kept of a name back to that name; what has the name now is kept in turn. With
+    /// `removed`, it must have been removed, and nothing may have the name.
     pub async fn bring_back(
         &self,
         path: PoolPath,
@@ -43,7 +44,7 @@ impl Catalog {
         self.write(Durability::Disk, bring).await
     }
 
-    /// Lets those of these go for good that are kept of `path` or below it; a few in each transaction.
+    /// Lets the given things that are kept of `path` or below it go for good, a few in each transaction.
     pub async fn let_go(
         &self,
         path: PoolPath,

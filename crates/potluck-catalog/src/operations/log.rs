@@ -1,11 +1,16 @@
 //! The metadata log: what its copies lack, and how far they have come.
 
-use crate::changes::{self, ChangeNumber};
-use crate::commit::{self, Batch, CommitOutcome, Refused};
-use crate::export::{self, LogChanges};
-use crate::log_position::{Advance, LogCopy, Position};
+use crate::log::{
+    changes::{self, ChangeNumber},
+    export::{self, LogChanges},
+    log_position,
+    log_position::{Advance, LogCopy, Position},
+};
+use crate::policies::conversions;
+use crate::pool_records::system;
+use crate::versions::commit::{self, Batch, CommitOutcome, Refused};
 use crate::when::When;
-use crate::{Catalog, Durability, Error, conversions, log_position, system, versions};
+use crate::{Catalog, Durability, Error, versions};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::{DonorSnapshot, InUseAgain};
@@ -17,7 +22,7 @@ use std::sync::Arc;
 pub struct LogAhead {
     /// How far the copy has come; `None` before its first base.
     pub position: Option<Position>,
-    /// The first changes after that; `None` if there are none, or if some of the copy is lost.
+    /// The first changes after that position; `None` if there are none, or if some of the copy is lost.
     pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
@@ -31,10 +36,10 @@ impl LogAhead {
     }
 }
 
-/// Blocks that became part of the pool.
+/// The outcome of a commit of log blocks.
 #[derive(Debug)]
 pub struct LogCommitted {
-    /// Chunks that nobody used before.
+    /// The chunks of the blocks that nobody used before.
     pub again: InUseAgain,
     /// Whether a block has fewer copies than it should.
     pub open: bool,

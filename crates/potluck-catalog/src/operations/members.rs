@@ -1,8 +1,13 @@
 //! Members and the tokens by which they join.
 
-use crate::members::{self, NewMember, StoredMember};
-use crate::tokens::{self, Certified, Moment, NewToken, Token};
-use crate::{Catalog, Durability, Error, donors};
+use crate::members::{
+    groups,
+    stored_member::StoredMember,
+    tokens::{self, Certified, Moment, NewToken, Token},
+    {self, NewMember},
+};
+use crate::pool_records::donors;
+use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
@@ -39,12 +44,20 @@ impl Catalog {
         now: Moment,
         certify: impl Fn(MemberId, Role) -> Result<(Digest, Vec<u8>), Error> + Send + 'static,
     ) -> Result<Certified, Error> {
+        // Whoever guesses at tokens is refused by this read, and takes no turn of the writer.
+        if !self.read(move |db| tokens::is_known(db, &secret)).await? {
+            return Err(Error::UnknownToken);
+        }
         let join = move |db: &_| {
             tokens::use_up(db, &secret, &key, now, |invited| {
                 // A donor that was removed brings nobody in any more.
                 let inviter = members::get(db, invited.by)?;
                 if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
                     return Err(Error::UnknownToken);
+                }
+                // Rights are granted to members and to groups by name, so no two of them may share one.
+                if invited.role != Role::Donor && groups::is_there(db, &name)? {
+                    return Err(Error::NameTaken { name: name.clone(), holder: "a group" });
                 }
                 let mut certificate = Vec::new();
                 let new = NewMember {

@@ -1,13 +1,15 @@
 //! Names: listings, facts, sums, and changes.
 
-use crate::checkpoint_rows;
 use crate::checkpoints;
-use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
-use crate::grants::SeenSpaces;
+use crate::checkpoints::checkpoint_rows;
 use crate::history;
-use crate::links;
-use crate::lists::{self, EntryFacts};
+use crate::members::grants::SeenSpaces;
 use crate::names;
+use crate::names::{
+    copies::{self, Copied, CopyOutcome, CopyRequest},
+    links,
+    lists::{self, EntryFacts},
+};
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes};
@@ -107,10 +109,10 @@ impl Catalog {
         let (source, target) = (from.clone(), to.clone());
         let check = move |db: &_| {
             names::check_lengths(db, &source, &target)?;
-            // An empty directory that it takes the place of may be kept, with what was kept in it.
+            // An empty directory at the target is replaced, and may be kept with what was kept in it.
             match history::check_lengths(db, &target, when) {
                 Err(why @ Error::TooLongToKeep(_)) => Err(why),
-                _ => Ok(()), // whatever else is wrong the move itself says
+                _ => Ok(()), // the move itself tells what else is wrong
             }
         };
         self.read(check).await?;

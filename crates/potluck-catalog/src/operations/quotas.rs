@@ -1,13 +1,18 @@
 //! Quotas of spaces and of members.
 
-use crate::quotas::{self, StoredQuota};
+use crate::members::quotas::{self, StoredQuota};
 use crate::{Catalog, Durability, Error};
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 
 impl Catalog {
-    /// Sets a quota; no limits take it away.
-    pub async fn set_quota(&self, of: QuotaOf, quota: Quota) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| quotas::set(db, &of, quota)).await
+    /// Changes a quota and gives what it is now; no limits take it away.
+    pub async fn set_quota(
+        &self,
+        of: QuotaOf,
+        change: impl Into<QuotaChange>,
+    ) -> Result<Quota, Error> {
+        let change = change.into();
+        self.write(Durability::Disk, move |db| quotas::set(db, &of, change)).await
     }
 
     /// The quotas that there are, spaces first; of one space or member alone where it is named.

@@ -1,7 +1,8 @@
 //! Operations on the redundancy that versions have, and on that to which they are being changed.
 
-use crate::conversions::{self, Computed};
-use crate::{Catalog, Durability, Error, excess};
+use crate::chunks::excess;
+use crate::policies::conversions::{self, Computed};
+use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -11,14 +12,14 @@ use potluck_pool::{DonorSnapshot, InUseAgain};
 /// The outcome of writing parity down.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    /// Chunks that are in use again.
+    /// The chunks that are in use again.
     pub again: Vec<InUseAgain>,
-    /// Chunks at donors that the catalog counts from now on.
+    /// The chunks, at donors, that the catalog counts from now on.
     pub claimed: Vec<(DonorId, u64)>,
 }
 
 impl Catalog {
-    /// Writes down which versions lack something, and since when others have all they should.
+    /// Writes down which versions lack some of their redundancy, and since when others have all of it.
     pub async fn set_safe(
         &self,
         open: Vec<VersionId>,
@@ -32,8 +33,8 @@ impl Catalog {
         self.write(Durability::Process, set).await
     }
 
-    /// Has the first of these versions give up what kept them before, if they still have what they were
-    /// to have. Gives how many were looked at, at least one, and how many changed.
+    /// Has the first of the given versions give up their former redundancy, if they still have all of their new one.
+    /// Returns how many were looked at, at least one, and how many changed.
     pub async fn arrive(
         &self,
         snapshot: DonorSnapshot,
@@ -45,8 +46,7 @@ impl Catalog {
         self.write(Durability::Disk, arrive).await
     }
 
-    /// Writes parity down: that which is believed as its version's, the other for garbage collection
-    /// to find.
+    /// Writes parity down: that which is believed as its version's, and the rest for garbage collection to find.
     pub async fn learn_parity(
         &self,
         computed: Vec<Computed>,
@@ -69,7 +69,7 @@ impl Catalog {
         self.write(Durability::Disk, learn).await
     }
 
-    /// Marks copies as leaving that can still be done without; gives those.
+    /// Marks those of the given copies that can still be done without as leaving, and returns them.
     pub async fn mark_excess(
         &self,
         snapshot: DonorSnapshot,

@@ -1,8 +1,9 @@
 //! Series of steps, of which old ones are purged.
 
-use crate::series::{self, Series, SeriesStep};
+use crate::history::series::{self, Series, SeriesStep};
+use crate::names::entries;
 use crate::when::When;
-use crate::{Catalog, Durability, Error, entries};
+use crate::{Catalog, Durability, Error};
 use potluck_core::path::PoolPath;
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ impl Catalog {
         self.write(Durability::Disk, note).await
     }
 
-    /// Has a file or directory never be purged, or be purged as others.
+    /// Pins a file or directory in a series, so that it is never purged, or ends that.
     pub async fn pin(&self, path: PoolPath, pinned: bool) -> Result<(), Error> {
         self.write(Durability::Disk, move |db| series::pin(db, &path, pinned)).await
     }

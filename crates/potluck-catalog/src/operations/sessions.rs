@@ -1,13 +1,19 @@
 //! Write sessions, from what admits them to what they offer.
 
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks::{self, KnownChunk, UnusedChunk};
-use crate::entries::{self, EntryPlace};
-use crate::quotas::QuotaLimits;
-use crate::sessions::{self, StoredSession};
-use crate::spaces::{self, Space, Sums};
+use crate::members::quotas::QuotaLimits;
+use crate::names::{
+    dir_policies,
+    entries::{self, EntryPlace},
+};
+use crate::pool_records::{
+    sessions::{self, StoredSession},
+    spaces::{self, Space, Sums},
+};
 use crate::sql::Tx;
-use crate::visible::check_condition;
-use crate::{Catalog, Durability, Error, checkpoint_rows, dir_policies, versions};
+use crate::versions::visible::check_condition;
+use crate::{Catalog, Durability, Error, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -94,14 +100,14 @@ impl Catalog {
     }
 }
 
-/// A write that is not bound to fail.
+/// The terms of a write that is not bound to fail.
 #[derive(Debug, Clone)]
 pub struct AdmittedWrite {
     /// The space, with the policy that holds at the path.
     pub space: Space,
     /// The quotas that the files come under.
     pub limits: QuotaLimits,
-    /// The size of the file that is replaced; `None` where a tree is, of which nobody can tell before the commit.
+    /// The size of the file that is replaced; `None` for a tree, of which nobody can tell before the commit.
     pub replaced: Option<u64>,
 }
 
@@ -119,7 +125,7 @@ fn admit_write(
     let space = Space { policy, ..spaces::named(db, path.space())? };
     let limits = QuotaLimits::of(db, space.id)?;
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
-        // The files below it have their own conditions.
+        // Each file below the directory is replaced on conditions of its own.
         Some(EntryPlace::Dir(_)) => return Ok(AdmittedWrite { space, limits, replaced: None }),
         Some(EntryPlace::File(version)) => Some(version),
         Some(EntryPlace::Link(target)) => {

@@ -1,15 +1,14 @@
 //! Spaces and what holds for the files in them.
 
-use crate::grants;
-use crate::policy_changes::{self, FollowedPage, PolicyChange};
-use crate::spaces::{self, NewSpace, Space};
+use crate::members::grants;
+use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
+use crate::pool_records::spaces::{self, NewSpace, Space};
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::ids::SpaceId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::{Grantee, Rights};
-use potluck_wire::control::SpaceInfo;
 
 impl Catalog {
     /// Makes a space, in which its maker has all rights. A maker that may have `most` spaces is refused
@@ -28,8 +27,8 @@ impl Catalog {
         self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
     }
 
-    /// Lists all spaces of users, by name.
-    pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Error> {
+    /// All spaces by name, those that the pool keeps for itself included.
+    pub async fn spaces(&self) -> Result<Vec<Space>, Error> {
         self.read(spaces::all).await
     }
 
@@ -52,8 +51,8 @@ impl Catalog {
         self.write(Durability::Disk, move |db| policy_changes::set(db, &path, &over)).await
     }
 
-    /// Has a page of the files at a path follow a policy, changed at `set_at`; `None`: says only what
-    /// that would come to.
+    /// Has a page of the files at a path follow a policy that was changed at `set_at`; with `None`, changes nothing
+    /// and only returns what that would come to.
     pub async fn follow_policy(
         &self,
         path: PoolPath,

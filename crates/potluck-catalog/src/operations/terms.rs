@@ -1,13 +1,21 @@
 //! A manager's term over the catalog: its start, and other terms that donors heard of.
 
-use crate::authority::{self, Authority};
-use crate::donors::StoredDonor;
-use crate::log_position::{LogCopy, Position};
-use crate::members::StoredMember;
-use crate::sessions::StoredSession;
+use crate::log::{
+    log_position::{LogCopy, Position},
+    notes,
+};
+use crate::members::{
+    authority::{self, Authority},
+    stored_member::StoredMember,
+};
+use crate::pool_records::{
+    donors, meta, sessions,
+    sessions::StoredSession,
+    stored_donor::StoredDonor,
+    term_history::{self, Term},
+};
 use crate::sql::Tx;
-use crate::term_history::{self, Term};
-use crate::{Catalog, Durability, Error, donors, members, meta, notes, sessions};
+use crate::{Catalog, Durability, Error, members};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use potluck_pool::CircuitBreaker;
@@ -30,7 +38,7 @@ pub struct TermStart {
     pub saved_ms: Option<u64>,
     /// The milliseconds by which the pool's time leapt at all starts together, this one included.
     pub leapt_ms: u64,
-    /// The members that ever were.
+    /// All members that the pool ever had.
     pub members: Vec<StoredMember>,
     /// The write sessions there are, each with what it offered.
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
@@ -38,7 +46,7 @@ pub struct TermStart {
     pub donors: Vec<StoredDonor>,
     /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,
-    /// Donors that went at once.
+    /// The donors that went away at once, for which repair is paused.
     pub circuit_breaker: CircuitBreaker,
 }
 
@@ -81,8 +89,8 @@ impl Catalog {
                 None => own,
             };
             if begins || epoch > own {
-                // The newer one's log goes on from where this catalog was copied: what this one writes
-                // must not be taken for a part of that, nor that for a part of this.
+                // The log of the newer manager goes on from where this catalog was copied: what this one writes must
+                // not be taken for a part of that log, nor that for a part of this one's.
                 Position::clear(db, LogCopy::OnDonors)?;
                 Position::clear(db, LogCopy::InFile)?;
             }
@@ -112,8 +120,7 @@ impl Catalog {
 /// Has the pool's time leap; gives by how much it has at all starts. Both are saved at once, so that the time without
 /// leaps never goes back.
 fn leap(db: &Tx, saved_ms: Option<u64>) -> Result<u64, Error> {
-    let noted = notes::get(db, notes::TIME_LEAPT)?.and_then(|noted| noted.parse().ok());
-    let before_ms: u64 = noted.unwrap_or_default();
+    let before_ms = notes::time_leapt_ms(db)?;
     let Some(saved_ms) = saved_ms else { return Ok(before_ms) };
     let leap_ms = TIME_LEAP.as_millis() as u64;
     meta::save_pool_time(db, saved_ms + leap_ms)?;

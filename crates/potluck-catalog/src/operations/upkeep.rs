@@ -1,20 +1,24 @@
 //! The pool's clock and figures, and the work in the background.
 
-use crate::sql::Tx;
-use crate::stats::{self, Stats};
-use crate::when::When;
-use crate::{
-    Catalog, Durability, Error, checkpoints, commit, donors, history, members, meta, reaping,
-    sessions, snapshot_rows, snapshots, trash, unused_chunks,
+use crate::chunks::{
+    stats::{self, Stats},
+    unused_chunks,
 };
+use crate::history::{reaping, snapshot_rows, snapshots, trash};
+use crate::pool_records::{donors, meta, sessions};
+use crate::sql::Tx;
+use crate::versions::commit;
+use crate::when::When;
+use crate::{Catalog, Durability, Error, checkpoints, history, members};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a step of the work in the background holds the writer, whatever it is and however slow the disk is; it
 /// ends with the piece that it is at then.
 const STEP: Duration = Duration::from_millis(20);
-/// Entries, copies or chunks of one piece: some milliseconds where a row has to be read from the disk.
+/// The most entries, copies or chunks of one piece: some milliseconds where a row has to be read from the disk.
 const PIECE: usize = 32;
 
 /// Work that is done in the background, step by step. A step ends after its most, or sooner when it has held the writer
@@ -53,14 +57,14 @@ pub enum Upkeep {
         /// The most checkpoints of one step.
         most: usize,
     },
-    /// Lets go what was replaced or removed, and has been kept for as long as it is to be, or for a snapshot that has ended.
+    /// Lets go what was replaced or removed, when its time or the snapshot that it was kept for has ended.
     Kept {
-        /// The most of one step.
+        /// The most kept things of one step.
         most: usize,
     },
-    /// Forgets what was replied to commits.
+    /// Forgets the replies that were given to commits.
     Replies {
-        /// The pool's time before which they were made.
+        /// The pool's time before which the forgotten replies were made.
         before_ms: u64,
         /// The most replies of one step.
         replies: usize,
@@ -68,9 +72,9 @@ pub enum Upkeep {
 }
 
 impl Catalog {
-    /// Counts files, chunks and copies, to be shown to people.
-    pub async fn stats(&self) -> Result<Stats, Error> {
-        self.read(stats::count).await
+    /// Counts files, chunks and copies, to be shown to people, while these donors are dead.
+    pub async fn stats(&self, dead: BTreeSet<DonorId>) -> Result<Stats, Error> {
+        self.read(move |db| stats::count(db, &dead)).await
     }
 
     /// Waits until all changes are made that were asked for before.
@@ -94,9 +98,9 @@ impl Catalog {
         self.write(Durability::Process, save).await
     }
 
-    /// Takes a step of the work that nobody waits for; whether there may be more to do.
+    /// Takes a step of the work that nobody waits for, and returns whether there may be more to do.
     pub async fn upkeep(&self, step: Upkeep, now_ms: u64) -> Result<bool, Error> {
-        // Mostly nothing was thrown away, and a look takes no turn of the writer.
+        // Mostly there is nothing to do, and a look by a reader takes no turn of the writer.
         let is_due = match step {
             Upkeep::Trash { .. } => self.read(trash::any).await?,
             Upkeep::Checkpoints { .. } => {
@@ -134,13 +138,14 @@ impl Catalog {
 }
 
 impl Upkeep {
-    /// How much it does at most, and how much of that is a piece.
+    /// Returns how much the work does at most in a step, and how much of that is a piece.
     fn most_and_piece(self) -> (usize, usize) {
         match self {
             Self::Trash { entries: most, .. }
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. } => (most, PIECE),
-            // A reply to hundreds of files, and a row of what was offered, are pieces already.
+            // A reply may be about hundreds of files and a row about all that was offered, so each is a piece by
+            // itself.
             Self::Replies { replies: most, .. }
             | Self::Checkpoints { most }
             | Self::Kept { most } => (most, 1),
@@ -148,7 +153,7 @@ impl Upkeep {
         }
     }
 
-    /// Does the same work, and `count` of it at most.
+    /// Returns the same work with `count` as its most.
     fn of(mut self, count: usize) -> Self {
         match &mut self {
             Self::Trash { entries: most, .. }
@@ -162,7 +167,7 @@ impl Upkeep {
         self
     }
 
-    /// Does the whole of it; whether there may be more to do.
+    /// Does the whole step, and returns whether there may be more to do.
     fn work(self, db: &Tx, now_ms: u64) -> Result<bool, Error> {
         match self {
             Self::Trash { entries, kept_ms } => reaping::reap(db, entries, kept_ms, now_ms),

@@ -1,9 +1,9 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::tx::Tx;
-use crate::leases::Leases;
-use crate::meta;
+use crate::pool_records::meta;
 use crate::sql::params;
+use crate::versions::leases::Leases;
 use crate::{Error, OpenError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
-const FORMAT: i64 = 7;
+const FORMAT: i64 = 8;
 const SCHEMA: &str = include_str!("schema.sql");
-/// Bytes of a catalog that is checked before it is served: some tenths of a second. Starting takes no longer for a
-/// larger one, which is checked while it is served.
+/// The most bytes of a catalog that is checked before it is served, which takes some tenths of a second. A larger one
+/// is checked while it is served, so that starting takes no longer for it.
 const CHECKED_WHEN_OPENED: u64 = 64 << 20;
-/// "POTL", so that `file` and people recognise a catalog.
+/// The mark "POTL", by which `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
-/// Ends the name of an empty file beside a catalog that was found damaged while it was open: it is checked before it
-/// is opened again.
+/// The ending of the name of an empty file beside a catalog that was found damaged while it was open: such a catalog
+/// is checked before it is opened again.
 const FOUND_DAMAGED: &str = "-damaged";
 
 /// The files that the catalog at `path` may be in: its own, and those that are beside it while it is open.
@@ -84,7 +84,7 @@ impl Database {
         Ok(self.connection().pragma_update(None, "synchronous", "OFF")?)
     }
 
-    /// The bytes of all pages, at most a little more than it holds.
+    /// Returns the bytes of all pages, at most a little more than the catalog holds.
     pub fn bytes(&self) -> Result<u64, Error> {
         let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));
         let (pages, size): (i64, i64) = (read("page_count")?, read("page_size")?);
@@ -133,7 +133,7 @@ impl Deref for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // It is over if it was committed, and after some errors.
+        // A transaction is over when it was committed, and after some errors.
         if !self.0.is_over() {
             let _ = self.0.connection().execute_batch("ROLLBACK");
         }
@@ -176,8 +176,8 @@ pub fn is_checked_first(path: &Path) -> bool {
         || files_of(path).map(bytes).sum::<u64>() <= CHECKED_WHEN_OPENED
 }
 
-/// Checks a catalog that is in use, a table after the other: the write-ahead log keeps for no longer what is read.
-/// Gives what is damaged, and has the catalog checked before it is opened again.
+/// Checks a catalog that is in use, one table after the other, so that reading does not keep the write-ahead log for
+/// long. Returns the damage, and has a damaged catalog checked before it is opened again.
 pub fn check_open(path: &Path) -> Result<Option<String>, Error> {
     let found = damaged_table(path);
     if matches!(found, Ok(Some(_)) | Err(Error::Damaged(_)))
@@ -227,7 +227,7 @@ fn open_checked(path: &Path, check: Option<&str>) -> Result<Database, OpenError>
     Ok(db)
 }
 
-/// A catalog that is only read.
+/// Opens a catalog only to read it.
 pub fn open_reader(path: &Path) -> Result<Database, Error> {
     let db = Connection::open_with_flags(
         path,
@@ -242,7 +242,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
     Ok(Database(Tx(db, Arc::default())))
 }
 
-/// A catalog that is only read, and seen as it is at the first read.
+/// Opens a catalog only to read it, as it is at the first read.
 pub fn open_snapshot(path: &Path) -> Result<Database, Error> {
     let db = open_reader(path)?;
     db.execute_batch("BEGIN")?;

@@ -6,7 +6,7 @@ use crate::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Connections kept; more are opened for a burst of readers and closed after it.
+/// The connections that are kept open; more are opened for a burst of readers and closed after it.
 const KEPT: usize = 4;
 
 pub struct Readers {
@@ -25,7 +25,8 @@ impl Readers {
             Some(db) => db,
             None => open_reader(&self.path)?,
         };
-        // One snapshot for the whole query. A panic drops the connection and with it the snapshot.
+        // One snapshot serves the whole query. A panic drops the connection and with it the
+        // snapshot.
         let snapshot = db.begin()?;
         let answer = query(&snapshot);
         drop(snapshot);

@@ -48,6 +48,8 @@ CREATE TABLE spaces (
     -- Directories below the root, and snapshots.
     dirs    INTEGER NOT NULL DEFAULT 0,
     bytes   INTEGER NOT NULL DEFAULT 0,
+    -- Files of them whose content lives in the catalog.
+    in_catalog INTEGER NOT NULL DEFAULT 0,
     -- NULL: the pool itself.
     made_by INTEGER
 );
@@ -265,7 +267,7 @@ CREATE TABLE recipe_pages (
 
 -- state: 0 in use or waiting for it; 1 condemned (may be deleted anywhere at any time);
 --        2 gone from every donor, remembered for a while in case a late writer brings it back.
--- zero_since_ms is set exactly while refs = 0.
+-- zero_since_ms: when a version gave the chunk up last. Unless refs = 0, only what comes of the next that does depends on it.
 -- referrer: the version whose recipe or parity names the chunk (referrers.rs); -1: several do, which
 --        chunk_referrers lists; NULL exactly while refs = 0.
 CREATE TABLE chunks (

@@ -1,8 +1,8 @@
 //! Statements in a transaction.
 
 use crate::Error;
-use crate::leases::Leases;
 use crate::sql::{Column, Param, Value, damaged};
+use crate::versions::leases::Leases;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 pub struct Tx(pub(super) Connection, pub(super) Arc<Leases>);
 
 impl Tx {
-    /// A statement, prepared once and kept.
+    /// Returns a statement, prepared once and kept.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
         Ok(Statement(self.0.prepare_cached(sql)?))
     }
 
-    /// Runs a statement that gives no rows; how many it changed.
+    /// Runs a statement that gives no rows, and returns how many rows it changed.
     pub fn execute(&self, sql: &str, params: &[&dyn Param]) -> Result<usize, Error> {
         self.prepare(sql)?.execute(params)
     }
 
-    /// The one row of a statement that always has one.
+    /// Returns the one row of a statement that always has one.
     pub fn query_row<T>(
         &self,
         sql: &str,
@@ -44,7 +44,7 @@ impl Tx {
         let done = work();
         if done.is_err() {
             if self.0.is_autocommit() {
-                return done; // where the disk is full all is rolled back, the others' work too
+                return done; // a full disk has all rolled back, the others' work too
             }
             run("ROLLBACK TO part")?;
         }
@@ -96,17 +96,17 @@ fn bound<'a>(params: &'a [&dyn Param]) -> impl rusqlite::Params + 'a {
 }
 
 impl Statement<'_> {
-    /// Runs it; how many rows it changed.
+    /// Runs the statement, and returns how many rows it changed.
     pub fn execute(&mut self, params: &[&dyn Param]) -> Result<usize, Error> {
         Ok(self.0.execute(bound(params))?)
     }
 
-    /// Runs one that inserts a row; the number that the row was given.
+    /// Runs a statement that inserts a row, and returns the number that the row was given.
     pub fn insert(&mut self, params: &[&dyn Param]) -> Result<i64, Error> {
         Ok(self.0.insert(bound(params))?)
     }
 
-    /// Whether it gives a row.
+    /// Whether the statement gives a row.
     pub fn exists(&mut self, params: &[&dyn Param]) -> Result<bool, Error> {
         Ok(self.0.exists(bound(params))?)
     }

@@ -3,8 +3,9 @@
 
 use super::file::Database;
 use super::tx::Tx;
+use crate::log::{changes, committed};
 use crate::writer_state::WriterState;
-use crate::{Durability, Error, changes, committed};
+use crate::{Durability, Error};
 use potluck_wire::env::Offload;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,29 +16,29 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-/// Jobs in one transaction; more would make the first wait for the last.
+/// The most jobs in one transaction; more would make the first wait for the last.
 const BATCH: usize = 256;
 /// How long a transaction takes further jobs: those who wait for the first do not wait for many that take long.
 const TAKES_JOBS_FOR: Duration = Duration::from_millis(20);
-/// A job that takes longer is named in the log of debugging.
+/// The time from which on a job is named in the debug log as slow.
 const LONG_JOB: Duration = Duration::from_millis(50);
-/// Jobs that wait for the next transactions. Further callers wait to hand theirs in, and take it back when nobody
-/// waits for them any more.
+/// The most jobs that wait for the next transactions. Further callers wait to hand theirs in, and take it back when
+/// nobody waits for them any more.
 const QUEUE: usize = 4 * BATCH;
-/// Times that a transaction is tried where something else has the catalog. SQLite waits for seconds each
-/// time.
+/// The number of times that a transaction is tried while something else locks the catalog. SQLite waits for seconds
+/// each time.
 const TRIES: u32 = 3;
 
 /// Runs jobs one after the other.
 pub struct CatalogWriter(Mutex<Place>);
 
 enum Place {
-    /// A thread of its own.
+    /// Runs jobs on a thread of its own.
     Thread {
         jobs: Sender<Queued>,
         thread: JoinHandle<()>,
     },
-    /// Wherever the caller is.
+    /// Runs jobs on the thread of the caller.
     Here(Box<Session>),
     Closed,
 }
@@ -126,7 +127,7 @@ impl<T: Send, F: Fn(&Tx) -> Result<T, Error> + Send> Job for Typed<T, F> {
     fn reply(self: Box<Self>, committed: Result<(), Error>) {
         let result = match (committed, self.result) {
             (Ok(()), Some(result)) => result,
-            // A refusal stands whatever became of the others' work.
+            // A job that was refused stays refused, whatever became of those that ran with it.
             (Err(_), Some(Err(refused))) => Err(refused),
             (Err(why), _) => Err(why),
             (Ok(()), None) => Err(Error::Bug("a job was not run".into())),
@@ -219,14 +220,14 @@ impl Session {
                 break;
             }
         }
-        // Everything before it reaches the disk with a commit that does.
+        // A commit that reaches the disk brings all commits before it there, too.
         let last = changes::last(&tx)?;
         tx.commit()?;
         self.state.times.commits.took(self.state.clock.now().saturating_sub(now));
         if asked == Durability::Disk {
             self.state.changes.store(last.max(0) as u64, Ordering::Release);
         }
-        // Asked now, and not before the commit: whoever listens from later on reads what was committed.
+        // The listener is asked after the commit: one that begins to listen later reads what was committed.
         if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
         {
             listener.committed(committed::changes_between(&self.db, before, last));
@@ -240,7 +241,8 @@ impl Session {
             Ok(()) => Ok(()),
             Err(why) => {
                 self.state.fault.note(&why);
-                // With some failures the others' work is lost too, and with this one all is tried again.
+                // After some failures the work of other jobs is lost, too; after `Contended` all of them are
+                // tried again.
                 if tx.is_over() || why == Error::Contended { Err(why) } else { Ok(()) }
             }
         }

@@ -1,10 +1,15 @@
 //! Tests that what members make without writing files is bounded.
 
-use crate::checkpoints::{self, CheckpointOutcome, NewCheckpoint};
+use crate::checkpoints::{
+    checkpoint_rows,
+    publishing::Conditions,
+    {self, CheckpointOutcome, NewCheckpoint},
+};
 use crate::fixture::{Fixture, new_space, path};
-use crate::publishing::Conditions;
+use crate::policies::policy_changes;
+use crate::pool_records::spaces;
 use crate::when::When;
-use crate::{Error, checkpoint_rows, names, policy_changes, spaces};
+use crate::{Error, names};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;

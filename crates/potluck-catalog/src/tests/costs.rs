@@ -1,16 +1,26 @@
 //! Measures the costs of a commit and of an open; printed, and bounded loosely so that a regression shows.
 
-use crate::checkpoints::{self, NewCheckpoint};
-use crate::commit::PreparedFile;
+use crate::Error;
+use crate::checkpoints::{
+    publishing::Conditions,
+    {self, NewCheckpoint},
+};
+use crate::chunks::{
+    followed,
+    followed::ToFollow,
+    placements, referrers,
+    units::{Met, PageLimit, SomeUnits},
+    unused_chunks,
+};
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
-use crate::followed::ToFollow;
+use crate::history::{reaping, series};
+use crate::members::grants;
 use crate::names;
-use crate::policy_changes;
-use crate::publishing::Conditions;
+use crate::policies::policy_changes;
+use crate::pool_records::spaces;
 use crate::sql::Tx;
-use crate::units::{self, Met, PageLimit, SomeUnits};
+use crate::versions::{commit::PreparedFile, open};
 use crate::when::When;
-use crate::{Error, followed, grants, open, placements, reaping, referrers, series, unused_chunks};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};
@@ -118,7 +128,7 @@ fn many_files_open_in_time_d4() {
     let fixture = fixture.reopen();
     let checked = cpu() - began;
     let began = cpu();
-    let stats = crate::stats::count(&fixture.db).expect("counted");
+    let stats = crate::chunks::stats::count(&fixture.db, &Default::default()).expect("counted");
     let counted = cpu() - began;
     assert_eq!(stats.files, thousands * 1000);
     let began = cpu();
@@ -224,8 +234,8 @@ fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
         .into_iter()
         .map(|(version, units)| ToFollow { version, units: Some(units) })
         .collect();
-    let root = units::roots(&snapshot).expect("read").remove(0);
-    let known = (root.space, root.name.clone(), Redundancy::Copies(2));
+    let space = spaces::all(&snapshot).expect("read").remove(0);
+    let known = (space.id, space.name.clone(), Redundancy::Copies(2));
     let mut findings = Findings::resume(view.clone(), last, [known]);
     let mut rest = &versions[..];
     while !rest.is_empty() {
@@ -234,7 +244,7 @@ fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
         for followed in page {
             assert!(findings.enter_again(followed.space));
             let Met::File(version, layout) = followed.met else { panic!("it is sound") };
-            findings.add_again(&version, units::kind_of(&root), &layout);
+            findings.add_again(&version, space.chunk_kind(), &layout);
         }
         rest = &rest[looked_at..];
     }
@@ -308,7 +318,8 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
                 |n: u64| file(&format!("{}/d/{n:05}", open.staging), &[number * 100_000 + n], &[1]);
             fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
         }
-        // The clock is coarse, so it is committed again and again and never for good.
+        // The clock is coarse, so the commit is made many times, each time in a transaction that is rolled
+        // back.
         let began = cpu();
         for _ in 0..REPEATED {
             let tx = fixture.db.begin().expect("a transaction");
@@ -325,7 +336,7 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
     println!(
         "commit of a checkpoint of 1 file {one:?}, of 10000 {many:?}; 4000 files merged {merged:?}"
     );
-    // The same over files that are there.
+    // A commit that replaces files is measured the same way.
     let over = |fixture: &mut Fixture, number: u64, files: u64| {
         for part in 0..files.div_ceil(1000) {
             let at = |n: u64| format!("pot://lab/step-{number}/d/{n:05}");
@@ -371,4 +382,19 @@ fn to_purge_some_steps_costs_as_much_in_a_long_series_as_in_a_short_one() {
     let (short, long) = (of("short", 10), of("long", 15_000));
     println!("8 steps are purged of 10 in {short:?}, of 15000 in {long:?}");
     assert!(long < 4 * short + Duration::from_millis(1), "{long:?} where {short:?} is enough");
+}
+
+#[test]
+fn directories_below_one_another_cost_the_same_each() {
+    let fixture = Fixture::new();
+    let make = |name: &str, depth: usize| {
+        let deep = format!("pot://lab/{name}{}", "/d".repeat(depth));
+        let began = cpu();
+        names::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1)).expect("made");
+        cpu() - began
+    };
+    make("first", 10); // Statements are prepared.
+    let (shallow, deep) = (make("shallow", 250), make("deep", 2000));
+    println!("250 directories below one another in {shallow:?}, 2000 in {deep:?}");
+    assert!(deep < shallow * 30, "2000 took {deep:?}, 250 took {shallow:?}");
 }

@@ -1,11 +1,15 @@
 //! Tests that a damaged catalog is refused or goes around what is damaged, and never gives wrong files.
 
 use crate::OpenError;
+use crate::chunks::units::{self, Met};
 use crate::fixture::{Fixture, chunk, coded, file, path};
-use crate::units::{self, Met};
-use crate::walk::Walk;
+use crate::history::reaping;
+use crate::names::walk::Walk;
+use crate::policies::policy_changes;
+use crate::pool_records::spaces;
+use crate::versions::open;
 use crate::when::When;
-use crate::{Error, PageLimit, engine, history, names, open, policy_changes, reaping, spaces};
+use crate::{Error, PageLimit, engine, history, names};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::KeptPlace;
@@ -66,7 +70,7 @@ fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() 
         Ok(found) => assert!(found.is_some_and(|found| found.contains("entries"))),
         Err(why) => assert!(matches!(why, Error::Damaged(_)), "{why}"),
     }
-    // Who starts the manager again and again does not have it served again and again.
+    // However often the manager is started again, the damaged catalog is refused.
     let again = engine::open_existing(&path).map(drop);
     assert!(matches!(again, Err(OpenError::Damaged { .. })), "{again:?}");
     drop(dir);
@@ -121,15 +125,15 @@ fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
     change(&format!("DELETE FROM versions WHERE id = {}", version("b")));
     change(&format!("UPDATE versions SET goal = '?' WHERE id = {}", version("d")));
     change(&format!("UPDATE versions SET digest = x'00' WHERE id = {}", version("e")));
-    let root = units::roots(&fixture.db).expect("read").remove(0);
+    let space = spaces::all(&fixture.db).expect("read").remove(0);
     let limit = PageLimit { chunks: 100, entries: 100 };
-    let page = units::page(&fixture.db, root.dir, None, limit).expect("read");
+    let page = units::page(&fixture.db, space.root, None, limit).expect("read");
     let damaged = |(path, met)| (path, matches!(met, Met::Damaged(_)));
     let met: Vec<(String, bool)> = page.files.into_iter().map(damaged).collect();
     let expected = [("a", true), ("b", true), ("c", false), ("d", true), ("e", true), ("f", false)];
     assert_eq!(met, expected.map(|(name, damaged)| (name.to_string(), damaged)));
-    // Who lists files is told.
-    let mut walk = Walk::new(&fixture.db, root.dir, true, Some("a")).expect("begun");
+    // Listing files tells of the damage.
+    let mut walk = Walk::new(&fixture.db, space.root, true, Some("a")).expect("begun");
     assert!(matches!(walk.next_item(), Err(Error::Damaged(_))));
 }
 
@@ -192,7 +196,7 @@ fn what_cannot_be_let_go_holds_up_nothing_that_is_due_behind_it() {
                       SELECT h.dir FROM entries h JOIN entries e ON e.dir = h.parent
                       WHERE e.name = 'damaged')";
     assert_eq!(fixture.db.raw().execute(damage, []).expect("damaged"), 1);
-    // Where the path of what is kept in it is longer than any may be.
+    // The directory is moved to a place where the path of what is kept in it is too long.
     let to = path(&format!("{deep}/{}", "e".repeat(255)));
     assert!(KeptPlace { dir: to.clone(), number: VersionId(1) }.path().is_err());
     names::move_entry(&fixture.db, &path("pot://lab/moved"), &to, false, When::default())

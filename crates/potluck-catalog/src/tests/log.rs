@@ -2,31 +2,49 @@
 
 mod checkpoints;
 mod history;
+mod positions;
+mod reservations;
 
-use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
-use crate::entries::{self, DirId, EntryPlace};
-use crate::export::{self, CatalogSnapshot};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
-use crate::log_position::{Advance, LogCopy, Position};
-use crate::members::{self, NewMember, StoredMember};
-use crate::meta;
-use crate::names;
-use crate::records::Record;
-use crate::replay::Replay;
-use crate::spaces::{self, NewSpace};
-use crate::sql::{Tx, params};
-use crate::walk::{Walk, What};
-use crate::when::{WhatIsKept, When};
-use crate::{
-    Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
-    parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
+use crate::history::reaping;
+use crate::log::{
+    changes,
+    export::{self, CatalogSnapshot},
+    log_position::{Advance, LogCopy, Position},
+    notes,
+    records::Record,
+    replay::Replay,
+    restored,
 };
+use crate::members::{
+    grants, groups, quotas,
+    stored_member::StoredMember,
+    {self, NewMember},
+};
+use crate::names;
+use crate::names::{
+    dir_policies,
+    entries::{self, DirId, EntryPlace},
+    links,
+    walk::{Walk, What},
+};
+use crate::policies::{conversions, policy_changes};
+use crate::pool_records::{
+    donors, meta, sessions,
+    spaces::{self, NewSpace},
+    stored_donor::Goal,
+};
+use crate::sql::{Tx, params};
+use crate::versions::{commit::PreparedFile, parts};
+use crate::when::{WhatIsKept, When};
+use crate::{Error, versions};
+use positions::position;
 use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
 };
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, Epoch, MemberId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, SpaceId, VersionId};
 use potluck_core::kept_place::is_reserved;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
@@ -98,20 +116,19 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
 /// references and sums.
 fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
-    for root in units::roots(db).expect("roots") {
-        let space = spaces::named(db, &root.name).expect("a space");
+    for space in spaces::all(db).expect("spaces") {
         let key = space.key.as_ref().map(|key| *key.as_bytes());
         let (sums, maker) = (space.sums, space.made_by);
-        told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", root.name, space.policy));
-        let entry = entries::lookup(db, DirId::ROOT, &root.name).expect("read").expect("there");
+        told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", space.name, space.policy));
+        let entry = entries::lookup(db, DirId::ROOT, &space.name).expect("read").expect("there");
         told.push(format!("{:?}", entry.attributes));
-        told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
-        let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
+        told.push(format!("{:?}", grants::in_space(db, &space.name).expect("grants")));
+        let mut walk = Walk::new(db, space.root, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
-            // No snapshot shows what is kept, and snapshots.
+            // Snapshots show neither what is kept nor other snapshots.
             let is_shown = !item.path.split('/').any(is_reserved);
             let since = if is_shown { item.since.0.max(1) } else { 0 };
-            let at = format!("{}/{} {since} {}", root.name, item.path, item.pinned);
+            let at = format!("{}/{} {since} {}", space.name, item.path, item.pinned);
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
@@ -221,7 +238,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             f.put(file("pot://lab/a/one", &[6], &[1]));
             f.put(file("pot://lab/a/three", &[7], &[1]));
-            // One that was replaced before it was drained, and then took another's place.
+            // This file is replaced before the log was drained, and then takes the place of another.
             f.put(file("pot://lab/a/one", &[8], &[1]));
             moved(f, "pot://lab/a/one", "pot://lab/a/three");
             f.put(file("pot://lab/a/three", &[9], &[1]));
@@ -267,7 +284,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::create(&f.db, &of_ada, 0).expect("a space");
             let quota = Quota { bytes: Some(1 << 40), files: None };
             for of in [QuotaOf::Space(name.clone()), QuotaOf::Member(ada), QuotaOf::Member(bert)] {
-                quotas::set(&f.db, &of, quota).expect("set");
+                quotas::set(&f.db, &of, quota.into()).expect("set");
             }
             grant(&name, &Grantee::Member(ada), &Right::ALL);
             grant("lab", &Grantee::Member(bert), &[Right::Read]);
@@ -284,9 +301,9 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let lab = QuotaOf::Space("lab".into());
             for quota in [Quota { bytes: None, files: Some(7) }, Quota::NONE] {
-                quotas::set(&f.db, &lab, quota).expect("set");
+                quotas::set(&f.db, &lab, quota.into()).expect("set");
             }
-            // A group and a space that are gone and there again have no rights of before.
+            // A group and a space that are made again have none of the rights of before.
             groups::remove(&f.db, "students").expect("removed");
             groups::create(&f.db, "students").expect("made");
             spaces::remove(&f.db, "of-ada", true).expect("removed");
@@ -300,7 +317,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             donors::located(&f.db, donor, &addresses).expect("noted");
             donors::announce(&f.db, donor, Some(99)).expect("noted");
             donors::quarantine(&f.db, DonorId(3), Some("it lied")).expect("noted");
-            let goal = donors::Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
+            let goal = Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
             donors::give_back(&f.db, DonorId(3), Some(&goal)).expect("noted");
             notes::set(&f.db, notes::REPAIR_PAUSED, "maintenance").expect("noted");
         },
@@ -310,7 +327,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             notes::set(&f.db, notes::REPAIR_DECLARED_DEAD, "[2]").expect("noted");
         },
         |f| {
-            // From a code to copies.
+            // The file is changed from a code to copies.
             let Some(EntryPlace::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
                 .expect("resolved")
                 .map(|found| found.place)
@@ -416,8 +433,7 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     let over = Override { copies: Some(3), ..Override::default() };
     let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
     dir_policies::set(&fixture.db, SpaceId(1), dir, &over).expect("set");
-    changes::append(&fixture.db, &changes::ChangeOp::Policy(path("pot://lab/d"), over))
-        .expect("noted");
+    changes::tell(&fixture.db, Record::Policy { path: path("pot://lab/d"), over }).expect("noted");
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {
         names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
     }
@@ -529,88 +545,6 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     assert_eq!(note(Some(&there), epoch), Err(Error::NoSession), "a freeze");
     meta::raise_epoch(db, epoch).expect("raised");
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
-}
-
-fn position(generation: u64, sequence: u64, change: i64) -> Position {
-    let at = serde_json::json!({
-        "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
-        "attempt": 1, "change": change, "begun_ms": 0, "base": { "blocks": 1, "lines": 9, "bytes": 0 },
-        "log": { "blocks": 1, "lines": 9, "bytes": 0 },
-    });
-    serde_json::from_value(at).expect("a position")
-}
-
-#[test]
-fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
-    let mut fixture = Fixture::new();
-    steps().iter().for_each(|step| step(&mut fixture));
-    let db = &fixture.db;
-    let first = |db| changes::rows(db, 0, 1).expect("read").first().map(|row| row.0);
-    let last = changes::last(db).expect("read");
-    assert_eq!(first(db), Some(1));
-    position(1, 4, 5).note(db, LogCopy::OnDonors).expect("noted");
-    assert_eq!(first(db), Some(1), "a first base of the file may be under way");
-    position(1, 4, 8).note(db, LogCopy::InFile).expect("noted");
-    assert_eq!(first(db), Some(6), "donors wait for it");
-    position(1, 6, 11).note(db, LogCopy::OnDonors).expect("noted");
-    assert_eq!(first(db), Some(9), "the file waits for it");
-    // A base for the place of one that is lost may be under way.
-    Position { lost: true, ..position(1, 6, 11) }.note(db, LogCopy::OnDonors).expect("noted");
-    position(1, 7, last - 1).note(db, LogCopy::InFile).expect("noted");
-    assert_eq!(first(db), Some(12));
-}
-
-#[test]
-fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
-    let mut fixture = Fixture::new();
-    let db = &fixture.db;
-    let epoch = meta::next_epoch(db).expect("begun");
-    steps().iter().for_each(|step| step(&mut fixture));
-    let db = &fixture.db;
-    let note = |row| {
-        let after = position(1, 4, row);
-        Advance { copy: LogCopy::OnDonors, before: None, after, epoch }.note(db)
-    };
-    changes::forget(db, 7).expect("forgotten");
-    assert_eq!(note(6), Err(Error::NoSession), "the seventh change would be in no copy");
-    assert_eq!(note(7), Ok(()));
-}
-
-#[test]
-fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheaper() {
-    let fixture = Fixture::new();
-    let db = &fixture.db;
-    let epoch = meta::next_epoch(db).expect("begun");
-    let kept = || changes::rows(db, 0, usize::MAX >> 1).expect("read").len();
-    let start = changes::last(db).expect("read");
-    let stuck = position(1, 4, start);
-    stuck.note(db, LogCopy::InFile).expect("noted");
-    let tx = db.begin().expect("begun");
-    for _ in 0..20_000 {
-        changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
-    }
-    tx.commit().expect("committed");
-    position(1, 5, start + 20_000).note(db, LogCopy::OnDonors).expect("noted");
-    assert_eq!(kept(), 20_000, "the file may go on yet");
-    changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
-    position(1, 6, start + 20_001).note(db, LogCopy::OnDonors).expect("noted");
-    assert_eq!(kept(), 20_000, "a new base of the file may be under way");
-    for _ in 0..9 {
-        changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
-    }
-    log_position::forget_covered(db).expect("forgotten");
-    assert_eq!(kept(), 20_000, "no more, also where neither copy can be written");
-    let at = Position::of(db, LogCopy::InFile).expect("read").expect("a position");
-    assert!(at.is_worn(0), "it begins anew");
-    // An export read before the changes were forgotten is not taken for all there was.
-    let late = Advance {
-        copy: LogCopy::InFile,
-        before: Some(stuck),
-        after: position(1, 5, start + 1000),
-        epoch,
-    };
-    assert_eq!(late.note(db), Err(Error::NoSession));
-    assert_eq!(epoch, Epoch(1));
 }
 
 /// A move looks at what is below before its transaction; somebody may put more there in between.

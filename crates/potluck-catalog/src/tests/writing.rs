@@ -1,8 +1,10 @@
 //! Tests of the catalog's writer: jobs share a transaction, and each is done whole or not at all.
 
+use crate::chunks::placements;
 use crate::fixture::{Fixture, ReadClock, file, path};
+use crate::pool_records::meta;
 use crate::sql::Tx;
-use crate::{Catalog, Durability, Error, Upkeep, When, meta, placements};
+use crate::{Catalog, Durability, Error, Upkeep, When};
 use potluck_wire::env::Offload;
 use potluck_wire::metrics::Exposition;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -102,7 +104,7 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
                 })
             })
             .collect();
-        // Until every caller has handed its job in, or waits to.
+        // Waits until every caller has handed its job in, or waits to.
         while asked.load(Ordering::Relaxed) < 5000 {
             tokio::task::yield_now().await;
         }
@@ -152,7 +154,7 @@ fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() 
 #[test]
 fn the_copies_of_a_donor_are_found_by_its_index() {
     let fixture = Fixture::new();
-    for sql in placements::BY_DONOR.into_iter().chain([crate::referrers::COPIES_AT]) {
+    for sql in placements::BY_DONOR.into_iter().chain([crate::chunks::referrers::COPIES_AT]) {
         let plan = fixture.db.plan(sql).expect("planned");
         let first = &plan[0];
         assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");
@@ -161,7 +163,7 @@ fn the_copies_of_a_donor_are_found_by_its_index() {
 
 #[test]
 fn the_copies_of_all_donors_are_counted_without_sorting_them() {
-    let plan = Fixture::new().db.plan(crate::stats::COPIES_BY_DONOR).expect("planned");
+    let plan = Fixture::new().db.plan(crate::chunks::stats::COPIES_BY_DONOR).expect("planned");
     assert_eq!(plan.len(), 1, "{plan:?}");
     assert!(plan[0].contains("COVERING INDEX placements_by_donor"), "{plan:?}");
 }
@@ -184,7 +186,11 @@ fn work_in_the_background_ends_its_step_when_it_has_held_the_writer_for_long_eno
             let step = Upkeep::Trash { entries: 1000, kept_ms: 0 };
             let more = catalog.upkeep(step, 2).await.expect("a step");
             let spaces = catalog.spaces().await.expect("read");
-            assert_eq!((more, spaces[0].files), (left > 0, left), "{step_ms} ms a piece");
+            assert_eq!(
+                (more, spaces[0].sums.files),
+                (left > 0, left as i64),
+                "{step_ms} ms a piece"
+            );
         });
     }
 }

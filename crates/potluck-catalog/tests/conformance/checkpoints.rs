@@ -50,9 +50,9 @@ impl Stage {
         self.listed("pot://lab", true, None).await
     }
 
-    async fn sums(&self) -> (u64, u64) {
+    async fn sums(&self) -> (i64, i64) {
         let spaces = self.catalog.spaces().await.expect("spaces");
-        (spaces[0].files, spaces[0].bytes)
+        (spaces[0].sums.files, spaces[0].sums.bytes)
     }
 
     /// The redundancy that a file is to have, as far as that is another than it has.
@@ -274,7 +274,8 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
     assert_eq!(stage.refs([1, 2, 12, 13]).await, [Some(1), Some(0), Some(1), Some(1)]);
     assert_eq!(stage.sums().await, (6, 5000));
 
-    // A directory is no file, an empty file spares content, and one version may be meant.
+    // A directory is no file, an empty file spares content, and a commit may be for one version
+    // alone.
     let kind = stage.begin(2, "pot://lab", CommitStyle::Merge).await;
     stage.put(file(&staged(&kind, "tree/d"), &[20], &[1])).await;
     assert_eq!(stage.publish(2, ALWAYS).await, Err(Error::IsADirectory(path("pot://lab/tree/d"))));
@@ -286,7 +287,7 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
     let wrong = stage.publish(3, (Condition::IfVersion(VersionId(99)), false)).await;
     assert!(matches!(wrong, Err(Error::WrongVersion { .. })), "{wrong:?}");
     stage.publish(3, ALWAYS).await.expect("committed");
-    // Merged into nothing it becomes the whole.
+    // A tree that is merged into nothing becomes the whole.
     let fresh = stage.begin(4, "pot://lab/fresh/tree", CommitStyle::Merge).await;
     stage.put(file(&staged(&fresh, "f"), &[30], &[1])).await;
     stage.publish(4, ALWAYS).await.expect("committed");
@@ -330,13 +331,13 @@ async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
     assert_eq!(open.iter().map(|open| open.id).collect::<Vec<_>>(), [id(2)]);
     stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(1)]);
-    // To begin it again has it stay open.
+    // Beginning a checkpoint again has it stay open.
     let again = new(2, "pot://lab/used", CommitStyle::Replace);
     let at = when(HOUR_MS * 3 / 2);
     stage.catalog.begin_checkpoint(again, at).await.expect("renewed");
     assert_eq!(stage.catalog.upkeep(step, HOUR_MS * 2 + 10).await, Ok(false));
     assert_eq!(stage.catalog.checkpoints().await.expect("read").open.len(), 1);
-    // What it was is known for a day.
+    // What became of a checkpoint is known for a day.
     assert_eq!(stage.abort(1).await, Ok(()));
     assert_eq!(stage.catalog.upkeep(step, 27 * HOUR_MS).await, Ok(false));
     assert_eq!(stage.abort(1).await, Err(Error::NoCheckpoint(id(1))));
@@ -357,7 +358,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     let id = CheckpointId::of_shared_file(&out);
     let commit = stage.catalog.commit_checkpoint(("lab".into(), id), ALWAYS, when(2)).await;
     assert_eq!(commit, Err(Error::NoCheckpoint(id)), "its writers make the versions");
-    // It goes on where somebody has begun with the next version.
+    // Sharing goes on if somebody has begun with the next version.
     stage.put(file(&staged(&open, "open/w-a"), &[], &[])).await;
     let refused = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
     assert_eq!(refused, Err(Error::NotEmpty(open.staging.clone())));
@@ -384,7 +385,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(0)]);
 
-    // Nothing is contributed to one, and something to another.
+    // Nothing is contributed to one shared file, and something to another.
     let step = Upkeep::Checkpoints { most: 16 };
     let open = stage.catalog.begin_checkpoint(shared(MemberId(1)), when(5)).await.expect("again");
     stage.put(file(&staged(&open, "open/w-a"), &[3], &[1])).await;

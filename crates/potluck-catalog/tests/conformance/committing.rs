@@ -37,9 +37,9 @@ async fn a_later_commit_replaces_the_whole_version() {
     assert!(new > old, "versions grow");
     assert_eq!(stage.unused(0).await, [chunk(1)]);
     let space = &stage.catalog.spaces().await.expect("spaces")[0];
-    assert_eq!((space.files, space.bytes), (1, 1000));
+    assert_eq!((space.sums.files, space.sums.bytes), (1, 1000));
 
-    // Twice in one batch: the second wins, and nothing is counted twice.
+    // A path is twice in one batch: the second wins, and nothing is counted twice.
     let twice = vec![file("pot://lab/x", &[3], &[1]), file("pot://lab/x", &[3, 4], &[1])];
     assert!(stage.commit(twice).await.iter().all(Result::is_ok));
     stage.remove("pot://lab/x", 5).await;
@@ -106,11 +106,13 @@ async fn a_condemned_chunk_needs_a_fresh_receipt_and_is_then_kept_d5() {
         CommitOutcome::Fresh { files, again } => {
             assert!(files[0].is_ok());
             assert_eq!(again.condemned, [chunk(1)]);
+            assert_eq!(again.doubtful, [(chunk(1), DonorId(1))]);
         }
         CommitOutcome::Repeated(_) => panic!("not repeated"),
     }
-    let still = stage.catalog.still_condemned(vec![chunk(1)]).await;
-    assert_eq!(still, Ok(vec![]));
+    let known = stage.catalog.chunks(vec![chunk(1), chunk(2)]).await.expect("read");
+    let facts: Vec<_> = known.iter().map(|it| (it.name, it.is_used, it.is_condemned)).collect();
+    assert_eq!(facts, [(chunk(1), true, false)], "and nothing of one that nobody named");
     assert!(stage.condemned().await.is_empty());
 }
 

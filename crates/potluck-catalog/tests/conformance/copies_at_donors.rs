@@ -1,6 +1,7 @@
 //! Tests which copies are counted at donors, and how their reports change that.
 
 use crate::stage::Stage;
+use potluck_catalog::HeldAt;
 use potluck_catalog::ToldCopies;
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
@@ -54,7 +55,7 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
     assert_eq!(stage.counted(1).await, (1, 1));
     assert!(stage.unused(1000).await.is_empty(), "the chunk itself is not touched");
 
-    // Listed again, it counts again.
+    // A copy that is listed again counts again.
     let again = vec![Holding { name: names[0], len: 1000 }, listed(77)];
     let compared = stage.catalog.compare(donor, again).await.expect("compared");
     assert_eq!((compared.known.len(), compared.uncounted.len()), (1, 1));
@@ -63,9 +64,23 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
     assert_eq!(stage.counted(1).await, (2, 0));
 
     // A receipt that came before its turn refutes that a copy is missing.
-    stage.donors.acknowledged([(donor, &names[0])].into_iter());
+    stage.donors.acknowledged([(donor, incarnation, &names[0])].into_iter());
     assert_eq!(stage.catalog.mark_missing(donor, refuted).await, Ok(None));
     assert_eq!(stage.counted(1).await, (2, 0));
+}
+
+#[tokio::test]
+async fn copies_that_a_donor_invents_are_no_losses() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1])).await;
+    stage.put(file("pot://lab/b", &[2], &[2])).await;
+    let told = async || {
+        let spoiled = vec![chunk(1), chunk(2), chunk(77)];
+        let told = ToldCopies { spoiled, ..ToldCopies::default() };
+        stage.catalog.tell(DonorId(1), told, 0).await.expect("told").spoiled
+    };
+    assert_eq!(told().await, [chunk(1)], "neither another donor's, nor nobody's");
+    assert_eq!(told().await, [], "nor one that did not count any more");
 }
 
 #[tokio::test]
@@ -95,7 +110,7 @@ async fn a_donors_word_changes_the_count_of_its_own_copies_only() {
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, [DonorId(2)]);
     stage.tell(1, ToldCopies { sound: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
-    // Deleted and written again within one second.
+    // The chunk was deleted and written again within one second.
     let both =
         ToldCopies { removed: vec![chunk(1)], added: vec![listed(1)], ..ToldCopies::default() };
     stage.tell(1, both, 0).await;
@@ -114,7 +129,7 @@ async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     let kept = holders_at(&stage, 1, AckLevel::Disk).await;
     assert_eq!(kept, [DonorId(2)], "a lower level takes nothing back");
 
-    // Lost, and back: nobody synced what came back.
+    // The copy was lost and is back: nobody synced what came back.
     stage.tell(2, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     stage.tell(2, ToldCopies { added: vec![listed(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
@@ -146,11 +161,10 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
     stage.put(file("pot://lab/b", &numbers[..20], &[2])).await;
     stage.put(file("pot://lab/c", &[77], &[3])).await;
     let catalog = &stage.catalog;
-    assert_eq!(catalog.used_at(DonorId(1)).await, Ok((40, 40_000)));
-    let parts = catalog.bytes_by_part(DonorId(1)).await.expect("read");
-    let mut expected = vec![0; parts.len()];
+    let held = catalog.held_at(DonorId(1)).await.expect("read");
+    let mut expected = vec![0; held.bytes_by_part.len()];
     numbers.iter().for_each(|n| expected[chunk(*n).part() as usize] += 1000);
-    assert_eq!(parts, expected);
+    assert_eq!(held, HeldAt { used_chunks: 40, bytes_by_part: expected });
 
     let holders = |name| match numbers[..20].iter().any(|n| chunk(*n) == name) {
         true => vec![DonorId(1), DonorId(2)],
@@ -192,7 +206,8 @@ async fn whoever_lost_one_copy_in_twenty_is_found_by_a_day_of_draws_999_times_in
         *drawn.entry(one.name).or_default() += 1;
     }
     assert!(held.iter().all(|name| drawn.contains_key(name)), "every copy may be drawn");
-    // The chance of being missed for a day, of donors that lost one copy in twenty, each of them others.
+    // This is the chance of being missed for a day, of donors that each lost another twentieth of their
+    // copies.
     let donors = 20;
     let missed = (0..donors).map(|first| {
         let lost = held.iter().skip(first).step_by(20);

@@ -40,10 +40,10 @@ async fn copied(stage: &Stage, number: u32, wanted: &CopyRequest) -> Copied {
 }
 
 /// Files and bytes of a space.
-async fn sums(stage: &Stage, name: &str) -> (u64, u64) {
+async fn sums(stage: &Stage, name: &str) -> (i64, i64) {
     let spaces = stage.catalog.spaces().await.expect("spaces");
     let space = spaces.iter().find(|space| space.name == name).expect("there");
-    (space.files, space.bytes)
+    (space.sums.files, space.sums.bytes)
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_copy_counts_references_and_stands_for_itself() {
     stage.remove("pot://lab/a", 50).await;
     assert!(stage.unused(1000).await.is_empty());
 
-    // Over another file: what that named ends, and over its like nothing changes.
+    // Copied over another file, what that named ends; copied over its like, nothing changes.
     stage.put(file("pot://lab/c", &[3], &[1])).await;
     for number in 1..3 {
         copied(&stage, number, &wanted("pot://lab/x/b", "pot://lab/c")).await;

@@ -56,7 +56,7 @@ async fn the_copies_of_a_donor_lead_to_the_files_that_need_them_and_to_no_others
     assert_eq!(stage.needing(4).await, [three]);
     assert_eq!(stage.needing(7).await, [five], "parity is needed as well");
     assert_eq!(stage.needing(8).await, []);
-    // A copy that is lost is one that its files miss.
+    // A lost copy counts as one that its files miss.
     stage.tell(4, ToldCopies { removed: vec![chunk(4)], ..ToldCopies::default() }, 0).await;
     assert_eq!(stage.needing(4).await, [three]);
 }
@@ -66,7 +66,7 @@ async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
     let mut stage = Stage::new().await;
     let mut last = VersionId(0);
     for _ in 0..20 {
-        // The same content again and again: each version takes the place of the one before.
+        // Each version has the same content, and takes the place of the one before.
         last = stage.put(file("pot://lab/a", &[1, 2], &[1])).await;
         assert_eq!(stage.needing(1).await, [last]);
     }
@@ -104,8 +104,8 @@ async fn what_is_followed_is_found_in_its_space_where_a_path_leads_to_it() {
     let deep = stage.put(file("pot://lab/d/e/f/one", &[1], &[1])).await;
     stage.session_in("attic").await;
     let other = stage.put(file("pot://attic/one", &[2], &[1])).await;
-    let roots = stage.catalog.roots().await.expect("spaces");
-    let space = |name| roots.iter().find(|root| root.name == name).expect("there").space;
+    let spaces = stage.catalog.spaces().await.expect("spaces");
+    let space = |name| spaces.iter().find(|space| space.name == name).expect("there").id;
     let all = stage.needing(1).await;
     assert_eq!(all, [deep, other]);
     let found = stage.followed(&all).await;

@@ -101,6 +101,18 @@ async fn nothing_is_granted_to_who_is_not_there() {
 }
 
 #[tokio::test]
+async fn no_group_has_the_name_of_a_member_and_no_member_that_of_a_group() {
+    let stage = Stage::new().await;
+    stage.join("ada", 1).await;
+    let create = |name: &str| stage.catalog.edit_group(name.into(), GroupEdit::Create);
+    let taken = |name: &str, holder| Error::NameTaken { name: name.into(), holder };
+    assert_eq!(create("ada").await, Err(taken("ada", "a member")));
+    create("students").await.expect("made");
+    let joined = stage.try_join("students", 2).await;
+    assert_eq!(joined, Err(taken("students", "a group")));
+}
+
+#[tokio::test]
 async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_name() {
     let stage = Stage::new().await;
     let ada = stage.join("ada", 1).await;

@@ -61,9 +61,9 @@ impl Stage {
         self.empty_trash().await;
     }
 
-    async fn used(&self) -> (u64, u64) {
+    async fn used(&self) -> (i64, i64) {
         let spaces = self.catalog.spaces().await.expect("spaces");
-        (spaces[0].files, spaces[0].bytes)
+        (spaces[0].sums.files, spaces[0].sums.bytes)
     }
 }
 
@@ -191,7 +191,8 @@ async fn what_is_there_is_never_replaced_by_what_was_removed() {
     let refused = stage.bring_back("pot://lab/d/a", None, true).await;
     assert_eq!(refused, Err(Error::Exists(path("pot://lab/d/a"))));
     assert_eq!(stage.file("pot://lab/d/a").await.0.id, second);
-    // Who asks for that version means it, and loses nothing, whatever the policy keeps.
+    // Whoever asks for that version by its number means it, and loses nothing, whatever the policy
+    // keeps.
     assert_eq!(stage.bring_back("pot://lab/d/a", Some(first), false).await, Ok(true));
     assert_eq!(stage.file("pot://lab/d/a").await.0.id, first);
     assert_eq!(stage.versions("pot://lab/d/a", 6).await, [(second, false)]);
@@ -275,7 +276,7 @@ async fn what_is_kept_counts_in_the_quota_so_that_a_new_version_needs_room_besid
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
-    let bytes = stage.used().await.1;
+    let bytes = stage.used().await.1 as u64;
     let quota = Quota { bytes: Some(2 * bytes), files: None };
     stage.catalog.set_quota(QuotaOf::Space("lab".into()), quota).await.expect("set");
     stage.put(file("pot://lab/d/a", &[2], &[1])).await;

@@ -10,7 +10,7 @@ use potluck_catalog::{
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, Policy};
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::quota::{LimitChange, Quota, QuotaChange, QuotaOf};
 use potluck_wire::control::Condition;
 
 fn lab() -> QuotaOf {
@@ -51,7 +51,7 @@ async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_ne
     assert_eq!(stage.listed("pot://lab", false, None).await, ["a", "b"], "to the byte");
     assert!(store(&mut stage, vec![sized("pot://lab/d", 1)]).await.is_err());
 
-    // Even where it is exceeded already, as by a quota that was set later.
+    // This holds even where the quota is exceeded already, as by one that was set later.
     stage.catalog.set_quota(lab(), Quota { bytes: Some(10), files: Some(0) }).await.expect("set");
     store(&mut stage, vec![sized("pot://lab/a", 1)]).await.expect("smaller than before");
     store(&mut stage, vec![sized("pot://lab/a", 1)]).await.expect("as large as before");
@@ -60,22 +60,16 @@ async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_ne
     let files = store(&mut stage, vec![sized("pot://lab/d", 1)]).await.expect_err("a third");
     let what = "may hold 2 files and directories, and would hold 3 files and directories";
     assert_eq!(files.to_string(), format!("the space lab {what}"));
+    let one = QuotaChange { files: LimitChange::Most(9), ..QuotaChange::default() };
+    stage.catalog.set_quota(lab(), bytes(9000)).await.expect("set");
+    let both = stage.catalog.set_quota(lab(), one).await.expect("set");
+    assert_eq!(both, Quota { bytes: Some(9000), files: Some(9) }, "the other limit stays");
+    let one = QuotaChange { bytes: LimitChange::Remove, ..QuotaChange::default() };
+    let other = stage.catalog.set_quota(lab(), one).await.expect("set");
+    assert_eq!(other, Quota { bytes: None, files: Some(9) });
     stage.catalog.set_quota(lab(), Quota::NONE).await.expect("taken away");
     store(&mut stage, vec![sized("pot://lab/d", 9)]).await.expect("no limits");
     assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
-}
-
-#[tokio::test]
-async fn an_atomic_batch_keeps_a_quota_by_all_its_files_together() {
-    let mut stage = Stage::new().await;
-    stage.atomic = true;
-    let trees = |a, b| vec![sized("pot://lab/a", a), sized("pot://lab/b", b)];
-    store(&mut stage, trees(1, 2)).await.expect("no quota");
-    stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
-    store(&mut stage, trees(2, 1)).await.expect("as much as before");
-    assert!(store(&mut stage, trees(1, 3)).await.is_err());
-    let sums = stage.catalog.quotas(None).await.expect("read").remove(0).used;
-    assert_eq!(sums, Sums { files: 2, dirs: 0, bytes: 3000 }, "nothing of the batch is there");
 }
 
 #[tokio::test]
@@ -118,7 +112,7 @@ async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
     admitted(&stage, "pot://two/f", 1000).await.expect("fits");
     admitted(&stage, "pot://lab/f", 5000).await.expect("not hers");
     let used = stage.catalog.quotas(None).await.expect("read").remove(0);
-    assert_eq!((used.of, used.used), (hers, Sums { files: 1, dirs: 0, bytes: 2000 }));
+    assert_eq!((used.of, used.used), (hers, Sums { files: 1, bytes: 2000, ..Sums::default() }));
     stage.catalog.revoke(ada).await.expect("revoked");
     assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
 }
@@ -190,4 +184,28 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
     }
     stage.empty_trash().await;
     assert_eq!(dirs(&stage).await, (0, 0));
+}
+
+#[tokio::test]
+async fn files_that_live_in_the_catalog_are_counted_as_they_come_and_go() {
+    let mut stage = Stage::new().await;
+    let counted = async |stage: &Stage| {
+        stage.catalog.spaces().await.expect("spaces").remove(0).sums.in_catalog
+    };
+    let small = |at| sized(at, 0);
+    for at in ["pot://lab/a", "pot://lab/b", "pot://lab/d/c", "pot://lab/d/e"] {
+        stage.put(small(at)).await;
+    }
+    stage.put(sized("pot://lab/d/large", 1)).await;
+    assert_eq!(counted(&stage).await, 4);
+    stage.put(small("pot://lab/b")).await;
+    stage.put(sized("pot://lab/a", 1)).await;
+    assert_eq!(counted(&stage).await, 3, "one was replaced by another, and one by a larger file");
+    stage.remove("pot://lab/b", 5).await;
+    assert_eq!(counted(&stage).await, 2);
+    stage.remove("pot://lab/d", 5).await;
+    stage.empty_trash().await;
+    assert_eq!(counted(&stage).await, 0);
+    stage.put(small("pot://lab/a")).await;
+    assert_eq!(counted(&stage).await, 1);
 }

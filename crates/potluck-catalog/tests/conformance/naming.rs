@@ -111,7 +111,7 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert_eq!(version("pot://lab/deeper/er/three").await, before);
     moved(&stage, "pot://lab/a", "pot://lab/b.txt").await.expect("a file replaces a file");
     assert_eq!(stage.unused(1).await, [chunk(4)]);
-    assert_eq!(stage.catalog.spaces().await.expect("spaces")[0].files, 4);
+    assert_eq!(stage.catalog.spaces().await.expect("spaces")[0].sums.files, 4);
     moved(&stage, "pot://lab/b.txt", "pot://lab/b.txt").await.expect("onto itself is nothing");
 
     let same = async |from, to| moved(&stage, from, to).await.expect_err("refused");
@@ -152,7 +152,7 @@ async fn what_would_make_a_path_too_long_is_refused() {
     let stay = moved(&stage, "pot://lab/bbbbbbb", "pot://lab/bbbbbbbb").await;
     assert_eq!(stay, Err(refused));
     assert_eq!(stage.listed("pot://lab", false, None).await, ["bbbbbbb"]);
-    // One with a short path goes anywhere, and a long one to a shorter path.
+    // A directory with a short path goes anywhere, and one with a long path to a shorter one.
     moved(&stage, "pot://lab/bbbbbbb", "pot://lab/a").await.expect("a shorter one");
 }
 
@@ -194,7 +194,7 @@ async fn directories_are_made_and_removed_as_asked() {
     assert_eq!(remove("pot://lab/b", true).await.expect("removed").files, 3);
 }
 
-/// What is said of a path by its facts and by a listing, which agree.
+/// Returns what is said of a path by its facts and by a listing, which agree.
 async fn told(stage: &Stage, at: &str) -> (i64, u32, Option<VersionId>) {
     let at = path(at);
     let said = |entry: &ListedEntry| (entry.mtime.0, entry.permissions.bits(), entry.version);
@@ -228,7 +228,7 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     assert_eq!(stage.refs([1, 2]).await, [Some(1), Some(1)]);
     assert_eq!(told(&stage, "pot://lab/b/two").await.0, 7_000_000, "and of no other");
 
-    // A version that is not there is not meant.
+    // A call for a version that is not there changes nothing.
     let other = VersionId(1000);
     let refused = set("pot://lab/b/one", Some(other), Some(1), None).await;
     let (at, found) = (path("pot://lab/b/one"), version);
@@ -333,7 +333,7 @@ async fn usage_counts_shared_chunks_once_and_children_apart() {
     let children: Vec<_> =
         used.children.iter().map(|c| (c.name.as_str(), c.dir, c.files, c.bytes)).collect();
     assert_eq!(children, [("a", false, 1, 1000), ("b", true, 3, 4000), ("b.txt", false, 1, 1000)]);
-    // Each file of a chunk counts an equal part, and all together the whole.
+    // Each file that has a chunk counts an equal part of it, and all together the whole.
     let mut stage = stage;
     let thirds = (0..3).map(|n| file(&format!("pot://lab/thirds/{n}"), &[9], &[1])).collect();
     assert!(stage.commit(thirds).await.iter().all(Result::is_ok));
@@ -377,7 +377,7 @@ async fn usage_in_parts_is_that_of_the_whole_also_within_a_file() {
             assert_eq!(shown(&usage(&stage, of, most).await), shown(&whole), "{of} by {most}");
         }
     }
-    // What is removed meanwhile is not asked for.
+    // A file that is removed in the middle of the sums is not asked for.
     let half =
         stage.catalog.usage(path("pot://lab"), None, 2000, SeenSpaces::ALL).await.expect("summed");
     let after = half.next.expect("the large file is in the middle");

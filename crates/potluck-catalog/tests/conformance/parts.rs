@@ -31,9 +31,9 @@ async fn refs(stage: &Stage) -> usize {
     unused.len()
 }
 
-async fn bytes(stage: &Stage) -> (u64, u64) {
+async fn bytes(stage: &Stage) -> (i64, i64) {
     let space = stage.catalog.spaces().await.expect("spaces").remove(0);
-    (space.files, space.bytes)
+    (space.sums.files, space.sums.bytes)
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
     let mut stage = Stage::new().await;
     let mut files = in_parts("pot://lab/d/large", 0, 0..CHUNKS, &[1, 2]);
     let whole = files.pop().expect("the whole");
-    // In any order, and each only once for good: one that is sent again takes its own place.
+    // Parts come in any order, and each counts once: one that is sent again takes its own place.
     for number in [1, 0, 2, 1] {
         let (stored, open) = stage.store(vec![files[number].clone()]).await;
         assert!(stored[0].is_ok() && !open, "{stored:?}");
@@ -52,7 +52,7 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
     let stored = put_all(stage, vec![whole.clone()]).await;
     assert!(!stored.below_policy);
     assert_eq!(stage.listed("pot://lab", true, None).await, ["d", "d/large"]);
-    assert_eq!(bytes(stage).await, (1, CHUNKS * 65_536));
+    assert_eq!(bytes(stage).await, (1, CHUNKS as i64 * 65_536));
 
     let opened = stage.catalog.open_files(path("pot://lab/d/large"), false, None);
     let opened = opened.await.expect("opened").files.remove(0);
@@ -95,7 +95,7 @@ async fn parts_that_do_not_make_the_file_make_none() {
     differ(stage.refused(whole.clone()).await);
     put_all(&mut stage, vec![files[0].clone(), files[2].clone()]).await;
     differ(stage.refused(whole.clone()).await);
-    // The first in the place of the second, and the second of another file.
+    // The first part is in the place of the second, and the second is of another file.
     let mut twice = files[0].clone();
     twice.in_parts = files[1].in_parts;
     put_all(&mut stage, vec![twice]).await;
@@ -132,6 +132,31 @@ async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
         "nobody reads what never was visible: it waits for nothing"
     );
     assert!(matches!(stage.commit_batch(99, vec![whole], false, 0).await, Err(Error::NoSession)));
+}
+
+#[tokio::test]
+async fn what_ended_parts_share_with_a_removed_file_is_unused_only_since_that_was_removed() {
+    let mut stage = Stage::new().await;
+    put_all(&mut stage, in_parts("pot://lab/read", 1, 5..6, &[1])).await;
+    let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1]);
+    files.pop();
+    put_all(&mut stage, files).await;
+    let trash = async |stage: &Stage, kept_ms, now_ms| {
+        let step = Upkeep::Trash { entries: 1000, kept_ms };
+        while stage.catalog.upkeep(step, now_ms).await.expect("a step") {}
+    };
+    stage.remove("pot://lab/read", 1000).await;
+    trash(&stage, 0, 1000).await;
+    stage.catalog.end_session(stage.session).await.expect("ended");
+    trash(&stage, 400, 1010).await;
+    let unused = async |before_ms| {
+        let page = stage.catalog.unused_chunks(before_ms, UnusedSince::FIRST, 10_000).await;
+        page.expect("read").into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    let early = unused(999).await;
+    assert_eq!(early.len() as u64, CHUNKS - 1, "nobody reads what never was visible");
+    assert!(!early.contains(&chunk(5)), "whoever had the file open may read this one");
+    assert_eq!(unused(1000).await.len() as u64, CHUNKS);
 }
 
 #[tokio::test]
@@ -176,7 +201,7 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
     let whole = files.pop().expect("the whole");
     put_all(&mut stage, vec![files[0].clone(), others[1].clone(), files[2].clone()]).await;
 
-    // One that its parts rely on is started again, and has not listed what it has.
+    // A donor that its parts rely on is started again, and has not listed what it has.
     let again = Incarnation(2);
     let call = register(again);
     stage.donors.register(DonorId(2), &call, Addresses::default(), Tick::ZERO);
@@ -203,7 +228,7 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
     assert_eq!(lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
     assert_eq!((&lost[1].1.pages, lost[1].1.chunks.len()), (&files[2].pages, 300));
 
-    // One is sent to another donor, and of the other it is known by now that it is there.
+    // One part is sent to another donor; of the other part it is known by now that it is there.
     put_all(&mut stage, vec![on(&[1, 5])[0].clone()]).await;
     stage.donors.inventory_done(DonorId(2), again);
     judge(&stage).await;
@@ -215,11 +240,11 @@ async fn a_page_of_files_ends_inside_a_file_and_goes_on_there() {
     let mut stage = Stage::new().await;
     put_all(&mut stage, in_parts("pot://lab/a/large", 0, 0..CHUNKS, &[1])).await;
     stage.put(file("pot://lab/b", &[9_000_000], &[1])).await;
-    let root = stage.catalog.roots().await.expect("spaces").remove(0);
+    let space = stage.catalog.spaces().await.expect("spaces").remove(0);
     let limit = PageLimit { chunks: 1000, entries: 100 };
     let (mut after, mut met) = (None, Vec::new());
     loop {
-        let page = stage.catalog.files_of(root.clone(), after, limit).await.expect("read");
+        let page = stage.catalog.files_of(&space, after, limit).await.expect("read");
         assert!(page.files.len() <= 2);
         met.extend(page.files.into_iter().map(|(path, met)| match met {
             Met::File(_, layout) => (path, true, layout.data),
@@ -235,7 +260,7 @@ async fn a_page_of_files_ends_inside_a_file_and_goes_on_there() {
     let expected =
         [large(true, 1024), large(false, 1024), large(false, 300), ("b".into(), true, 1)];
     assert_eq!(met, expected);
-    // At the file itself, too.
+    // The file itself gives the same pages.
     let (mut after, mut data) = (None, 0);
     loop {
         let page = stage.catalog.files_at(path("pot://lab/a/large"), after, limit, SeenSpaces::ALL);
@@ -270,7 +295,7 @@ async fn what_a_scan_finds_of_the_parts_of_a_file_holds_for_the_file() {
     stage.catalog.set_policy(at.clone(), over).await.expect("set");
     stage.catalog.follow_policy(at, policy, None, Some(5)).await.expect("aimed");
     assert_eq!(stat(&stage).await.1, Some(two));
-    // Copies are made of one part after the other; the file has what it was to have when all have.
+    // Copies are made of one part after the other, and the file has its goal when all parts have.
     let numbers: Vec<u64> = (0..CHUNKS).collect();
     for part in numbers.chunks(PART_CHUNKS) {
         assert_eq!(stat(&stage).await, (1, Some(two), Some(2)));
@@ -285,7 +310,7 @@ async fn what_a_scan_finds_of_the_parts_of_a_file_holds_for_the_file() {
         stage.catalog.arrive(donors, found.arrived, 7).await.expect("arrived");
     }
     assert_eq!(stat(&stage).await, (2, None, Some(2)));
-    // Where a part is not safe the file is not, until it is.
+    // If a part is not safe, the file is not until that is.
     let told = |removed| ToldCopies { removed, ..ToldCopies::default() };
     stage.tell(2, told(vec![chunk(2000)]), 8).await;
     let found = stage.scan(stage.donors.view(Tick::ZERO)).await;

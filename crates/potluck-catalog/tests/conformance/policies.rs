@@ -86,7 +86,8 @@ async fn a_directory_overrides_what_holds_above_it_part_by_part() {
     let deep = stage.policy("pot://lab/d/e/new/file").await;
     assert_eq!((deep.redundancy(), deep.race), (Redundancy::Copies(2), Race::Extra(1)));
 
-    // Set again, parts left out stay; the space's policy shines through where nothing is set.
+    // If a policy is set again, what is left out stays; where nothing is set, the space's policy
+    // holds.
     let width = |donors| Some(Width::Donors(donors));
     stage.set("pot://lab/d", Override { stripe_width: width(9), ..Override::default() }).await;
     stage.set("pot://lab", Override { stripe_width: width(7), ..copies(3) }).await;
@@ -98,7 +99,7 @@ async fn a_directory_overrides_what_holds_above_it_part_by_part() {
     let above = stage.policy("pot://lab/a").await;
     assert_eq!((above.copies, above.stripe_width), (3, Width::Donors(7)));
 
-    // A chunk size from above that is too large for a group below is cut to what fits.
+    // A chunk size from above that is too large for an erasure code below is reduced to what fits.
     stage.set("pot://lab/d/e/f", ec("16+8")).await;
     stage.set("pot://lab", Override { chunk_size: Some(64 << 20), ..Override::default() }).await;
     let there = stage.policy("pot://lab/d/e/f/g").await;
@@ -135,7 +136,7 @@ async fn files_follow_the_policy_set_above_them_unless_one_below_decides() {
 
     assert_eq!(stage.follow("pot://lab/d/e", false).await, (2, 4000));
     assert_eq!(stage.goals().await, ["2+1", "2+1", "3 copies", "3 copies"]);
-    // A later change replaces goals, and calls off those that are what is there.
+    // A later change replaces goals, and calls off those that ask for what is there.
     stage.set("pot://lab/d", copies(1)).await;
     assert_eq!(stage.follow("pot://lab/d", false).await, (0, 0));
     assert_eq!(stage.goals().await, ["2+1", "", "3 copies", "3 copies"]);
@@ -152,7 +153,7 @@ async fn what_was_made_for_an_earlier_goal_is_nobodys_when_the_goal_changes() {
         stage.set("pot://lab", over).await;
         stage.follow("pot://lab", false).await;
     };
-    // Gives how much parity for its goal the file is known to have then.
+    // This gives how much parity for its goal the file is known to have then.
     let learn = async |stage: &Stage, code: &str, parity: &[u64]| {
         let parity = parity.iter().map(|n| (chunk(*n), 1000)).collect();
         let (ec, holders) = (code.parse().expect("a code"), vec![DonorId(3)]);
@@ -191,7 +192,7 @@ async fn a_large_tree_follows_page_by_page() {
     stage.set("pot://lab", copies(2)).await;
     stage.set("pot://lab/1", copies(4)).await;
     assert_eq!(stage.follow("pot://lab", false).await, (3000, 3_000_000));
-    let stats = stage.catalog.stats().await.expect("counted");
+    let stats = stage.catalog.stats(Default::default()).await.expect("counted");
     assert_eq!((stats.changing, stats.changing_bytes), (3000, 3_000_000));
 }
 
@@ -227,7 +228,7 @@ async fn a_file_written_with_less_than_its_directory_asks_for_has_that_as_its_go
     assert_eq!(there(&stage, files[0]).await, (None, true));
     assert_eq!(there(&stage, files[1]).await, (Some("2+1".into()), false));
     assert_eq!(there(&stage, files[2]).await, (Some("2+1".into()), false));
-    // More than is asked for is no danger, and becomes what is asked for all the same.
+    // More redundancy than is asked for is no danger, and becomes what is asked for all the same.
     stage.set("pot://lab/archive/deep", copies(1)).await;
     let mut more = file("pot://lab/archive/deep/d", &[1, 2], &[1, 2]);
     more.version.copies = 2;

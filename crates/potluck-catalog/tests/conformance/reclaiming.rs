@@ -60,7 +60,32 @@ async fn what_an_aborted_session_wrote_is_reclaimed_from_all_donors_that_tell_of
         stage.tell(donor, removed(1), 500).await;
     }
     assert_eq!(stage.condemned().await, [(chunk(2), DONORS.to_vec())]);
-    assert_eq!(stage.catalog.stats().await.expect("counted").condemned, 1);
+    assert_eq!(stage.catalog.stats(Default::default()).await.expect("counted").condemned, 1);
+}
+
+#[tokio::test]
+async fn unused_chunks_that_are_at_dead_donors_alone_are_counted_apart() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/both", &[1, 2], &[1, 2])).await;
+    stage.put(file("pot://lab/one", &[3], &[1])).await;
+    stage.put(file("pot://lab/used", &[4], &[1])).await;
+    for name in ["both", "one"] {
+        stage.remove(&format!("pot://lab/{name}"), 10).await;
+    }
+    stage.empty_trash().await;
+    // Some chunks wait for the GC delay, and some for donors to delete them.
+    stage.catalog.condemn(vec![chunk(1)], u64::MAX >> 1).await.expect("condemned");
+    let counted = async |dead: &[DonorId]| {
+        let stats = stage.catalog.stats(dead.iter().copied().collect()).await.expect("counted");
+        (stats.condemned, stats.condemned_at_dead)
+    };
+    assert_eq!(counted(&[]).await, (3, 0));
+    assert_eq!(counted(&[DonorId(2)]).await, (3, 0));
+    assert_eq!(counted(&[DonorId(1)]).await, (2, 1));
+    assert_eq!(counted(&DONORS).await, (0, 3));
+    // What the other donor has is deleted, and the rest waits for nobody that is there.
+    stage.tell(2, removed(1), 500).await;
+    assert_eq!(counted(&[DonorId(1)]).await, (1, 2));
 }
 
 #[tokio::test]
@@ -73,7 +98,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
     stage.put(file("pot://lab/replaced", &many, &[1])).await;
     let sums = async |stage: &Stage| {
         let space = stage.catalog.spaces().await.expect("spaces").remove(0);
-        (space.files, space.bytes)
+        (space.sums.files, space.sums.bytes)
     };
     assert_eq!(sums(&stage).await, (3, 5_010_000));
     stage.put(file("pot://lab/replaced", &[1], &[1])).await;
@@ -108,7 +133,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
 async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
     let stage = Stage::new().await;
     let catalog = &stage.catalog;
-    // A change that waits for the next commit that reaches the disk, by which one is noticed.
+    // This change waits for the next commit that reaches the disk, which shows when there is one.
     let mut synced = catalog.changes();
     let mut is_synced = async |job: &str| {
         let last = std::mem::replace(&mut synced, catalog.changes());
@@ -133,7 +158,7 @@ async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
 async fn what_an_ended_session_offered_is_a_row_a_name_and_none_a_donor() {
     let stage = Stage::new().await;
     offered_and_ended(&stage, (0..5000).map(chunk).collect(), 0).await;
-    let stats = stage.catalog.stats().await.expect("counted");
+    let stats = stage.catalog.stats(Default::default()).await.expect("counted");
     assert_eq!((stats.condemned, stats.donors.len()), (5000, 0));
 }
 
@@ -178,10 +203,33 @@ async fn nothing_in_use_is_condemned_and_a_new_use_ends_the_wait_d5() {
     stage.remove("pot://lab/a", 10).await;
     stage.put(file("pot://lab/b", &[1], &[])).await;
     assert!(stage.unused(1000).await.is_empty());
-    // Unused again only since 900: a decision made for an earlier moment does not hold.
+    // The chunk is unused again only since 900, so a decision that was made for an earlier moment
+    // does not hold.
     stage.remove("pot://lab/b", 900).await;
     stage.catalog.condemn(vec![chunk(1)], 100).await.expect("asked");
     assert!(stage.condemned().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_that_was_ordered_to_go_counts_for_nothing_when_its_chunk_is_used_again_d5() {
+    for (is_there, counted) in [(false, (0, 0)), (true, (1, 0))] {
+        let mut stage = Stage::new().await;
+        stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
+        stage.remove("pot://lab/a", 10).await;
+        stage.catalog.condemn(vec![chunk(1)], 1000).await.expect("condemned");
+        stage.put(file("pot://lab/b", &[1], &[2, 3])).await;
+        let (_, layout) = stage.file("pot://lab/b").await;
+        let holders = layout.pieces[0].holders.iter();
+        let staying: Vec<u32> = holders.filter(|copy| !copy.1).map(|copy| copy.0.0).collect();
+        assert_eq!(staying, [2, 3], "what the new write put, and nothing that may go");
+
+        let looked_at = match is_there {
+            true => ToldCopies { sound: vec![chunk(1)], ..ToldCopies::default() },
+            false => removed(1),
+        };
+        assert!(!stage.tell(1, looked_at, 2000).await, "nothing was lost");
+        assert_eq!(stage.counted(1).await, counted, "nor is its disk to blame");
+    }
 }
 
 #[tokio::test]
@@ -235,7 +283,7 @@ async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
     assert_eq!(condemned().await.expect("read").remove(0).donors, [DonorId(1)]);
     forget(1).await.expect("forgotten");
     assert!(condemned().await.expect("read").is_empty());
-    // It is remembered for a while, since what was on its way to a donor may arrive late.
+    // The chunk is remembered for a while, since what was on its way to a donor may arrive late.
     let listed = Holding { name: chunk(1), len: 1000 };
     let unknown = async || {
         let compared = stage.catalog.compare(DonorId(1), vec![listed]).await.expect("compared");
@@ -285,7 +333,7 @@ async fn what_is_forgotten_by_time_is_forgotten_in_steps_of_bounded_length() {
     }
     assert_eq!(steps, [true, true, false]);
 
-    // Replies of commits, of which one is of the file.
+    // Five commits have replies, of which one is of the file above.
     for n in 0..4 {
         stage.put(file(&format!("pot://lab/{n}"), &[1000 + n], &[1])).await;
     }

@@ -5,9 +5,10 @@ use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::coded;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
+use potluck_catalog::fixture::register;
 use potluck_catalog::{Computed, Encoded, Error, PreparedFile, Refused, ToldCopies};
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::policy::{AckLevel, Mirror, Override};
 use potluck_pool::Giving;
 
@@ -52,7 +53,7 @@ async fn parity_counts_references_and_its_holders_like_data() {
     assert_eq!(held.len(), 5);
     assert!(held.iter().all(|piece| (piece.len, piece.holders.len()) == (1000, 1)));
 
-    // Replaced by a version that shares one of its data chunks, then removed.
+    // The file is replaced by a version that shares one of its data chunks, and then removed.
     stage.put(coded("pot://lab/a", "2+1", 2, &[(1, &[]), (4, &[2]), (13, &[3])])).await;
     assert_eq!(stage.refs(all).await, [1, 0, 0, 0, 0].map(Some));
     stage.remove("pot://lab/a", 50).await;
@@ -116,6 +117,24 @@ async fn only_copies_of_the_ack_level_that_was_promised_count_at_the_commit() {
     stage.put(copies("pot://lab/b", &[1, 2], &[], 1)).await;
 }
 
+/// A donor may be started again between the check of the receipts and the commit.
+#[tokio::test]
+async fn what_a_donor_acknowledged_before_it_was_started_again_is_not_written_down_d3() {
+    let mut stage = Stage::new().await;
+    (stage.asked.may_lower, stage.mirror) = (true, Mirror::ClientAsync);
+    stage.asked.over.mirror = Some(stage.mirror);
+    stage.begun_at = Some(stage.donors.losses());
+    let again = Incarnation(2);
+    stage.donors.register(DonorId(1), &register(again), Default::default(), Tick::ZERO);
+    stage.donors.inventory_done(DonorId(1), again);
+    let why = stage.refused(copies("pot://lab/a", &[1], &[1], 1)).await;
+    assert!(matches!(why, Error::NotAcknowledged { .. }), "{why}");
+    // One holder of each chunk is enough for this; the other copy is still to be made.
+    stage.put(copies("pot://lab/b", &[2], &[1, 2], 2)).await;
+    assert_eq!(stage.safe("pot://lab/b").await, None);
+    assert_eq!([stage.counted(1).await, stage.counted(2).await], [(0, 0), (1, 0)]);
+}
+
 #[tokio::test]
 async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
     let mut stage = Stage::new().await;
@@ -144,7 +163,8 @@ async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_ea
 async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
     let mut stage = Stage::new().await;
     let three = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 3);
-    // A group of two data chunks and three of parity, on so many donors, and one of a single chunk.
+    // One group has two data chunks and three of parity, on so many donors; another has a single
+    // chunk.
     let group = |parity: [&'static [u32]; 3]| {
         let chunks = [DATA, &[(3, parity[0]), (4, parity[1]), (5, parity[2])]].concat();
         coded("pot://lab/b", "2+3", 2, &chunks)

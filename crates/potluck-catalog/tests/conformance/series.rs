@@ -106,7 +106,7 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
     let all = ["step-1", "step-2", "step-3", "step-4"];
     assert_eq!(stage.purge(&all, NOW).await, ["step-2"]);
     assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-3", "step-4"]);
-    // A pin goes along with a new name.
+    // If a step is renamed, its pin goes along.
     let (from, to) = (path("pot://lab/run/step-4"), path("pot://lab/run/best"));
     stage.catalog.rename(from, to.clone(), false, None, when(51)).await.expect("moved");
     assert_eq!(stage.due().await, []);
@@ -166,7 +166,8 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
     assert_eq!(unknown, all);
     stage.catalog.note_steps(run.clone(), unknown, 1_000_000).await.expect("noted");
     assert_eq!(look(1_015_999).await, (vec![], vec![]));
-    // A file of a step is read, another is open, and a tree above all of them is only looked at.
+    // A file of a step is read, one of another step is open, and a tree above all of them is only
+    // looked at.
     let note = async |at: &str, ms| stage.catalog.note_use(path(at), ms).await.expect("noted");
     note("pot://lab/run/step-2/state", 1_000_999).await; // too soon after that which is noted
     note("pot://lab/run/step-3/state", 1_008_000).await;

@@ -49,8 +49,8 @@ impl Stage {
         entries.map(|entry| (entry.path, entry.version, entry.target.map(target))).collect()
     }
 
-    async fn all_used(&self) -> u64 {
-        self.catalog.spaces().await.expect("spaces")[0].files
+    async fn all_used(&self) -> i64 {
+        self.catalog.spaces().await.expect("spaces")[0].sums.files
     }
 }
 
@@ -256,7 +256,7 @@ async fn snapshots_and_kept_versions_let_go_only_what_neither_needs() {
     assert_eq!(stage.shown(&at).await.len(), 1);
     stage.drop_snapshot("pot://lab/d", "one").await;
     assert_eq!(stage.refs([1, 3, 4]).await, [Some(0), Some(1), Some(1)]);
-    // For good is for good, but for what a snapshot shows.
+    // What is removed for good is not kept, but for what a snapshot shows.
     let two = stage.take("pot://lab/d", "two").await;
     let forever = When { keeps: WhatIsKept::Nothing, ..when(5) };
     stage

@@ -7,7 +7,7 @@ use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, CommittedFiles, Error, Founding, Met, Moment, NewToken,
-    PageLimit, PreparedFile, Refused, Root, SeenSpaces, StoredFile, StoredSession, ToldCopies,
+    PageLimit, PreparedFile, Refused, SeenSpaces, Space, StoredFile, StoredSession, ToldCopies,
     UnusedSince, Upkeep, When, judge_files,
 };
 use potluck_core::attributes::EntryAttributes;
@@ -42,8 +42,8 @@ pub struct Stage {
     pub asked: AskedPolicy,
     /// The room that is reserved for others.
     pub reserved: Vec<OpenReservation>,
-    /// Whether the files of a batch become visible together or not at all.
-    pub atomic: bool,
+    /// The losses of donors that were noted when the receipts were checked of what is committed; `None`: all of now.
+    pub begun_at: Option<u64>,
     batch: u32,
 }
 
@@ -75,7 +75,7 @@ impl Stage {
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
         let (mirror, ack, asked) = Default::default();
         let space = SpaceId(1);
-        let (reserved, atomic, batch) = Default::default();
+        let (reserved, begun_at, batch) = Default::default();
         let mut stage = Self {
             dir,
             catalog,
@@ -86,7 +86,7 @@ impl Stage {
             ack,
             asked,
             reserved,
-            atomic,
+            begun_at,
             batch,
         };
         stage.new_session(1).await;
@@ -101,8 +101,8 @@ impl Stage {
 
     /// A session that writes to another space of a test.
     pub async fn session_in(&mut self, space: &str) {
-        let spaces = self.catalog.roots().await.expect("spaces");
-        self.space = spaces.into_iter().find(|root| root.name == space).expect("there").space;
+        let spaces = self.catalog.spaces().await.expect("spaces");
+        self.space = spaces.into_iter().find(|found| found.name == space).expect("there").id;
         self.new_session(self.session.0[0] + 1).await;
     }
 
@@ -114,13 +114,17 @@ impl Stage {
 
     /// A user who joins.
     pub async fn join(&self, name: &str, number: u8) -> MemberId {
+        self.try_join(name, number).await.expect("joined")
+    }
+
+    pub async fn try_join(&self, name: &str, number: u8) -> Result<MemberId, Error> {
         let secret = Digest([number; 32]);
         let now = Moment { epoch: Epoch(1), pool_ms: 1000, wall_ms: 5000 };
         let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000 };
         self.catalog.add_token(secret, token, now).await.expect("issued");
         let certify = |id: MemberId, _| Ok((Digest([id.0 as u8; 32]), vec![id.0 as u8]));
         let joined = self.catalog.join(secret, secret, name.into(), now, certify).await;
-        joined.expect("joined").member.id
+        Ok(joined?.member.id)
     }
 
     pub async fn new_session(&mut self, id: u8) {
@@ -157,12 +161,13 @@ impl Stage {
             asked: self.asked,
             reserved: self.reserved.clone(),
             files: files.into_iter().map(Ok).collect(),
-            atomic: self.atomic,
             done,
         };
         let reply =
             |files: &[Result<StoredFile, Refused<()>>]| Ok(format!("{} files", files.len()));
         let (batch, donors) = (Arc::new(batch), self.donors.snapshot(Tick::ZERO));
+        let begun_at = self.begun_at.unwrap_or(donors.losses());
+        let donors = donors.for_work_begun_at(begun_at);
         let none = Arc::from(Vec::new());
         self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await
     }
@@ -246,15 +251,15 @@ impl Stage {
     /// Scans everything as a manager does, but without rests.
     pub async fn scan(&self, view: PoolView) -> Findings {
         let mut findings = Findings::new(view);
-        let mut space = None;
-        self.each_file(|root, files| {
-            if space.as_ref() != Some(&root.name) {
-                if space.replace(root.name.clone()).is_some() {
+        let mut entered = None;
+        self.each_file(|space, files| {
+            if entered.as_ref() != Some(&space.name) {
+                if entered.replace(space.name.clone()).is_some() {
                     findings.leave();
                 }
-                findings.enter(root.space, &root.name, Redundancy::Copies(2));
+                findings.enter(space.id, &space.name, Redundancy::Copies(2));
             }
-            judge_files(root, files, &mut findings);
+            judge_files(space, files, &mut findings);
         })
         .await;
         findings.leave();
@@ -262,12 +267,12 @@ impl Stage {
     }
 
     /// Looks at the files of all spaces, page by page.
-    async fn each_file(&self, mut look: impl FnMut(&Root, Vec<(String, Met)>)) {
-        for root in self.catalog.roots().await.expect("spaces") {
+    async fn each_file(&self, mut look: impl FnMut(&Space, Vec<(String, Met)>)) {
+        for space in self.catalog.spaces().await.expect("spaces") {
             let mut after = None;
             loop {
-                let page = self.catalog.files_of(root.clone(), after, PAGE).await.expect("read");
-                look(&root, page.files);
+                let page = self.catalog.files_of(&space, after, PAGE).await.expect("read");
+                look(&space, page.files);
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -303,7 +308,7 @@ impl Stage {
 
     /// Copies counted at a donor: those there, and those missing or spoiled.
     pub async fn counted(&self, donor: u32) -> (u64, u64) {
-        let stats = self.catalog.stats().await.expect("counted");
+        let stats = self.catalog.stats(Default::default()).await.expect("counted");
         let copies = stats.donors.get(&DonorId(donor)).copied().unwrap_or_default();
         (copies.here, copies.bad)
     }

@@ -106,7 +106,7 @@ async fn what_did_not_happen_and_what_changes_no_name_is_not_told() {
     stage.refused(file("pot://lab/f/below", &[2], &[1])).await;
     stage.catalog.save_time(77, Vec::new(), Vec::new()).await.expect("saved");
     assert_eq!(noted.take(), []);
-    // Nobody listens for a while: what was committed then is not told later.
+    // Nobody listens for a while, and what was committed then is not told later.
     noted.is_deaf.store(true, Ordering::Relaxed);
     stage.catalog.make_directory(path("pot://lab/d"), false, MADE).await.expect("made");
     noted.is_deaf.store(false, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Chunks in a directory, a file for each run of segments, which any number of processes use at the same time.
 //!
-//! A file is the hashes of its segments and then the segments. Files come by renaming and go by unlinking; nobody waits for
-//! anybody but those who add, for the sum of all that is there.
+//! A file has the hashes of its segments and then the segments. Files come by renaming and go by unlinking. Nobody
+//! waits for anybody, except that those who add files wait for the lock on the sum of their sizes.
 
 use super::SegmentRun;
 use potluck_core::chunk::ChunkName;
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// The name of the file with the sum of what all others take, which whoever adds has locked.
+/// The name of the file that has the sum of the sizes of all others, and is locked by whoever adds a file.
 const SUM: &str = "sum";
-/// What hashes of segments are made for.
+/// The context of the hashes of cached segments, which keeps them apart from hashes made for other purposes.
 const CONTEXT: &str = "potluck 2026-11 cached segment";
 const HASH: usize = 32;
-/// The share of what may be there that stays when room is made.
+/// The share of the allowed bytes that stays when room is made.
 const KEPT: f64 = 0.9;
 
 /// A directory of cached chunks.
@@ -32,16 +32,16 @@ pub struct CacheDir {
 }
 
 impl CacheDir {
-    /// The directory `dir` with at most `most` bytes; it is made if need be, and only its owner may look in.
+    /// Opens the directory `dir` for at most `most` bytes; it is made if need be, and only its owner may look in.
     pub fn open(dir: &Path, most: u64) -> io::Result<Self> {
         let cache = Self { dir: dir.into(), most, next: AtomicU64::new(0) };
-        // What another process may have had more is too much for this one; what it just writes is not counted.
+        // Another process may have left more than this one allows; what that one writes just now is not counted.
         let mut sum = cache.sum()?;
         sum.recount(&cache)?;
         Ok(cache)
     }
 
-    /// Reads a run, if all of it is here as it was written.
+    /// Reads a run, if all of it is in the directory as it was written.
     pub fn read(&self, run: &SegmentRun) -> Option<Vec<u8>> {
         let whole = SegmentRun { segments: 0..run.chunk_len.div_ceil(SEGMENT), ..run.clone() };
         [run, &whole].into_iter().find_map(|stored| self.read_from(stored, run))
@@ -61,7 +61,7 @@ impl CacheDir {
         bytes
     }
 
-    /// Keeps a run; what was not used for longest makes room for it.
+    /// Keeps a run; files that were not used for longest make room for it.
     pub fn write(&self, run: &SegmentRun, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(run);
         let size = (bytes.len() + run.segments.len() * HASH) as u64;
@@ -97,7 +97,8 @@ impl CacheDir {
         file.write_all(bytes)
     }
 
-    fn path(&self, run: &SegmentRun) -> PathBuf {
+    /// Returns the path of the file of a run.
+    pub fn path(&self, run: &SegmentRun) -> PathBuf {
         let chunk = run.chunk.to_string();
         match run.is_whole() {
             true => self.dir.join(chunk),
@@ -125,8 +126,8 @@ impl CacheDir {
         Ok(Sum { file, bytes: if is_there { u64::from_le_bytes(bytes) } else { u64::MAX } })
     }
 
-    /// The files that are here, those that were not used for longest first. Files that a process which was killed had begun
-    /// are removed.
+    /// Lists the files of the directory, those that were not used for longest first. Unfinished files of a process
+    /// that was killed are removed.
     fn files(&self) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)?.flatten() {
@@ -135,7 +136,7 @@ impl CacheDir {
             let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             match name.to_string_lossy() {
                 name if name == SUM => {}
-                // Whoever writes one has the lock.
+                // Whoever writes such a file holds the lock, so this one was left behind.
                 name if name.starts_with("new.") => drop(fs::remove_file(entry.path())),
                 _ => files.push((used, about.len(), entry.path())),
             }
@@ -145,10 +146,10 @@ impl CacheDir {
     }
 }
 
-/// The sum of what is there, locked.
+/// The sum of the sizes of all files in the directory, locked.
 struct Sum {
     file: File,
-    /// Bytes of all files, or more.
+    /// The number of bytes of all files, or more.
     bytes: u64,
 }
 
@@ -161,7 +162,7 @@ impl Sum {
         self.shrink(cache, ((cache.most as f64 * KEPT) as u64).min(cache.most - size))
     }
 
-    /// Counts what is there, and removes what is too much.
+    /// Counts the bytes of all files anew, and removes files if they are too many.
     fn recount(&mut self, cache: &CacheDir) -> io::Result<()> {
         self.shrink(cache, cache.most)
     }
@@ -248,7 +249,7 @@ mod tests {
         let cache = CacheDir::open(&dir.path().join("cache"), 10 << 20).expect("made");
         cache.write(&run(1, 0..4), &content(1)).expect("written");
         cache.write(&run(2, 2..4), &content(2)[2 * SEGMENT..]).expect("written");
-        // Another process has the same.
+        // Another process finds the same files.
         let cache = CacheDir::open(&dir.path().join("cache"), 10 << 20).expect("opened");
         assert_eq!(cache.read(&run(1, 0..4)), Some(content(1)));
         assert_eq!(cache.read(&run(1, 3..4)), Some(content(1)[3 * SEGMENT..].to_vec()));
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(cache.read(&run(1, 2..3)), Some(content(1)[2 * SEGMENT..3 * SEGMENT].to_vec()));
         assert_eq!(cache.read(&run(1, 1..2)), None);
         assert!(!path.exists(), "it is gone");
-        // Nor is one chunk's file taken for another's.
+        // One chunk's file is not taken for another's either.
         cache.write(&run(1, 0..4), &content(1)).expect("written");
         fs::rename(&path, cache.path(&run(4, 0..4))).expect("renamed");
         assert_eq!(cache.read(&run(4, 0..4)), None);

@@ -14,7 +14,7 @@ pub struct RecentSegments {
 #[derive(Default)]
 struct Kept {
     segments: HashMap<(ChunkName, u32), Segment>,
-    /// The segments by when they were used last.
+    /// The segments by when they were last used.
     by_use: BTreeMap<u64, (ChunkName, u32)>,
     uses: u64,
     bytes: usize,
@@ -26,7 +26,7 @@ struct Segment {
 }
 
 impl RecentSegments {
-    /// None yet, and never more than `most` bytes of them.
+    /// Makes an empty memory, for at most `most` bytes of segments.
     pub fn new(most: usize) -> Self {
         Self { most, kept: Mutex::default() }
     }
@@ -35,7 +35,7 @@ impl RecentSegments {
         self.kept.lock().expect("no holder panics")
     }
 
-    /// Copies a run to `bytes` if all of it is here.
+    /// Copies a run to `bytes` if all of it is in memory.
     pub fn get(&self, run: &SegmentRun, bytes: &mut [u8]) -> bool {
         let segments: Option<Vec<_>> = {
             let mut kept = self.kept();

@@ -37,13 +37,17 @@ fn an_index_is_read_as_it_was_written_and_lies_inside_its_contribution() {
     other[..8].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(Index::of_footer(&other).is_err(), "too many extents");
     assert!(Index::decode(&[0xff; 24], 0, 9).is_err(), "beyond all numbers");
+    let far = self::index(&[(LARGEST_FILE - 1, 2, 0)]).encode();
+    assert!(Index::decode(&far[..24], 0, 9).is_err(), "beyond all files");
+    assert!(Index::decode(&[], LARGEST_FILE + 1, 9).is_err(), "of a size that no file has");
+    assert!(Index::decode(&[], LARGEST_FILE, 9).is_ok());
 }
 
 #[test]
 fn what_was_written_later_lies_over_what_was_before_and_gaps_are_those_of_the_version_before() {
     let mut composition = Composition::of_version(12);
-    composition.add(0, &index(&[(2, 6, 0), (4, 2, 6)])).expect("its own bytes");
-    composition.add(1, &index(&[(20, 5, 0)])).expect("other bytes");
+    composition.add(&index(&[(2, 6, 0), (4, 2, 6)])).expect("its own bytes");
+    composition.add(&index(&[(20, 5, 0)])).expect("other bytes");
     let expected = [
         (0..2, ByteSource::Before),
         (2..4, of(0, 0)),
@@ -60,7 +64,7 @@ fn what_was_written_later_lies_over_what_was_before_and_gaps_are_those_of_the_ve
 fn extents_that_go_on_are_one_run_and_a_larger_size_is_zeros() {
     let mut composition = Composition::of_version(0);
     let index = Index { size: 30, ..index(&[(0, 10, 0), (10, 10, 10), (20, 5, 50)]) };
-    composition.add(0, &index).expect("its own bytes");
+    composition.add(&index).expect("its own bytes");
     let expected = [(0..20, of(0, 0)), (20..25, of(0, 50)), (25..30, ByteSource::Zeros)];
     assert_eq!(runs(&composition), expected);
 }
@@ -68,7 +72,23 @@ fn extents_that_go_on_are_one_run_and_a_larger_size_is_zeros() {
 #[test]
 fn bytes_of_two_writers_are_an_error_that_names_them() {
     let mut composition = Composition::of_version(0);
-    composition.add(0, &index(&[(0, 10, 0)])).expect("the first");
-    let refused = composition.add(1, &index(&[(20, 1, 0), (9, 2, 1)]));
-    assert_eq!(refused, Err(Overlap { range: 9..10, numbers: (0, 1) }));
+    composition.add(&index(&[(0, 10, 0)])).expect("the first");
+    let refused = composition.add(&index(&[(20, 1, 0), (9, 2, 1)]));
+    assert_eq!(refused, Err(NotComposed::Overlap { range: 9..10, numbers: (0, 1) }));
+}
+
+#[test]
+fn contributions_of_too_many_pieces_together_are_an_error_that_names_who_has_most() {
+    let mut composition = Composition::of_version(0);
+    let pieces = |first: u64, count: u64| {
+        let extents: Vec<_> = (first..first + count).map(|at| (2 * at, 1, 0)).collect();
+        index(&extents)
+    };
+    composition.add(&pieces(0, 10)).expect("a few");
+    composition
+        .add(&pieces(10, MOST_EXTENTS as u64 - 11))
+        .expect("as many as there may be but one");
+    composition.add(&pieces(MOST_EXTENTS as u64, 1)).expect("the last");
+    let refused = composition.add(&pieces(2 * MOST_EXTENTS as u64, 1));
+    assert_eq!(refused, Err(NotComposed::TooManyPieces { number: 1 }));
 }

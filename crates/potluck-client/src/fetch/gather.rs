@@ -12,20 +12,20 @@ use potluck_core::read_plan::{GroupStep, ShardState, next_of_group};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A chunk of what is gathered, as this read knows it.
+/// A chunk that is gathered, and what this read knows of it.
 pub(super) struct Shard {
-    /// The request for it; `None` for zeros, which nobody stores.
+    /// The request for the chunk; `None` for zeros, which nobody stores.
     pub request: Option<ChunkRequest>,
-    /// The donors that have it, and which of them were asked.
+    /// The donors that have the chunk, and which of them were asked.
     pub requests: Requests,
     /// The bytes of the chunk, once they are here.
     pub had: Option<Buffer>,
-    /// The donors that did not give it, and why.
+    /// The donors that did not give the chunk, and why.
     pub faults: Vec<(DonorId, LinkError)>,
 }
 
 impl Shard {
-    /// A chunk that nobody was asked for yet, and the donors that have it.
+    /// Makes a chunk that nobody was asked for yet; `sources` are the donors that have it.
     pub fn new(request: Option<ChunkRequest>, sources: Vec<ReadSource>) -> Self {
         Self { request, requests: Requests::new(sources), had: None, faults: Vec::new() }
     }
@@ -41,20 +41,20 @@ impl Shard {
 /// The rule by which chunks stand in for each other, and how hard they are asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Code {
-    /// Any so many of the chunks give the others.
+    /// The number of chunks that suffice to rebuild all others.
     pub data: usize,
     /// The number of chunks that are asked for from the start beyond those that are needed.
     pub extra: usize,
-    /// Whether what is late is asked for elsewhere, too.
+    /// Whether a chunk that is late is asked for at another donor, too.
     pub hedged: bool,
 }
 
 impl Code {
-    /// The code of a chunk that has copies.
+    /// The code by which a chunk that has copies is gathered.
     pub const COPIES: Self = Self { data: 1, extra: 0, hedged: true };
 }
 
-/// How gathering ended.
+/// The outcome of gathering.
 pub(super) enum Gathered {
     /// All that is needed is here.
     All,
@@ -112,13 +112,13 @@ impl Fetcher {
         }
     }
 
-    /// How each chunk stands with this read.
+    /// Returns the state of each chunk for this read.
     pub(super) fn states(&self, shards: &[Shard]) -> Vec<ShardState> {
         let now = self.client.env.clock.now();
         self.donors.rates(|rates| shards.iter().map(|shard| shard.state(rates, now)).collect())
     }
 
-    /// The chunk, of these positions, that is expected first, and its donor.
+    /// Picks the chunk that is expected first among those at these positions, and its donor.
     fn pick_of(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
         self.donors.rates(|rates| {
             let expected = |position: &usize| {
@@ -163,10 +163,10 @@ impl Fetcher {
         }
     }
 
-    /// Marks what is late; gives those late chunks that another donor may be asked for, and who.
+    /// Marks requests that are late; returns the late chunks that another donor may be asked for, with that donor.
     fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
         let now = self.client.env.clock.now();
-        // Where nothing else can stand in for a chunk, a suspect is better than to wait on.
+        // Where nothing else can stand in for a chunk, it is better to ask a suspect than to wait on.
         let suspects_too = shards.len() == 1;
         self.donors.rates(|rates| {
             let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
@@ -180,7 +180,7 @@ impl Fetcher {
     }
 }
 
-/// When a donor is expected to be done with so many bytes more; one that was not met yet before all others.
+/// Returns when a donor is expected to have sent so many more bytes; a donor of unknown rate comes before all others.
 fn expected_finish(rates: &Rates, donor: DonorId, bytes: u32) -> Duration {
     rates.get(&donor).map_or(Duration::ZERO, |estimate| estimate.expected_finish(bytes))
 }

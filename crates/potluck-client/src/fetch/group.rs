@@ -1,8 +1,8 @@
-//! Fetching chunks of an erasure-coded group. While all are well, exactly those that are needed are
-//! fetched. Where one cannot be had in time, as many others as the code asks for are fetched too, and
-//! exactly what lacks is rebuilt: for a read of a part the same segments of the others are enough. Sealed ones
-//! are proved by their seal. Plain ones are right because all that they are made of is proved by its name, and
-//! because they give back what they were made of (docs/format/erasure.md).
+//! Fetching chunks of an erasure-coded group. While all its donors are well, exactly the needed chunks are fetched.
+//! Where one cannot be had in time, as many others as the code asks for are fetched too, and exactly the missing chunk
+//! is rebuilt; for a read of a part the same segments of the others are enough. Sealed chunks are proved by their
+//! seal. Plain chunks are right because every chunk that they are rebuilt from is proved by its name, and because
+//! together they give back a chunk that they were rebuilt from (docs/format/erasure.md).
 
 use super::gather::{Code, Gathered, Shard};
 use super::{Fetched, Fetcher};
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The needed ones of shards that were gathered or rebuilt.
+/// Takes the needed chunks out of shards that were gathered or rebuilt.
 fn taken(
     mut shards: Vec<Shard>,
     needed: &[usize],
@@ -39,8 +39,8 @@ fn taken(
 }
 
 impl Fetcher {
-    /// Fetches, verifies and opens the data chunks at positions `needed` of a group; of a single one maybe
-    /// only some segments.
+    /// Fetches, verifies and opens the data chunks at positions `needed` of a group; of a single chunk perhaps only
+    /// some segments.
     pub(super) async fn group(
         &self,
         group: &Group<'_>,
@@ -53,8 +53,8 @@ impl Fetcher {
         let start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
         if window != whole {
             match self.gather_part(group, needed, &window).await {
-                // A sealed segment that helped proves itself only by what it gives. Read whole, what is
-                // spoiled is found, reported and done without.
+                // A segment of a sealed chunk that helped is proved only by what is rebuilt of it. The whole
+                // group is read instead, so that what is spoiled is found, reported and done without.
                 Err(failure) if failure.kind == ErrorKind::Integrity => {}
                 part => return Ok(taken(part?, needed, start, ahead)),
             }
@@ -65,7 +65,7 @@ impl Fetcher {
         Ok(taken(self.gather_part(group, needed, &whole).await?, needed, 0, ahead))
     }
 
-    /// Which of the stored bytes of a group's chunks are read for these segments of one of them.
+    /// Returns the range of stored bytes that is read of each chunk of a group for these segments of one of them.
     fn window(
         &self,
         group: &Group<'_>,
@@ -74,7 +74,7 @@ impl Fetcher {
     ) -> Range<u32> {
         match segments.zip(group.entry(position)) {
             Some((segments, entry)) if entry.sealed => entry.stored_range(segments),
-            // Whole segments of all chunks of the group, of which this one may end earlier.
+            // The window is whole segments of all chunks of the group, of which this one may end earlier.
             Some((segments, _)) => {
                 segments.start * SEGMENT..(segments.end * SEGMENT).min(group.len)
             }
@@ -82,7 +82,7 @@ impl Fetcher {
         }
     }
 
-    /// The bytes that so many chunks of a group take at most while they are read.
+    /// Returns the most bytes that so many chunks of a group take while they are read.
     pub(super) fn most_of_group(
         &self,
         group: &Group<'_>,
@@ -131,7 +131,8 @@ impl Fetcher {
             // A chunk that only helps to rebuild others is of use as it is stored.
             let request = match group.entry(position).filter(|_| needed.contains(&position)) {
                 Some(entry) => ChunkRequest { part, ..self.chunk_request(entry, None) },
-                // A name proves segments of the stored bytes, which sealed segments straddle.
+                // A name proves segments of the stored bytes, and those of a sealed chunk do not begin and end
+                // with them.
                 None if part.is_some() && self.key.is_some() => {
                     ChunkRequest { name, len, part, proof: Proof::Rebuilt }
                 }
@@ -194,7 +195,7 @@ impl Fetcher {
         let lost = || shards.iter().zip(&states).filter(is_lost).map(|(shard, _)| shard);
         let reasons: BTreeSet<String> = lost()
             .flat_map(|shard| &shard.faults)
-            .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
+            .map(|(donor, error)| self.donors.fault(*donor, error))
             .collect();
         let unknown = lost().filter(|shard| shard.requests.no_source()).count();
         let mut what = format!(
@@ -227,7 +228,7 @@ fn short(name: &ChunkName) -> String {
     name.to_string()[..12].to_owned()
 }
 
-/// The input of rebuilding; it burns CPU, so it belongs on a thread that may.
+/// The input of rebuilding, which burns CPU, so that it belongs on a thread that may.
 struct Rebuild {
     codec: Codec,
     key: Option<SpaceKey>,
@@ -235,19 +236,19 @@ struct Rebuild {
     entries: Vec<Entry>,
     /// The chunks that were had, by position.
     had: Vec<Option<Buffer>>,
-    /// Whether what was had is plaintext of a sealed chunk.
+    /// Whether each chunk that was had is the plaintext of a sealed one.
     opened: Vec<bool>,
-    /// Stored bytes of every chunk that this is about, whole segments.
+    /// The range of stored bytes of every chunk that is rebuilt, in whole segments.
     window: Range<u32>,
-    /// Whether these are all.
+    /// Whether the range covers the chunks whole.
     whole: bool,
     lacking: Vec<usize>,
-    /// Room for what is lacking.
+    /// Buffers for the chunks that are rebuilt.
     rebuilt: Vec<Buffer>,
 }
 
 impl Rebuild {
-    /// Gives the group with what was lacking, as plaintext where it is needed; or the name of the
+    /// Rebuilds the missing chunks and returns the group, as plaintext where it is needed; fails with the name of a
     /// chunk that came out wrong.
     fn run(mut self) -> Result<Vec<Option<Buffer>>, ChunkName> {
         self.seal_again();
@@ -257,7 +258,7 @@ impl Rebuild {
         for at in (0..len).step_by(PIECE) {
             let piece = at..(at + PIECE).min(len);
             self.rebuild_piece(&piece).map_err(|_| self.entries[self.lacking[0]].name)?;
-            // Hashed while it is warm in the cache.
+            // The piece is hashed while it is in the processor's cache.
             let named = self.lacking.iter().zip(&self.rebuilt).zip(&mut verifiers);
             for ((position, bytes), verifier) in named {
                 let stored = &bytes[..self.part(*position).len()];
@@ -269,7 +270,7 @@ impl Rebuild {
         for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
             bytes.bytes_mut().truncate(self.part(*position).len());
-            // Whether segments of a sealed chunk are right is said by their seals, below.
+            // For a part of a sealed chunk the seals decide, below.
             let right = match self.whole {
                 true => verifier.finish().is_ok(),
                 false => entry.sealed || self.gives_back(*position, &bytes),
@@ -293,17 +294,17 @@ impl Rebuild {
         Ok(self.had)
     }
 
-    /// The stored bytes of a data chunk that this is about.
+    /// Returns the stored bytes of a data chunk that are inside the range.
     fn part(&self, position: usize) -> Range<u32> {
         clip(&self.window, self.entries[position].stored_len())
     }
 
-    /// The sealed segments that these are, of how many.
+    /// Returns the sealed segments of a data chunk that are inside the range, and how many segments the chunk has.
     fn sealed_part(&self, position: usize) -> (Range<u32>, u32) {
         (sealed_segments(&self.part(position)), self.entries[position].segments())
     }
 
-    /// Rebuilds a piece of every lacking chunk from the same piece of those that were had.
+    /// Rebuilds a piece of every missing chunk from the same piece of those that were had.
     fn rebuild_piece(&mut self, piece: &Range<usize>) -> Result<(), TooFew> {
         let mut rebuilt = std::mem::take(&mut self.rebuilt);
         let mut out: Vec<&mut [u8]> =
@@ -328,8 +329,8 @@ impl Rebuild {
         self.had.iter().enumerate().map(shard).collect()
     }
 
-    /// Whether what was rebuilt of one chunk, with the others that it was made of, gives back a parity chunk that
-    /// it was made of too. Codecs that compute with the widest registers have been wrong in silence.
+    /// Whether a rebuilt chunk, together with the others that it was made of, gives back a parity chunk that it was
+    /// made of, too. Codecs that compute with the widest registers have been wrong in silence.
     fn gives_back(&self, position: usize, rebuilt: &[u8]) -> bool {
         let (data, len) = (self.codec.ec().data(), (self.window.end - self.window.start) as usize);
         let Some(parity) = (data..self.had.len()).find(|at| self.had[*at].is_some()) else {
@@ -342,7 +343,7 @@ impl Rebuild {
         rebuilt.is_ok() && self.had[parity].as_deref() == Some(&again)
     }
 
-    /// Chunks that were opened on arrival become again what is stored: a key seals one plaintext to
+    /// Seals chunks again that were opened on arrival, so that they are what is stored: a key seals one plaintext to
     /// one ciphertext only, and that costs less than to fetch them sealed and verify their names.
     fn seal_again(&mut self) {
         for (position, entry) in self.entries.iter().enumerate() {

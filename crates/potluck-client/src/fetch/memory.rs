@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-/// Chunks read ahead from so many donors: what each sends, and for half of them what follows. A donor
-/// whose chunk came has the next to send then, though chunks are asked for in the order of the file.
+/// Returns how many chunks are read ahead from so many donors: the chunk that each sends, and for half of them the one
+/// that follows. A donor whose chunk came has the next to send then, though chunks are asked for in the order of the
+/// file.
 pub fn read_ahead(donors: usize) -> usize {
     donors + donors.div_ceil(2)
 }
@@ -26,23 +27,23 @@ pub struct ReadMemory {
     /// Buffers into which chunks are received.
     pub buffers: Buffers,
     ahead: Arc<Semaphore>,
-    /// Bytes that `ahead` is for, and the most that it may be.
+    /// The bytes that `ahead` now allows, and the most that it may.
     ahead_now: Arc<AtomicUsize>,
     ahead_most: usize,
     on_demand: Arc<Semaphore>,
-    /// Held while a group is read whole of which only a part was claimed for: one at a time fits what
-    /// is kept for second requests.
+    /// A lock that is held while a group is read whole of which only a part was claimed for: one such read at a time
+    /// fits into the share for second requests.
     pub whole_group: Arc<Mutex<()>>,
 }
 
 impl ReadMemory {
-    /// Bytes that reads need at least of files with chunks of `chunk` bytes on so many `donors`, of which
-    /// `unit` bytes are read together.
+    /// Returns the least memory for reads of files with chunks of `chunk` bytes on so many `donors`, of which `unit`
+    /// bytes are read together.
     pub fn least(chunk: usize, unit: usize, donors: usize) -> usize {
         (4 * unit).max(2 * chunk.min(DEFAULT_CHUNK as usize) * read_ahead(donors))
     }
 
-    /// A budget of `bytes`.
+    /// Makes a budget of `bytes`.
     pub fn new(bytes: usize) -> Self {
         let ahead_most = bytes / 2;
         let ahead = AHEAD.min(ahead_most);
@@ -56,17 +57,17 @@ impl ReadMemory {
         }
     }
 
-    /// Returns the number of its bytes.
+    /// Returns the size of the budget in bytes.
     pub fn size(&self) -> usize {
         self.buffers.size()
     }
 
-    /// Whether reading `unit` bytes together cannot wait for memory that it holds itself.
+    /// Whether a read of `unit` bytes together never waits for memory that it holds itself.
     pub fn has_room_for(&self, unit: usize) -> bool {
         self.size() >= 4 * unit
     }
 
-    /// Lets the bytes that may be read ahead grow to `bytes`, as far as there are.
+    /// Lets the bytes that may be read ahead grow to `bytes`, as far as the budget has them.
     fn widen(&self, bytes: usize) {
         let bytes = bytes.min(self.ahead_most);
         let before = self.ahead_now.fetch_max(bytes, Ordering::Relaxed);
@@ -78,18 +79,19 @@ impl ReadMemory {
         need.bytes.min(self.ahead_most) as u32
     }
 
-    /// A place for what nobody waits for yet; `None` while there is none.
+    /// Returns a place in memory for a unit that nobody waits for yet; `None` while there is none.
     pub fn try_ahead(&self, need: Need) -> Option<OwnedSemaphorePermit> {
         self.ahead.clone().try_acquire_many_owned(self.permits(need)).ok()
     }
 
-    /// A place for what is written away as soon as it is here.
+    /// Waits for a place in memory for a unit that is written away as soon as it is here.
     pub async fn ahead(&self, need: Need) -> OwnedSemaphorePermit {
         let permits = self.permits(need);
         self.ahead.clone().acquire_many_owned(permits).await.expect("never closed")
     }
 
-    /// A place for what a reader waits for: it does not depend on what others read ahead and keep.
+    /// Waits for a place in memory for a unit that a reader waits for; it does not depend on what others read ahead
+    /// and keep.
     pub async fn on_demand(&self, need: Need) -> OwnedSemaphorePermit {
         let most = (self.size() / 4) as u32;
         let on_demand = self.on_demand.clone().acquire_many_owned(self.permits(need).min(most));

@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Tickets that could not be renewed are asked for again after this long.
+/// The pause before tickets that could not be renewed are asked for again.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
 
-/// Knows where the chunks are of a file that has no name yet, and so cannot be opened again.
+/// Finds the chunks of a file that has no name yet, and so cannot be opened again.
 pub trait ChunkLocator: Send + Sync {
     /// Finds out which donors have these chunks now, and how to reach those.
     fn locate(&self, chunks: Vec<ChunkName>) -> BoxFuture<'_, Result<LocatedChunks, Failure>>;
@@ -34,11 +34,11 @@ pub trait ChunkLocator: Send + Sync {
 pub struct LocatedChunks {
     /// The donors of each chunk.
     pub holders: BTreeMap<ChunkName, Vec<DonorId>>,
-    /// How to reach all of these donors.
+    /// The access to all of these donors.
     pub donors: Vec<DonorAccess>,
 }
 
-/// How the donors of a read answer.
+/// The state of a read whose donors may be away.
 #[derive(Default)]
 pub(super) struct Outage {
     state: Mutex<State>,
@@ -46,22 +46,23 @@ pub(super) struct Outage {
 
 #[derive(Default)]
 struct State {
-    /// Whether anything was read yet. A chunk of a group that cannot be put together is nothing.
+    /// Whether anything was read yet; a chunk of a group that cannot be put together does not count.
     begun: bool,
-    /// Donors that did not answer once.
+    /// The donors that did not answer at some time.
     away: BTreeMap<DonorId, Away>,
-    /// When donors last did not let this client in.
+    /// The time at which each donor last did not let this client in.
     denied: BTreeMap<DonorId, Tick>,
-    /// Why the manager did not open them again, where this client may not read them any more.
+    /// The failure with which the manager refused to open the files again, where this client may not read them any
+    /// more.
     refused: Option<Failure>,
-    /// Where the files of the read are: a file, or the directory that they are below.
+    /// The path of the file that is read, or of the directory that all files of the read are below.
     root: Option<PoolPath>,
-    /// Whoever knows where the chunks are, where the files have no names.
+    /// The locator of the chunks, where the files have no names.
     locator: Option<Arc<dyn ChunkLocator>>,
 }
 
 struct Away {
-    /// When it first did not answer; `None` once it answered again.
+    /// The time at which the donor first did not answer; `None` once it answered again.
     since: Option<Tick>,
     /// The last time at which the donor did not answer.
     last: Tick,
@@ -76,7 +77,7 @@ enum Asks {
 
 /// A unit that could not be fetched.
 pub(super) struct Failed {
-    /// Donors that have any chunk which may serve to read it.
+    /// The donors that have any chunk which may serve to read the unit.
     pub holders: BTreeSet<DonorId>,
     /// When this try to fetch the unit began.
     pub began: Tick,
@@ -85,19 +86,19 @@ pub(super) struct Failed {
 }
 
 impl Outage {
-    /// A whole unit was read: from now on donors that are away are waited for.
+    /// Notes that a whole unit was read: from now on donors that are away are waited for.
     pub fn read_some(&self) {
         self.state.lock().expect("no holder panics").begun = true;
     }
 
-    /// A donor answered, or did not.
+    /// Notes whether a donor answered.
     pub fn answered(&self, donor: DonorId, answer: &Result<Buffer, LinkError>, now: Tick) {
         let mut state = self.state.lock().expect("no holder panics");
         match answer {
             Ok(_) => {
                 state.away.entry(donor).and_modify(|away| away.since = None);
             }
-            // Where it is, or what lets a client in there, may have changed.
+            // The donor's address, or the ticket that it accepts, may have changed.
             Err(
                 error @ (LinkError::Away(_)
                 | LinkError::Refused(BulkStatus::Away | BulkStatus::Denied)),
@@ -113,7 +114,7 @@ impl Outage {
         }
     }
 
-    /// The manager refused to open the files of the read again, or did not.
+    /// Notes whether the manager refused to open the files of the read again.
     fn refused(&self, why: Option<Failure>) {
         self.state.lock().expect("no holder panics").refused = why;
     }
@@ -140,7 +141,7 @@ impl Outage {
         if state.refused.is_some() || !may_come_back {
             return None;
         }
-        // Where one that was reached before is away, too, so may be the link to all of them.
+        // If a donor that was reached before is away, too, it may be the link to all of them that is down.
         let others = state.away.iter().filter(|(_, away)| away.since.is_some());
         let mut all = away.iter().chain(others.map(|(donor, _)| donor));
         let is_outage = all.any(|donor| reached.contains(donor));
@@ -155,7 +156,7 @@ impl Fetcher {
         self.outage.state.lock().expect("no holder panics").root = Some(root);
     }
 
-    /// Learns who knows where the chunks of this read are: its files cannot be opened by name.
+    /// Learns that `locator` finds the chunks of this read, whose files cannot be opened by name.
     pub fn located_by(&self, locator: Arc<dyn ChunkLocator>) {
         self.outage.state.lock().expect("no holder panics").locator = Some(locator);
     }
@@ -171,13 +172,13 @@ impl Fetcher {
         };
         let path = root.map(|root| {
             let names = recipe.file.path.split('/').filter(|name| !name.is_empty());
-            names.into_iter().try_fold(root, |path, name| path.join(name))
+            root.join_all(names)
         });
         if *last >= Some(began) {
             return false;
         }
         if has_no_name {
-            // Who is asked tries for as long as the client's retry limits say.
+            // This call tries for as long as the client's retry limits say.
             let _ = self.locate(recipe).await; // what was known before may still be true
             *last = Some(self.client.env.clock.now());
             return true;
@@ -218,8 +219,8 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Uses what the manager says now of the donors. Those that answer keep the links that they have, as long as their
-    /// tickets are good.
+    /// Takes in how the manager now says that donors are reached. Donors that answer keep the links that they have, as
+    /// long as their tickets are good.
     fn learn_anew(&self, donors: Vec<DonorAccess>) {
         {
             let state = self.outage.state.lock().expect("no holder panics");
@@ -268,8 +269,8 @@ impl Fetcher {
         !self.reopen(recipe, began, Asks::Once).await || denied || known() != before
     }
 
-    /// Lets some time pass before a unit that failed is tried again, and asks the manager where its
-    /// donors are then; gives the failure back when that time is over.
+    /// Lets some time pass before a unit that failed is tried again, and then asks the manager where its donors are;
+    /// returns the failure when the time to wait is over.
     pub(super) async fn wait_for_donors(
         &self,
         pauses: &mut Option<Pauses>,
@@ -289,13 +290,13 @@ impl Fetcher {
         }
         let asked = self.client.env.clock.now();
         self.reopen(recipe, asked, Asks::ForLong).await;
-        // A manager that was away has its own limit.
+        // The time in which the manager was away counts against a limit of its own.
         pauses.leave_out(self.client.env.clock.now().saturating_sub(asked));
         Ok(())
     }
 
-    /// The failure with what helps: to read the version that is there now, or to see why this machine never
-    /// reached donors that the manager hears.
+    /// Adds advice to the failure: to read the version that is there now, or to see why this machine never reached
+    /// donors that the manager hears.
     fn with_advice(&self, recipe: &Recipe, failed: Failed) -> Failure {
         if recipe.is_changed() {
             return changed(&recipe.file.path);
@@ -316,7 +317,7 @@ impl Fetcher {
     }
 }
 
-/// Donors that have any chunk which may serve to read `pieces`.
+/// Returns the donors that have any chunk which may serve to read `pieces`.
 pub(super) fn holders(recipe: &Recipe, pieces: &[Piece]) -> BTreeSet<DonorId> {
     match (recipe.file.ec, pieces.first()) {
         (Some(ec), Some(first)) => {

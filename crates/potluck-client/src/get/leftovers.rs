@@ -9,11 +9,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The mark between the name and the digits.
+/// The mark in the name of a download, between the name of its target and the digits.
 const MARK: &str = ".potluck-";
-/// The end of such a name.
+/// The end of the name of a download.
 const END: &str = ".part";
-/// Hexadecimal digits that make it unique.
+/// The number of hexadecimal digits that make the name of a download unique.
 const DIGITS: usize = 16;
 
 /// The name of a file while it is downloaded: hidden, beside the one it becomes.
@@ -23,7 +23,7 @@ pub struct PartName<'a> {
 }
 
 impl<'a> PartName<'a> {
-    /// The name of a download of `to`.
+    /// Makes the name of a download of `to`.
     pub fn of(to: &'a Path, unique: u64) -> io::Result<Self> {
         let name = to.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
         // A name of 255 bytes must leave room for what makes the temporary one unique.
@@ -37,7 +37,7 @@ impl<'a> PartName<'a> {
     }
 }
 
-/// Whether a file of this name is a download under way, or one that was.
+/// Whether a file of this name is a download that is under way, or was left by a killed process.
 fn is_part(name: &str) -> bool {
     let digits = name.strip_prefix('.').and_then(|name| name.strip_suffix(END));
     let digits = digits.and_then(|name| name.rsplit_once(MARK)).map(|(_, digits)| digits);
@@ -47,7 +47,7 @@ fn is_part(name: &str) -> bool {
     })
 }
 
-/// Locks a file for as long as it is open; false where another has it.
+/// Locks a file for as long as it is open; returns false where another process has locked it.
 pub fn lock(file: &File) -> bool {
     // Where a file system has no locks, nothing is ever taken for left behind either.
     !matches!(
@@ -56,7 +56,8 @@ pub fn lock(file: &File) -> bool {
     )
 }
 
-/// Removes from `dir` what downloads left that were killed. One that fails is left for the next.
+/// Removes from `dir` the files that killed downloads left. A file that cannot be removed is left for the next
+/// download.
 pub fn remove(dir: &Path) {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let parts = entries.filter(|entry| {

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, Permi
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the owner may do with a file while it is being written.
+/// The mode of a file while it is being written: only its owner may read and write it.
 const OWN: u32 = 0o600;
 
 /// A file under a temporary name; removed unless [`LocalFile::finish`] gives it its own. It
@@ -35,9 +35,10 @@ impl LocalFile {
         if to.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // A program of the pool is started as nobody but who starts it.
+        // Without the set-ID bits a program from the pool runs with the rights of whoever starts it, and no
+        // others.
         let permissions = permissions.nine_bits();
-        // Those who clean up what a killed process left read the file.
+        // The owner may read it, so that a clean-up after a killed process can open it.
         let mode = permissions.bits() | OWN;
         loop {
             let temp = PartName::of(&to, entropy.u64())?.path();
@@ -65,7 +66,7 @@ impl LocalFile {
     ) -> io::Result<()> {
         if let Some(owner) = owner {
             ownership::give(&self.file, owner)?;
-            // The umask of this process says nothing of an archive.
+            // An archived file has the permissions that it had, whatever the umask of this process.
             self.file.set_permissions(fs::Permissions::from_mode(self.permissions.bits() | OWN))?;
         }
         self.file.set_times(FileTimes::new().set_modified(mtime.system()))?;

@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 pub struct LocalTree<'a> {
     root: &'a Path,
     options: GetOptions,
-    /// Directories that are to be as they are in the pool, relative.
+    /// Directories that are to have their attributes of the pool, by relative path.
     dirs: Vec<(String, EntryAttributes)>,
-    /// Directories below the root that are no links. Nothing that is copied takes the place of one.
+    /// Directories below the root that are no links; nothing that is copied takes the place of one.
     real: HashSet<PathBuf>,
 }
 
 impl<'a> LocalTree<'a> {
-    /// The directory `root`; with `options.if_absent` nothing in it is replaced.
+    /// Begins a copy into the directory `root`; with `options.if_absent` nothing in it is replaced.
     pub fn new(root: &'a Path, options: GetOptions) -> Self {
         Self { root, options, dirs: Vec::new(), real: HashSet::new() }
     }
@@ -41,7 +41,7 @@ impl<'a> LocalTree<'a> {
         Ok(())
     }
 
-    /// A directory that was made is to have these attributes, if those of directories are kept.
+    /// Notes that a directory that was made is to have these attributes, if those of directories are kept.
     pub fn is_dir(&mut self, relative: String, attributes: EntryAttributes) {
         if self.options.archive {
             self.dirs.push((relative, attributes));
@@ -49,7 +49,7 @@ impl<'a> LocalTree<'a> {
     }
 
     /// Gives directories their attributes, those below before those above, when nothing comes into them any more;
-    /// `root` are those of the tree. Gives those that could not have them.
+    /// `root` has the attributes of the tree itself. Returns the directories that could not be given theirs.
     pub fn set_attributes_of_dirs(&mut self, root: EntryAttributes) -> Vec<(String, Failure)> {
         let mut dirs = std::mem::take(&mut self.dirs);
         dirs.insert(0, (String::new(), root));
@@ -68,22 +68,22 @@ impl<'a> LocalTree<'a> {
         failed
     }
 
-    /// The place of a file, where it may be written.
+    /// Returns the path at which a file of the tree may be written.
     pub fn file(&mut self, relative: &str) -> Result<PathBuf, Failure> {
         let place = self.place(relative)?;
         match (place.symlink_metadata(), self.options.if_absent) {
             (Ok(_), true) => Err(local_failure(&place, &io::ErrorKind::AlreadyExists.into())),
             (Ok(about), false) if about.is_symlink() => Err(is_link(&place)),
-            _ => Ok(place), // what else is wrong with it, writing says
+            _ => Ok(place), // writing tells what else is wrong with it
         }
     }
 
-    /// The directory itself.
+    /// Returns the directory that the tree is copied to.
     pub fn root(&self) -> &'a Path {
         self.root
     }
 
-    /// How the tree is copied.
+    /// Returns the options by which the tree is copied.
     pub fn options(&self) -> GetOptions {
         self.options
     }
@@ -96,7 +96,7 @@ impl<'a> LocalTree<'a> {
         make_link(&place, &link, self.options.if_absent, entropy)
     }
 
-    /// The place of what is at a relative path, to which no link leads.
+    /// Returns the local path for a relative path; no link leads there.
     fn place(&mut self, relative: &str) -> Result<PathBuf, Failure> {
         let place = local_path(self.root, relative)?;
         let Some((above, _)) = relative.rsplit_once('/') else { return Ok(place) };
@@ -159,7 +159,7 @@ pub fn make_link(
     set_time(place, link.mtime).map_err(failed)
 }
 
-/// Has a directory belong to its owner, as far as that may be, and have the mode and the time that it has in the pool.
+/// Gives a directory its owner, as far as this process may, and the mode and the time that it has in the pool.
 fn set_all(dir: &Path, attributes: EntryAttributes) -> io::Result<()> {
     if let Some(owner) = attributes.owner {
         ownership::give_at(dir, owner)?;
@@ -168,7 +168,7 @@ fn set_all(dir: &Path, attributes: EntryAttributes) -> io::Result<()> {
     set_time(dir, attributes.mtime)
 }
 
-/// Has a link lead elsewhere, in one step.
+/// Replaces a link by one to `target`, in one step.
 fn replace(place: &Path, target: &str, entropy: &dyn Entropy) -> io::Result<()> {
     let temp = leftovers::PartName::of(place, entropy.u64())?.path();
     symlink(target, &temp)?;

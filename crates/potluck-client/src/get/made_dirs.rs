@@ -16,7 +16,7 @@ impl MadeDirs {
         if dir.exists() && !dir.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        // Without `.`, which cannot be made.
+        // Its components are taken to leave out `.`, which cannot be made.
         let dir: PathBuf = dir.components().collect();
         let missing: Vec<_> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -30,8 +30,8 @@ impl MadeDirs {
         Ok(())
     }
 
-    /// All that belongs into them is there, apart from the files at `lacking`: directories above none
-    /// of these stay, also those that are empty.
+    /// Says that everything belonging into the directories is there, apart from the files at `lacking`: directories
+    /// above none of these stay, also those that are empty.
     pub fn stay(&mut self, lacking: &[PathBuf]) {
         self.0.retain(|dir| lacking.iter().any(|file| file.starts_with(dir)));
     }

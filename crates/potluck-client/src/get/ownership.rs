@@ -1,4 +1,4 @@
-//! Whom local copies belong to.
+//! Ownership of local copies of files.
 
 use potluck_core::attributes::FileOwner;
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat, fchown};
@@ -23,7 +23,7 @@ fn as_far_as_allowed(
     owner: FileOwner,
     give: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
 ) -> io::Result<()> {
-    // The number that stands for "as it is" is that of nobody.
+    // To the system this number means "as it is", so it is nobody's.
     if [owner.uid, owner.gid].contains(&u32::MAX) {
         return Ok(());
     }
@@ -33,7 +33,7 @@ fn as_far_as_allowed(
         given => given,
     };
     match given {
-        // Numbers outside of a user namespace are invalid in it.
+        // A number that the user namespace does not map is invalid in it.
         Err(Errno::PERM | Errno::INVAL) => Ok(()),
         given => Ok(given?),
     }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// How long a body is waited for that should have arrived already.
+/// How long the link waits for a body that should have arrived already.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// The longest body that is waited for together with the head before it, for a moment. Then whoever reads at
@@ -48,7 +48,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         let mut tag = 0;
         while let Some((owed, end)) = owed.recv().await {
             let stall = match owed {
-                // Its donor waits as long for others as we wait for it.
+                // The donor itself waits as long for others as this client waits for it.
                 Owed::Put { forwarded: true, .. } => 2 * STALL_TIMEOUT,
                 _ => STALL_TIMEOUT,
             };
@@ -77,9 +77,9 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
     }
 
-    /// The next answer, to the request that ends at `end` of all that is sent. While the donor takes
-    /// what we send, it need not answer: over a slow line a chunk takes longer than any timeout. An answer of
-    /// `whole` bytes is waited for whole at first, for a moment: it may also be a refusal, which is shorter.
+    /// Receives the next answer, to the request that ends at `end` of all that is sent. While the donor takes what is
+    /// sent, it need not answer: over a slow line a chunk takes longer than any timeout. An answer of `whole` bytes is
+    /// waited for as a whole at first, for a moment: it may also be a refusal, which is shorter.
     async fn reply(
         &mut self,
         end: u64,
@@ -95,14 +95,16 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
         let mut taken = self.taken();
         loop {
-            // Of an answer that is there already the kernel would wake another thread to tell.
+            // An answer that is there already is read at once; to wait for it would have the kernel wake another
+            // thread.
             let reply = woken_at(&mut self.kernel, 1, self.inbox.reply(&mut self.io));
             if let Ok(reply) = tokio::time::timeout(stall, reply).await {
                 return reply.map_err(broken);
             }
             let before = std::mem::replace(&mut taken, self.taken());
             let took = taken.saturating_sub(before);
-            // Who has a request whole has as long for the answer, whatever it was that came last.
+            // A donor that has just taken the rest of a request has as long for the answer, however little that
+            // was.
             let whole = before < end && end <= taken;
             if took == 0 {
                 return Err(LinkError::Away(format!("has not answered for {stall:?}")));
@@ -113,7 +115,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
     }
 
-    /// Bytes of ours that the donor's machine has taken.
+    /// Returns how many of the sent bytes the donor's machine has taken.
     fn taken(&self) -> u64 {
         self.written.load(Ordering::Relaxed).saturating_sub(self.kernel.untaken())
     }
@@ -137,7 +139,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
         let (len, proof_len) = (asked.bytes() as usize, asked.proof_len());
         if reply.body as usize != proof_len + len {
-            // A chunk has one length. The body that follows is not worth reading.
+            // A chunk has one length, so the body that follows is not the chunk and not worth reading.
             let _ = done.send(Err(LinkError::WrongBytes));
             return false;
         }
@@ -163,12 +165,8 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             verifier.iter_mut().for_each(|verifier| verifier.update(&buffer[piece.clone()]));
             filled = piece.end;
         }
-        let verified = match verifier {
-            Some(verifier) => verifier.finish().is_ok(),
-            None if asked.part.is_some() => return Ok(Body::Segments(buffer, hashes)),
-            None => asked.verify(&mut buffer, &hashes),
-        };
-        verified.then_some(Body::Verified(buffer)).ok_or(LinkError::WrongBytes)
+        let Some(verifier) = verifier else { return Ok(Body::Segments(buffer, hashes)) };
+        verifier.finish().map(|_| Body::Verified(buffer)).map_err(|_| LinkError::WrongBytes)
     }
 
     /// Receives a whole sealed chunk. Each piece is received beside the buffer and opened into it while it is in
@@ -188,7 +186,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             let sealed = &mut piece[..SEALED_PIECE.min(len - received)];
             self.fill(sealed).await?;
             let place = ((received / SEALED_SEGMENT) as u32, count);
-            // What follows a piece that does not open has to be read all the same.
+            // After a piece that does not open, the rest of the body has to be read all the same.
             opened = opened.and_then(|opened| {
                 let plain = &mut buffer[opened..];
                 Ok(opened + key.open_into(Meaning::Chunk, digest, place, sealed, plain)?)
@@ -207,7 +205,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         while filled < out.len() {
             let left = out.len() - filled;
             if left > TOGETHER as usize {
-                // Before the first read: a low mark of before wakes for each packet while it reads, which
+                // The mark is set before the first read, for one left from before wakes for each packet, which
                 // was 0.07 s of CPU for each GiB. For less than this the call costs more than it saves.
                 self.kernel.wake_at(left);
             }
@@ -235,7 +233,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     }
 }
 
-/// Runs `read`; where it has to wait it sleeps until `bytes` are there.
+/// Runs `read`; where that has to wait, it is woken only when `bytes` are there.
 async fn woken_at<T>(kernel: &mut KernelSide, bytes: usize, read: impl Future<Output = T>) -> T {
     let mut read = std::pin::pin!(read);
     if let Poll::Ready(done) = futures_util::poll!(read.as_mut()) {

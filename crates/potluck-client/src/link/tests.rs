@@ -12,6 +12,10 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::Instant;
 
+fn receipt(byte: u8) -> Receipt {
+    Receipt::from_bytes(&[byte; Receipt::SIZE])
+}
+
 /// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
 struct Hole(DuplexStream);
 
@@ -96,10 +100,10 @@ fn a_route_is_told_once_and_again_when_it_changes() {
 #[test]
 fn no_more_routes_are_told_than_a_donor_remembers() {
     let mut routes = Routes::default();
-    // The donor does the same: a number stands for whom it was told last.
+    // As at a donor, a number stands for the source that was told under it last.
     let mut donor = BTreeMap::new();
     for round in 0..100 {
-        // One that is known since the last put, and a new one.
+        // One source is known from the put before, and one is new.
         let to = vec![source(round, 1), source(round + 1, 1)];
         let (new, forward) = routes.forward(Some(Forwarding { to: to.clone(), wait: false }));
         for (request, body) in new {
@@ -130,8 +134,8 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
                 Request::Route { len, .. } => (len, Reply::bare(BulkStatus::Ok)),
                 Request::Put { len, forward, .. } => {
                     assert!(forward.wait && forward.routes() == [0, 1]);
-                    let forwarded = Forwarded::of(&[None, Some(Receipt([9; 16]))]);
-                    let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
+                    let forwarded = Forwarded::of(&[None, Some(receipt(9))]);
+                    let stored = Reply::stored(AckLevel::Memory, receipt(1));
                     (len, Reply { forwarded, ..stored })
                 }
                 Request::Get { .. } => panic!("nothing is read"),
@@ -155,8 +159,8 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
         let forward = Forwarding { to: vec![source(4, 4), source(5, 5)], wait: true };
         let put = link.put(name_of(&body), AckLevel::Memory, body.clone(), Some(forward));
         let stored = put.await.expect("stored");
-        assert_eq!(stored.receipt, Receipt([1; 16]));
-        assert_eq!(stored.forwarded, [None, Some(Receipt([9; 16]))]);
+        assert_eq!(stored.receipt, receipt(1));
+        assert_eq!(stored.forwarded, [None, Some(receipt(9))]);
     }
     drop(link);
     assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
@@ -194,7 +198,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
                 filled += inbox.body(&mut io, &mut body[filled..]).await.expect("a body");
             }
             let reply = match ChunkName::of(&body) == name {
-                true => Reply::stored(AckLevel::Memory, Receipt([1; 16])),
+                true => Reply::stored(AckLevel::Memory, receipt(1)),
                 false => Reply::bare(BulkStatus::Mismatch),
             };
             io.write(&reply.encode(tag, &mut lane), &[]).await.expect("an answer");
@@ -202,7 +206,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
     });
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("file");
-    // More than a socket takes at once.
+    // This is more than a socket takes at once.
     let content: Vec<u8> = (0..24_u32 << 20).map(|at| (at ^ (at >> 9)) as u8).collect();
     std::fs::write(&path, &content).expect("written");
     let file = Arc::new(std::fs::File::open(&path).expect("opened"));
@@ -218,7 +222,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
     }
     for (name, body) in &parts {
         let put = link.put(*name, AckLevel::Memory, Arc::clone(body), None);
-        assert_eq!(put.await.expect("stored").receipt, Receipt([1; 16]));
+        assert_eq!(put.await.expect("stored").receipt, receipt(1));
         assert!(!body.has_changed(name));
     }
     let shorter = std::fs::OpenOptions::new().write(true).open(&path).expect("opened");
@@ -261,7 +265,7 @@ async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
                 left -= inbox.body(&mut io, piece).await.expect("bytes");
             }
             tokio::time::sleep(STALL_TIMEOUT * 9 / 10).await; // a slow disk as well
-            let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
+            let stored = Reply::stored(AckLevel::Memory, receipt(1));
             io.write(&stored.encode(tag, &mut keys.donor), &[]).await.expect("answered");
         }
         inbox

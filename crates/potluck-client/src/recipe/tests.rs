@@ -53,7 +53,7 @@ fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1(
         let Err(why) = Recipe::check(file, key) else { panic!("it was believed") };
         assert_eq!((why.kind, why.code.as_str()), (ErrorKind::Integrity, code::WRONG_BYTES));
     }
-    // A file that lives in the catalog is believed as little.
+    // The content of a file that is stored in the catalog is checked in the same way.
     let content = b"a few bytes".to_vec();
     let plain = OpenFile {
         size: content.len() as u64,

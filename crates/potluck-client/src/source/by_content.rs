@@ -10,7 +10,8 @@ use potluck_core::merkle::SegmentHashes;
 use potluck_core::recipe::CUT_BY_CONTENT_LEAST;
 use std::io;
 
-/// The end of the first chunk of `bytes`, which are as many as the largest one has, or end with the file or a part of it.
+/// Returns the end of the first chunk of `bytes`, which are as many as the largest chunk has, or end with the file or
+/// part.
 fn end_of_first(bytes: &[u8], largest: usize) -> usize {
     let least = largest / CUT_BY_CONTENT_LEAST as usize;
     if bytes.len() <= least {
@@ -21,7 +22,8 @@ fn end_of_first(bytes: &[u8], largest: usize) -> usize {
 }
 
 impl Cutter {
-    /// The next chunk. Segments of a chunk are no segments of its file, so that what is read is hashed twice.
+    /// Cuts the next chunk by content. The segments of such a chunk are not segments of its file, so it is hashed
+    /// twice.
     pub(super) fn cut_by_content(
         &mut self,
         current: &mut Current,
@@ -41,7 +43,7 @@ impl Cutter {
         };
         let mut len = uncut + read(current, &mut body[uncut..])?;
         if len < most && current.left == Some(0) && !current.at_end()? {
-            // It grew meanwhile: on to a whole chunk, for only the last may be short.
+            // The file grew meanwhile, so a whole chunk is read, for only the last may be short.
             body.bytes_mut().resize(most, 0);
             len += read(current, &mut body[len..])?;
         }
@@ -54,7 +56,7 @@ impl Cutter {
         }
         if self.inline && is_end && current.is_small_stream() {
             current.ended = true;
-            current.digest = Default::default(); // what is inline adds itself
+            current.digest = Default::default(); // inline content adds itself to the digest
             return Ok(Some(Piece::Inline(self.seal_inline(body.to_vec(), current))));
         }
         let end = end_of_first(&body, self.chunk_size);

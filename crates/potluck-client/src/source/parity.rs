@@ -2,15 +2,16 @@
 
 use super::{Current, CutError};
 use crate::buffer::{Buffer, Claim};
-use potluck_core::chunk::{ChunkHasher, ChunkName, FileDigest};
+use potluck_core::chunk::{ChunkHasher, ChunkName};
 use potluck_core::erasure::{Codec, Ec};
+use potluck_core::file_digest::FileDigest;
 use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_core::recipe::Entry;
 use std::io;
 
-/// One group in so many is decoded again before it leaves, and the first of every session: a codec
-/// that is wrong on this machine is wrong from the start, one that errs now and then is found
-/// within a gigabyte or so, and the check costs a sixtieth of what decoding costs.
+/// The number of groups of which one is decoded again before it leaves, beside the first of every session: a codec
+/// that is wrong on this machine is wrong from the start, one that errs now and then is found within a gigabyte or so,
+/// and the check costs a sixtieth of what decoding costs.
 const CHECK_EVERY: u64 = 64;
 /// Bytes of each chunk that are decoded at a time.
 const CHECK_PIECE: usize = 256 << 10;
@@ -33,7 +34,7 @@ impl Grouping {
         self.codec.ec()
     }
 
-    /// The parity of a group's data chunks as stored.
+    /// Computes the parity of a group from its data chunks as stored.
     pub fn parity(
         &mut self,
         data: &[(Entry, Buffer)],
@@ -116,8 +117,8 @@ pub fn read(
         let total: usize = chunks.iter().map(|(_, body)| body.len()).sum();
         let whole = total == most * chunk_size;
         if !whole && total > 0 && current.left == Some(0) && !current.at_end()? {
-            // It has grown since it was measured. Only the last group may be short: once more, as
-            // of a stream.
+            // The file has grown since it was measured. Only the last group may be short, so this one is
+            // read once more, as of a stream.
             current.unread(chunks.iter().flat_map(|(_, body)| body.iter().copied()).collect());
             continue;
         }
@@ -169,7 +170,8 @@ fn respread(
     let mut bodies: Vec<Buffer> = chunks.into_iter().map(|(_, body)| body).collect();
     let count = total.div_ceil(to);
     bodies.resize_with(count, || claim.split(to).buffer(to));
-    // From the last to the first: what a chunk takes lies in itself or in earlier ones.
+    // The bodies are filled from the last to the first, for each takes bytes from itself and from earlier
+    // ones.
     for at in (0..count).rev() {
         let (sources, rest) = bodies.split_at_mut(at);
         let target = rest[0].bytes_mut();

@@ -1,5 +1,6 @@
-//! Groups on their way to donors, encoded before (`source/parity`). With an erasure code a group is some data chunks and their parity; a chunk
-//! with n copies is a group of one chunk, which the 1-of-n code makes n equal ones of. So both go one way.
+//! Groups on their way to donors, encoded before (`source/parity`). With an erasure code a group is some data chunks
+//! and their parity; a chunk with n copies is a group of one chunk, of which the 1-of-n code makes n equal ones. So
+//! both are sent by the same code.
 //!
 //! A group is a row of *slots*, each of which ends on a donor of its own. A slot is given a donor that no other
 //! slot of its group has; where that donor holds the chunk already, nothing is sent. Chunks are known by name, so
@@ -20,9 +21,9 @@ use potluck_wire::ticket::Receipt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Names of stored chunks that are remembered, so that a file that repeats itself is sent once.
+/// The most names of stored chunks that are remembered, so that a file that repeats itself is sent once.
 const REMEMBERED: usize = 1 << 16;
-/// Groups looked at for donors with room, beyond the first that finds none.
+/// The groups that are tried for donors with room beyond the first that finds none.
 const LOOK_AHEAD: usize = 8;
 
 /// The position of a chunk in its file.
@@ -53,16 +54,16 @@ pub struct StoredGroup {
     pub chunks: Vec<StoredChunk>,
 }
 
-/// A chunk of such a group.
+/// A chunk of a group that has what its file waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StoredChunk {
     /// The place of the chunk.
     pub place: Place,
     /// Stored bytes that had to be sent for it; `None` if the pool held it, or if it is left to repair.
     pub sent: Option<u32>,
-    /// Whether it is left to repair, for there are too few donors.
+    /// Whether the chunk is left to repair, for there are too few donors.
     pub left_out: bool,
-    /// The donors that proved that they hold it. What the pool held before takes no proof.
+    /// The acknowledgements of donors that proved that they hold the chunk. What the pool held before takes no proof.
     pub acks: Vec<Ack>,
 }
 
@@ -77,7 +78,7 @@ pub struct Send {
     pub forward: Option<Forwarding>,
 }
 
-/// No donor is left that a chunk could go to.
+/// The failure to find any donor that a chunk could go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stranded;
 
@@ -89,20 +90,22 @@ pub struct Groups {
     remembered: VecDeque<ChunkName>,
     next: u64,
     unoffered: Vec<u64>,
-    /// Groups with slots that have no donor.
+    /// The numbers of groups with slots that have no donor.
     queue: VecDeque<u64>,
     stored: Vec<StoredGroup>,
-    /// Copies that donors make after they answered.
+    /// The number of copies that donors make after they answered.
     forwarded_later: u64,
-    /// Copies that nobody makes, and that the manager does not know of.
+    /// The number of copies that nobody makes, and that the manager does not know of.
     abandoned: u64,
+    /// The number of chunks of which no second copy is made.
+    left_alone: u64,
 }
 
-/// What the policy of a session says of each group.
+/// The rules of a session's policy for each group.
 struct Rules {
-    /// Copies of each chunk: one with an erasure code.
+    /// The number of copies of each chunk, which is one with an erasure code.
     copies: usize,
-    /// Slots that may be left to repair while donors are away.
+    /// The number of slots that may be left to repair while donors are away.
     spare: usize,
     mirror: Mirror,
     ack: AckLevel,
@@ -110,19 +113,19 @@ struct Rules {
 
 struct Group {
     file: u32,
-    /// Which slot of the plan it is for.
+    /// The slot of the plan that the group is for.
     planned: u64,
     slots: Vec<Slot>,
-    /// Whether its file was told that it is stored.
+    /// Whether the file of the group was told that the group is stored.
     told: bool,
-    /// Whether it is in the queue.
+    /// Whether the group is in the queue.
     queued: bool,
 }
 
 struct Slot {
     place: Place,
     name: ChunkName,
-    /// Donors it has: none yet, one, or two where the first is late.
+    /// The donors of the slot: none yet, one, or two where the first is late.
     at: Vec<DonorId>,
     ack: Option<Ack>,
     sent: bool,
@@ -131,17 +134,17 @@ struct Slot {
 
 struct Shard {
     len: u32,
-    /// While a slot needs it.
+    /// The bytes of the chunk, kept while a slot needs them.
     body: Option<Arc<Body>>,
-    /// Donors that held it before this session, or take it from another donor some time later.
+    /// Donors that held the chunk before this session, or take it from another donor some time later.
     held: Vec<DonorId>,
     acks: Vec<Ack>,
     under_way: Vec<DonorId>,
-    /// The donor that forwards it and has not answered, and to whom.
+    /// The donor that forwards the chunk and has not answered, and those to which it forwards it.
     forwarded: Option<(DonorId, Vec<DonorId>)>,
-    /// Whether a donor may be asked to forward it; each chunk is forwarded once.
+    /// Whether a donor may be asked to forward the chunk; each chunk is forwarded once.
     may_forward: bool,
-    /// Groups and positions that wait for it.
+    /// The slots that wait for the chunk, by group and position.
     slots: BTreeSet<(u64, usize)>,
 }
 
@@ -151,7 +154,7 @@ impl Rules {
         let copies = policy.ec.map_or(policy.copies as usize, |_| 1);
         let mirror = match policy.mirror {
             _ if copies < 2 => Mirror::ClientSync,
-            // More than a donor forwards to are sent by the client.
+            // A donor forwards to few others, so the client itself sends more copies than that.
             Mirror::ServerSync if copies > MAX_ROUTES + 1 => Mirror::ClientSync,
             Mirror::ServerAsync if copies > MAX_ROUTES + 1 => Mirror::ClientAsync,
             mirror => mirror,
@@ -162,7 +165,7 @@ impl Rules {
 }
 
 impl Groups {
-    /// None yet, of a session with this policy.
+    /// Makes an empty set of groups, for a session with this policy.
     pub fn new(policy: &Policy) -> Self {
         Self {
             rules: Rules::new(policy),
@@ -175,10 +178,11 @@ impl Groups {
             stored: Vec::new(),
             forwarded_later: 0,
             abandoned: 0,
+            left_alone: 0,
         }
     }
 
-    /// A group of file number `file`, for the plan's slot `planned`. Gives the names to offer.
+    /// Adds a group of file number `file`, for the plan's slot `planned`; returns the names to offer.
     pub fn add(&mut self, file: u32, planned: u64, members: Vec<Member>) -> Vec<ChunkName> {
         let mut new = Vec::new();
         let number = self.insert(file, planned, members, &mut new);
@@ -186,7 +190,7 @@ impl Groups {
         new
     }
 
-    /// Gives the number of the group; `new` gets the names that were not known.
+    /// Inserts a group and returns its number; `new` gets the names that were not known.
     fn insert(
         &mut self,
         file: u32,
@@ -223,8 +227,8 @@ impl Groups {
         number
     }
 
-    /// A group of file number `file` that lost chunks, for the plan's slot `planned`, and the donors that have its
-    /// chunks. All of them were offered before.
+    /// Adds a group of file number `file` that lost chunks, for the plan's slot `planned`, with the donors that have
+    /// its chunks, all of which were offered before.
     pub fn add_again<'a>(
         &mut self,
         file: u32,
@@ -241,11 +245,11 @@ impl Groups {
         self.offered(vec![number]);
     }
 
-    /// Forgets what donors had that are not `live` any more.
-    pub fn keep_only(&mut self, live: impl Fn(&DonorId) -> bool) {
+    /// Forgets which chunks donors had, but for acknowledgements that still count and for what is still held.
+    pub fn keep_only(&mut self, counts: impl Fn(&Ack) -> bool, is_held: impl Fn(&DonorId) -> bool) {
         for shard in self.shards.values_mut() {
-            shard.acks.retain(|(donor, ..)| live(donor));
-            shard.held.retain(&live);
+            shard.acks.retain(&counts);
+            shard.held.retain(&is_held);
         }
     }
 
@@ -259,7 +263,7 @@ impl Groups {
         !self.unoffered.is_empty()
     }
 
-    /// The pool holds a chunk at these donors.
+    /// Notes that the pool holds a chunk at these donors.
     pub fn held(&mut self, name: &ChunkName, donors: Vec<DonorId>) {
         if let Some(shard) = self.shards.get_mut(name) {
             shard.held = donors;
@@ -276,7 +280,7 @@ impl Groups {
         }
     }
 
-    /// Groups with slots that have no donor.
+    /// Returns the number of groups with slots that have no donor.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -287,17 +291,17 @@ impl Groups {
         self.groups.is_empty()
     }
 
-    /// A chunk's bytes, while a slot waits for it.
+    /// Returns the bytes of a chunk, while a slot waits for it.
     pub fn body(&self, name: &ChunkName) -> Option<Arc<Body>> {
         self.shards.get(name)?.body.clone()
     }
 
-    /// The donors that acknowledged a chunk of this session, as far as it is remembered.
+    /// Returns the acknowledgements of a chunk of this session, as far as they are remembered.
     pub fn acks(&self, name: &ChunkName) -> &[Ack] {
         self.shards.get(name).map_or(&[], |shard| &shard.acks)
     }
 
-    /// The donors that have a chunk, as far as the session remembers it.
+    /// Returns the donors that have a chunk, as far as the session remembers it.
     pub fn holders(&self, name: &ChunkName) -> Vec<DonorId> {
         let Some(shard) = self.shards.get(name) else { return Vec::new() };
         let acknowledged = shard.acks.iter().map(|(donor, ..)| *donor);
@@ -305,29 +309,34 @@ impl Groups {
         donors.into_iter().collect()
     }
 
-    /// Groups that have what their files wait for, since the last call.
+    /// Takes the groups that have come to have what their files wait for since the last call.
     pub fn take_stored(&mut self) -> Vec<StoredGroup> {
         std::mem::take(&mut self.stored)
     }
 
-    /// Copies of visible chunks that are still to be made by this client.
+    /// Returns the number of copies of visible chunks that this client has still to make.
     pub fn pending(&self) -> u64 {
         let told = self.groups.values().filter(|group| group.told);
         told.flat_map(|group| &group.slots).filter(|slot| !slot.done).count() as u64
     }
 
-    /// Copies of visible chunks that donors make after they answered.
+    /// Returns the number of copies of visible chunks that donors make after they answered.
     pub fn forwarded_later(&self) -> u64 {
         self.forwarded_later
     }
 
-    /// Copies of visible chunks that found no donor.
+    /// Returns the number of copies of visible chunks that found no donor.
     pub fn abandoned(&self) -> u64 {
         self.abandoned
     }
 
-    /// Gives slots donors that have room; what is to be sent `now` for that, each once. Where `no_more_donors` will
-    /// come, the copies that find none are abandoned if their files are visible all the same.
+    /// Returns the number of chunks of which no second copy is made, for want of donors.
+    pub fn left_alone(&self) -> u64 {
+        self.left_alone
+    }
+
+    /// Gives slots donors that have room; returns what is to be sent `now` for that, each once. Where `no_more_donors`
+    /// will come, the copies that find none are abandoned if their files are visible all the same.
     pub fn place(
         &mut self,
         targets: &Targets,
@@ -354,7 +363,7 @@ impl Groups {
         if is_stranded && sends.is_empty() { Err(Stranded) } else { Ok(sends) }
     }
 
-    /// Whether every slot of a group has a donor now.
+    /// Gives the slots of a group donors; returns whether every slot has one now.
     fn place_group(
         &mut self,
         number: u64,
@@ -381,7 +390,7 @@ impl Groups {
             };
             taken.push(donor);
             slot.send_to(donor, shard);
-            // Before the next donor is picked, which may have room for this one alone.
+            // This is counted before the next donor is picked, which may have room for this chunk alone.
             targets.sent(donor, shard.len, now);
             let forward = std::mem::take(&mut shard.may_forward)
                 .then(|| self.rules.forward(targets, &planned, rest, &mut taken, shard))
@@ -393,7 +402,7 @@ impl Groups {
         }
         let left = targets.left(|donor| !taken.contains(donor));
         if open > left {
-            // While donors are away, enough for one more death is enough.
+            // While donors are away, what survives one more death is enough.
             let nowhere = group.slots.iter().filter(|slot| slot.at.is_empty()).count();
             if targets.may_be_short() && nowhere - left <= self.rules.spare {
                 self.leave_out(number, open - left);
@@ -414,9 +423,10 @@ impl Groups {
         let open =
             group.slots.iter().enumerate().filter(|(_, slot)| !slot.done && slot.at.is_empty());
         let last: Vec<usize> = open.map(|(position, _)| position).rev().take(count).collect();
-        // Where the protocol does not wait, the manager does not know that these are left.
+        // In an asynchronous write the manager does not know of these slots, so they are counted here.
         if self.rules.mirror.is_async() {
             self.abandoned += last.len() as u64;
+            self.left_alone += group.left_with_one(&last);
         }
         for position in last {
             self.settle(number, position, None);
@@ -456,7 +466,7 @@ impl Groups {
         }
     }
 
-    /// A donor acknowledged a chunk; `forwarded` has the receipts of those to whom it forwarded it, if it waited for them.
+    /// Notes an acknowledgement of a chunk; `forwarded` has the receipts of the donors to which it was forwarded.
     pub fn acked(&mut self, name: &ChunkName, ack: Ack, forwarded: &[Option<Receipt>]) {
         let by = ack.0;
         self.count(name, ack);
@@ -473,7 +483,7 @@ impl Groups {
         }
     }
 
-    /// The donors to which `by` was to forward a chunk.
+    /// Takes the donors to which `by` was to forward a chunk.
     fn take_forwarded(&mut self, name: &ChunkName, by: DonorId) -> Vec<DonorId> {
         let shard = self.shards.get_mut(name);
         let forwarded = shard.and_then(|shard| shard.forwarded.take_if(|(donor, _)| *donor == by));
@@ -487,7 +497,7 @@ impl Groups {
         self.settle_all(name, ack.0);
     }
 
-    /// `donor` has the chunk from another, or will have. What it does not take is left to repair.
+    /// Notes that `donor` has the chunk from another donor, or will have it. What it does not take is left to repair.
     fn takes_later(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(shard) = self.shards.get_mut(name) else { return };
         shard.under_way.retain(|other| *other != donor);
@@ -495,7 +505,7 @@ impl Groups {
         self.settle_all(name, donor);
     }
 
-    /// The slots that were given `donor` for a chunk have it.
+    /// Settles the slots that were given `donor` for a chunk, since it has the chunk.
     fn settle_all(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(shard) = self.shards.get(name) else { return };
         for (number, position) in shard.slots.clone() {
@@ -506,7 +516,8 @@ impl Groups {
         }
     }
 
-    /// A donor did not take a chunk. Those to whom it forwarded it may have it or not: the client sends it itself.
+    /// Notes that a donor did not take a chunk. Whether others got it from that donor is unknown: the client sends it
+    /// itself.
     pub fn failed(&mut self, name: &ChunkName, donor: DonorId) {
         for other in self.take_forwarded(name, donor) {
             self.fail(name, other);
@@ -529,8 +540,8 @@ impl Groups {
         }
     }
 
-    /// Gives up a chunk that cannot be sent any more, and the groups that wait for it; gives the files whose
-    /// groups these are, one for each group that its file was not told of.
+    /// Gives up a chunk that cannot be sent any more, and the groups that wait for it; returns the files of these
+    /// groups, once for each group that its file was not told of.
     pub fn give_up(&mut self, name: &ChunkName) -> Vec<u32> {
         let Some(shard) = self.shards.remove(name) else { return Vec::new() };
         let numbers: BTreeSet<u64> = shard.slots.iter().map(|(number, _)| *number).collect();
@@ -538,7 +549,7 @@ impl Groups {
         groups.filter(|group| !group.told).map(|group| group.file).collect()
     }
 
-    /// Another donor for a chunk that `slow` has had since `sent_at`, if waiting is not worth it.
+    /// Picks another donor for a chunk that `slow` has had since `sent_at`, if waiting is not worth it.
     pub fn hedge(
         &mut self,
         targets: &Targets,
@@ -555,7 +566,7 @@ impl Groups {
         let waiting: Vec<_> = shard.slots.iter().filter(waiting).copied().collect();
         let taken = self.groups.get(&waiting.first()?.0)?.taken();
         let free = |donor: &DonorId| !taken.contains(donor) && !shard.has(donor);
-        // Whichever of the two answers first has the slot, so that one domain serves both.
+        // The slot goes to whichever of the two answers first, so both may be of one domain.
         let with: Vec<DonorId> = taken.iter().copied().filter(|at| *at != slow).collect();
         let donor = targets.hedge(&with, free, (slow, shard.len), sent_at, now)?;
         shard.under_way.push(donor);
@@ -569,7 +580,7 @@ impl Groups {
         Some(Send { name: *name, donor, forward: None })
     }
 
-    /// A chunk of a group is at `donor`, or is left out.
+    /// Notes that a chunk of a group is at `donor`, or is left out.
     fn settle(&mut self, number: u64, position: usize, donor: Option<DonorId>) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let Some(slot) = group.slots.get_mut(position).filter(|slot| !slot.done) else { return };
@@ -599,7 +610,7 @@ impl Groups {
             return;
         }
         let Some(oldest) = self.remembered.pop_front() else { return };
-        // One that is needed again is remembered again.
+        // A chunk that is needed again will be remembered again.
         if self.shards.get(&oldest).is_some_and(|shard| shard.slots.is_empty()) {
             self.shards.remove(&oldest);
         }
@@ -630,11 +641,21 @@ impl Rules {
 }
 
 impl Group {
+    /// Returns the most chunks that one donor would have without the slots at `left_out`.
+    fn left_with_one(&self, left_out: &[usize]) -> u64 {
+        let mut kept = HashMap::<ChunkName, usize>::new();
+        for (position, slot) in self.slots.iter().enumerate() {
+            let is_left_out = left_out.contains(&position) || slot.done && slot.at.is_empty();
+            *kept.entry(slot.name).or_default() += usize::from(!is_left_out);
+        }
+        kept.values().filter(|kept| **kept < 2).count() as u64
+    }
+
     fn taken(&self) -> Vec<DonorId> {
         self.slots.iter().flat_map(|slot| &slot.at).copied().collect()
     }
 
-    /// Returns the group as its file takes it down; each chunk has so many slots, one after the other.
+    /// Returns the group in the form that its file records; each chunk has so many slots, one after the other.
     fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> StoredGroup {
         let chunk = |slots: &[Slot]| StoredChunk {
             place: slots[0].place,
@@ -656,13 +677,13 @@ impl Slot {
 }
 
 impl Shard {
-    /// A donor for it that has room: one of its `own` if possible, and none that its group has `taken`.
+    /// Picks a donor with room for the chunk: one of its `own` if possible, and none that its group has `taken`.
     fn pick(&self, targets: &Targets, own: &[DonorId], taken: &[DonorId]) -> Option<DonorId> {
         let free = |donor: &DonorId| !taken.contains(donor) && !self.has(donor);
         targets.pick(own, taken, free, self.len)
     }
 
-    /// Whether a donor has it, or is being sent it.
+    /// Whether a donor has the chunk, or is being sent it.
     fn has(&self, donor: &DonorId) -> bool {
         self.held.contains(donor)
             || self.under_way.contains(donor)

@@ -11,7 +11,6 @@ use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
-use std::io::Read;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -22,20 +21,20 @@ pub(crate) enum Push {
     Items(Items),
     /// The next chunks of a file that a writer cuts, and maybe its end.
     Cuts(Vec<Cut>),
-    /// Says so when all that came of a file is stored.
+    /// Asks to be told when all chunks that came of a file are stored.
     Flush(u32, oneshot::Sender<()>),
-    /// Says so when a file, whose end comes next, is visible.
+    /// Asks to be told when a file, whose end comes next, is visible.
     Await(u32, Finished),
-    /// The file is given up, and nothing of it becomes visible.
+    /// Gives a file up, so that nothing of it becomes visible.
     Abort(u32),
-    /// Says which donors have chunks of the session.
+    /// Asks which donors have these chunks of the session.
     Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
-/// Is told what a file became.
+/// The channel on which a writer is told what became of its file.
 pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
 
-/// A file that became visible.
+/// A file that has become visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisibleFile {
     /// The version that the file has.
@@ -98,9 +97,9 @@ impl SessionHandle {
     }
 
     /// The number of a new file at `path`, and what cuts it.
-    pub fn cutter(&self, path: PoolPath, content: Box<dyn Read + Send>) -> (u32, Cutter) {
+    pub fn cutter(&self, path: PoolPath, input: Input) -> (u32, Cutter) {
         let file = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let item = Item { path, input: Input::Stream(content) };
+        let item = Item { path, input };
         let number = Arc::new(AtomicU32::new(file));
         let items = Box::new(std::iter::once(item));
         (file, Cutter::new(items, &self.policy, self.key.clone(), number))

@@ -13,7 +13,7 @@ pub struct PutReport {
     pub stored: Vec<(PoolPath, VersionId)>,
     /// Symbolic links that were made.
     pub links: u64,
-    /// Files and links that did not, and why.
+    /// Files and links that could not be stored, and why.
     pub failed: Vec<(PoolPath, Failure)>,
     /// Plaintext bytes of the stored files.
     pub bytes: u64,
@@ -37,20 +37,23 @@ pub struct PutReport {
     /// The resumed bytes with all their copies, as `potluck status` counts what is kept.
     pub resumed_copies_bytes: u64,
     /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
-    /// the files became visible, and until then the loss of one donor may lose data.
+    /// the files became visible.
     pub pending_copies: u64,
+    /// Files of which the death of one donor may lose something until their pending copies are made.
+    pub at_risk: u64,
     /// Files that became visible with less redundancy than their policy asks for, because donors are
-    /// away. One more donor may die; repair makes the rest when there are donors for it.
+    /// away. One more donor may die, unless the file is at risk; repair makes the rest when there are donors for it.
     pub below_policy: u64,
 }
 
 impl PutReport {
-    /// Plaintext bytes a second until the files were visible; `None` of nothing.
+    /// Returns the plaintext bytes a second until the files were visible; `None` if there were no bytes.
     pub fn observed_application_bandwidth(&self) -> Option<f64> {
         rate(self.bytes, self.visible_after)
     }
 
-    /// Plaintext bytes a second until all copies were made; `None` of nothing, and while copies are pending.
+    /// Returns the plaintext bytes a second until all copies were made; `None` if there were no bytes, or copies are
+    /// pending.
     pub fn achieved_storage_bandwidth(&self) -> Option<f64> {
         rate(self.bytes, self.stored_after).filter(|_| self.pending_copies == 0)
     }

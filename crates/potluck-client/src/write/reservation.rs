@@ -25,7 +25,7 @@ pub struct Reservation {
     pub promised: u64,
     /// Plaintext bytes that the writer said it will write.
     pub bytes: Option<u64>,
-    /// Where the file, or the tree, will be.
+    /// The path of the file, or of the tree, that is written.
     pub root: PoolPath,
     armed: bool,
 }
@@ -39,13 +39,13 @@ pub struct SessionCalls {
     root: PoolPath,
 }
 
-/// More room, as a session asks for it.
+/// A request of a session for more room.
 pub struct Growth {
-    /// More plaintext bytes.
+    /// The additional plaintext bytes that are asked for.
     pub bytes: u64,
-    /// Donors that failed.
+    /// The donors that failed and should not be planned again.
     pub avoid: Vec<DonorId>,
-    /// Whether only places for all redundancy are of use.
+    /// Whether only places for the whole redundancy are of use.
     pub whole: bool,
     /// The one file of the session, if its size was unknown.
     pub file: Option<GrowingFile>,
@@ -54,7 +54,7 @@ pub struct Growth {
 /// Bytes of a first promise to a session of unknown size that count, at most: it asks for more before these are used up.
 const FIRST_PROMISE: u64 = 64 << 20;
 
-/// Names in one question where chunks are.
+/// The most names in one question about where chunks are.
 const OFFERED_AT_ONCE: usize = 8192;
 
 impl Reservation {
@@ -87,7 +87,7 @@ impl Reservation {
         self.calls.clone()
     }
 
-    /// The last commit has closed the session.
+    /// Ends the reservation without an abort, because the last commit has closed the session.
     pub fn finish(mut self) {
         self.armed = false;
     }
@@ -106,7 +106,7 @@ impl Drop for Reservation {
             return;
         }
         let calls = self.calls.clone();
-        // Its writer was interrupted.
+        // Its writer was interrupted, so the session is kept for the resume window.
         self.calls.client.in_background(async move { calls.abort(true).await });
     }
 }
@@ -124,8 +124,8 @@ impl SessionCalls {
         self.client.call_retrying(&offer).await
     }
 
-    /// Asks where those of these chunks are of which no donor is known, and how all their donors can be reached now,
-    /// and those of the session.
+    /// Asks where these chunks are for which no donor is known, and how the donors of all of them, and those of the
+    /// session, can be reached now.
     pub async fn locate(
         self,
         mut holders: BTreeMap<ChunkName, Vec<DonorId>>,
@@ -143,8 +143,8 @@ impl SessionCalls {
         Ok(LocatedChunks { holders, donors })
     }
 
-    /// The reason for which the manager does not know the session any more, if it is that the right to write was taken from
-    /// this member: with that its sessions end.
+    /// Returns the reason for which the manager does not know the session any more, if the right to write was taken
+    /// from this member, which ends its sessions.
     pub async fn lost_right(&self) -> Option<Failure> {
         let so_far = Some(GrowingFile { path: self.root.clone(), bytes: 0 });
         let (session, chunks, ack) = (self.session, Packed(Vec::new()), AckLevel::Memory);
@@ -152,7 +152,7 @@ impl SessionCalls {
             self.client.caller.call(&Offer { session, chunks, ack, so_far }).await.err()?;
         match failure.code.as_str() {
             code::NO_RIGHT => Some(failure),
-            // Nor may it list the space any more, which it has just written to.
+            // The member may not even list the space any more, to which it has just written.
             code::NO_SPACE_NAMED => {
                 Some(Failure { kind: ErrorKind::Auth, code: code::NO_RIGHT.into(), ..failure })
             }
@@ -170,7 +170,7 @@ impl SessionCalls {
         }
     }
 
-    /// Asks how the donors of the session can be reached now, and those `holders` that are not of its plan.
+    /// Asks how the donors of the session can be reached now, and those of `holders` that are not in its plan.
     pub async fn reach(self, holders: Vec<DonorId>) -> Result<Grown, Failure> {
         let (session, avoid) = (self.session, Vec::new());
         let grow = Grow { session, bytes: 0, holders, avoid, whole: false, file: None };
@@ -182,12 +182,12 @@ impl SessionCalls {
         self.readmit(Vec::new()).await
     }
 
-    /// Asks for other tickets, because these donors refused those of until now.
+    /// Asks for other tickets, because these donors refused the current ones.
     pub async fn readmit(self, refused: Vec<DonorId>) -> Result<Renewed, Failure> {
         self.client.call_retrying(&Renew { session: self.session, refused }).await
     }
 
-    /// Makes files visible; gives them back with what became of them.
+    /// Makes files visible; returns them together with what became of each.
     pub async fn commit(
         self,
         batch: u32,
@@ -205,7 +205,7 @@ impl SessionCalls {
     }
 
     async fn abort(&self, keep: bool) {
-        // Once: who is interrupted does not wait.
+        // The call is made once, for a writer that was interrupted does not wait.
         let abort = Abort { session: self.session, keep };
         if let Err(failure) = self.client.caller.call(&abort).await {
             tracing::debug!(%failure, "abort failed; the lease ends the session");

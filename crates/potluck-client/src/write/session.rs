@@ -55,14 +55,14 @@ impl Session {
     ) -> Result<Self, Failure> {
         let (handle, window) = open(client, root, options, Arc::new(Quiet)).await?;
         let (done, report) = oneshot::channel();
-        // It ends with its writers, or with the runtime: nothing that settles in between ends it.
+        // The task ends with the writers, or with the runtime; files that settle in between do not end it.
         tokio::spawn(async move {
             let _ = done.send(window.await); // whoever does not wait for the end is not told
         });
         Ok(Self { handle: Arc::new(handle), report })
     }
 
-    /// A new file of the session, which becomes visible at `path` when it is finished.
+    /// Makes a writer for a new file of the session, which becomes visible at `path` when it is finished.
     pub fn create(&self, path: PoolPath, attributes: Attributes) -> Writer {
         Writer::new(Arc::clone(&self.handle), path, attributes)
     }
@@ -72,7 +72,7 @@ impl Session {
         self.handle.failure.get().is_some()
     }
 
-    /// The policy under which its files are written.
+    /// Returns the policy under which the files of the session are written.
     pub fn policy(&self) -> &Policy {
         &self.handle.policy
     }
@@ -84,27 +84,27 @@ impl Session {
         self.handle.push(Push::Items(items))
     }
 
-    /// Waits until all writers of the session are done with, and all copies are made that this process makes.
+    /// Waits until all writers of the session have ended, and all copies are made that this process makes.
     ///
     /// Errors: what ended the session early.
     pub async fn finish(self) -> Result<PutReport, Failure> {
         self.pending_report().wait().await
     }
 
-    /// Begins no more files. The session ends with the writers that it has, and with the same commit as the last.
+    /// Ends the adding of files. The session ends with the writers that it has, and with the same commit as the last.
     pub fn pending_report(self) -> PendingReport {
         PendingReport { failure: self.handle.failure.clone(), report: self.report }
     }
 }
 
-/// The report of a session that has all its writers.
+/// A session to which no more files are added, and whose report is still to come.
 pub struct PendingReport {
     report: oneshot::Receiver<Result<PutReport, Failure>>,
     failure: Arc<OnceLock<Failure>>,
 }
 
 impl PendingReport {
-    /// Waits for it, as [`Session::finish`] does.
+    /// Waits for the report, as [`Session::finish`] does.
     ///
     /// Errors: what ended the session early.
     pub async fn wait(self) -> Result<PutReport, Failure> {

@@ -54,8 +54,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-/// Stores what is pushed under an open session, until all that can become visible is, and all copies are made
-/// that this client makes. What ends it early is in `pushes.failure` before any writer hears of it.
+/// Stores what is pushed under an open session, until all files that can become visible are, and all copies are made
+/// that this client makes. A failure that ends it early is in `pushes.failure` before any writer hears of it.
 pub(crate) async fn write(
     client: &Pool,
     session: Reservation,
@@ -81,7 +81,7 @@ pub(crate) async fn write(
             for finished in window.refused.drain(..) {
                 let _ = finished.send(Err(failure.clone())); // its writer may be gone
             }
-            // A write that may work later goes on from here; any other is not tried again as it is.
+            // A write that may work later can go on from here; any other is not tried again as it is.
             let goes_on = failure.kind == ErrorKind::Retry;
             let failure = if goes_on { window.with_advice(failure) } else { failure };
             let failure = window.report.with_stored(failure);
@@ -104,20 +104,20 @@ enum Event {
     },
     Grown(u64, Result<Grown, Failure>),
     Committed(Vec<(FileCommit, Option<Finished>)>, Result<Committed, Failure>),
-    /// It was asked which parts of a file lost donors after they were committed.
+    /// The manager answered which parts of a file lost donors after they were committed.
     LostParts(u32, Result<CommittedParts, Failure>),
-    /// It was asked which donors are there, for a file that was refused because some have gone.
+    /// The manager answered which donors are there, for a file that was refused because some went away.
     Heard(u32, Box<FileCommit>, Result<LocatedChunks, Failure>),
     ReadAgain(Box<Row>, Result<RowBytes, Failure>),
     Renewed(Result<Renewed, Failure>),
-    /// New tickets were asked for, because donors did not let this client in.
+    /// The manager answered a request for new tickets, made because donors did not let this client in.
     Readmitted(Result<Renewed, Failure>),
     LookForLate,
-    /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
+    /// The manager answered how donors that were away can be reached; `None` when the wait for them was too long.
     Reached(Box<Pauses>, Option<Result<Grown, Failure>>),
     /// Files that are ready have waited for others for long enough.
     CommitDue,
-    /// Whoever asked where chunks are was told.
+    /// Somebody who asked where chunks are was told.
     Located,
 }
 
@@ -134,7 +134,8 @@ struct Window {
     last_number: u32,
     /// Files that are stored in parts, each of which is among `files` until it is committed.
     wholes: BTreeMap<u32, Whole>,
-    /// The writers of files whose commit was refused with all of the session. They hear why when that is known.
+    /// The writers of files whose commit was refused together with the whole session; they are told why once that is
+    /// known.
     refused: Vec<Finished>,
     groups: Groups,
     report: PutReport,
@@ -158,17 +159,17 @@ struct FileState {
     acknowledged: Vec<Acknowledged>,
     /// Receipts for parity chunks; their indexes count from the file's first parity chunk.
     parity_acknowledged: Vec<Acknowledged>,
-    /// Groups that it waits for.
+    /// The number of groups that the file waits for.
     open: usize,
     facts: Option<Facts>,
     /// The place of this part in its file, if it is one; known when the part is cut to its end.
     part: Option<PartOf>,
-    /// Whether it was complete before, and donors of it have gone since.
+    /// Whether the file was complete before, and donors of it went away since.
     is_again: bool,
-    /// Why something of it cannot be sent: its local file changed between being read and being sent, or what the pool
-    /// had of it could not be read.
+    /// The reason why some of the file cannot be sent: its local file changed between being read and being sent, or
+    /// what the pool had of it could not be read.
     unsent: Option<Failure>,
-    /// Tells the writer, who waits for that, that no group of the file is open.
+    /// The channel to a writer that waits until no group of the file is open.
     flushed: Option<oneshot::Sender<()>>,
     /// The file's writer, which waits until the file is visible.
     finished: Option<Finished>,
@@ -247,7 +248,7 @@ impl Window {
             Event::LostParts(file, lost) => self.take_lost_parts(file, lost?),
             Event::Heard(number, file, heard) => self.take_heard(number, *file, heard?),
             Event::ReadAgain(row, read) => self.take_read_again(*row, read),
-            // Once the last commit is on its way, it may have ended the session.
+            // The last commit may have ended the session, so after it this failure means nothing.
             Event::Renewed(Err(failure)) if !self.committing.is_finished() => return Err(failure),
             Event::Renewed(renewed) => {
                 renewed.into_iter().for_each(|renewed| self.donors.learn(renewed.donors));
@@ -267,7 +268,7 @@ impl Window {
         self.cutting.is_over() && none && self.committing.is_idle()
     }
 
-    /// A file does not become visible.
+    /// Notes that a file does not become visible: its writer is told, or else the report has it.
     fn fail(&mut self, path: PoolPath, failure: Failure, finished: Option<Finished>) {
         match finished {
             Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone

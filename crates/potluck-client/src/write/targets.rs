@@ -1,6 +1,6 @@
-//! Which donor takes which chunk of a group: the plan's own slots while they keep up, otherwise whoever of the
-//! plan has room. Off the plan, too, a donor in a domain that has another chunk of the group is taken only when no
-//! other domain is left: one that is merely busy is waited for.
+//! Choice of the donor that takes a chunk of a group: a slot's own donors in the plan while they keep up, otherwise
+//! any donor of the plan that has room. Among those others, too, a donor in a domain that has another chunk of the
+//! group is taken only when no other domain is left: one that is merely busy is waited for.
 
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
@@ -21,13 +21,15 @@ pub struct Targets {
     /// The failure domains of donors that fail together with others; most pools name none.
     domains: HashMap<DonorId, String>,
     failed: BTreeSet<DonorId>,
+    /// Usable donors that get nothing until another ticket for them is there.
+    awaiting_ticket: BTreeSet<DonorId>,
     next_slot: u64,
     /// Whether the pool had fewer donors for the latest part of the plan than its redundancy takes:
     /// what finds no donor then is left to repair.
     short: bool,
 }
 
-/// A donor's word that it holds a chunk.
+/// An acknowledgement: a donor, the ack level that its copy of a chunk reached, and its receipt.
 pub type Ack = (DonorId, AckLevel, Receipt);
 
 /// The donors that have a chunk.
@@ -64,9 +66,10 @@ impl Targets {
     /// Begins to follow `plan`.
     pub fn new(donors: Donors, plan: Plan) -> Self {
         let usable = plan.donors();
-        let (domains, failed) = Default::default();
-        let short = plan.is_short();
-        let mut targets = Self { donors, plan, usable, domains, failed, next_slot: 0, short };
+        let (domains, failed, awaiting_ticket) = Default::default();
+        let (next_slot, short) = (0, plan.is_short());
+        let mut targets =
+            Self { donors, plan, usable, domains, failed, awaiting_ticket, next_slot, short };
         targets.learn_domains();
         targets
     }
@@ -77,72 +80,81 @@ impl Targets {
             .extend(access.filter_map(|access| Some((access.donor, access.domain.clone()?))));
     }
 
-    /// More of the plan. Donors that were given up and are planned again count as usable.
+    /// Adds more of the plan. Donors that were given up and are planned again count as usable.
     pub fn extend(&mut self, plan: Plan) {
         for donor in plan.donors() {
             self.usable.insert(donor);
             self.failed.remove(&donor);
+            self.awaiting_ticket.remove(&donor);
         }
         self.short = plan.is_short();
         self.plan.extend(plan);
         self.learn_domains();
     }
 
-    /// These answer again: those of the plan may be written to.
+    /// Notes that these donors answer again: those of the plan may be written to.
     pub fn answer_again(&mut self, donors: &[DonorId]) {
         let planned = self.plan.donors();
         for donor in donors.iter().filter(|donor| planned.contains(donor)) {
             self.usable.insert(*donor);
             self.failed.remove(donor);
+            self.awaiting_ticket.remove(donor);
         }
     }
 
-    /// The plan's next slot.
+    /// Returns the number of the plan's next slot.
     pub fn next_slot(&mut self) -> u64 {
         let slot = self.next_slot;
         self.next_slot += 1;
         slot
     }
 
-    /// Donors that must not be planned again.
+    /// Returns the donors that must not be planned again.
     pub fn failed(&self) -> Vec<DonorId> {
         self.failed.iter().copied().collect()
     }
 
-    /// Gives a donor up; `for_good` if a new ticket would not help.
-    pub fn give_up(&mut self, donor: DonorId, for_good: bool) {
+    /// Gives a donor up.
+    pub fn give_up(&mut self, donor: DonorId) {
         self.usable.remove(&donor);
-        if for_good {
-            self.failed.insert(donor);
+        self.awaiting_ticket.remove(&donor);
+        self.failed.insert(donor);
+    }
+
+    /// Gives a donor nothing until there is another ticket for it. A chunk that only this donor may have, since all
+    /// others fail together with donors that have the rest, waits for that.
+    pub fn await_ticket(&mut self, donor: DonorId) {
+        if self.usable.contains(&donor) {
+            self.awaiting_ticket.insert(donor);
         }
     }
 
-    /// How many donors the plan has.
+    /// Returns how many donors the plan has.
     pub fn width(&self) -> usize {
         self.plan.donors().len()
     }
 
-    /// How a donor is reached by another that forwards a chunk to it.
+    /// Returns how a donor is reached by another that forwards a chunk to it.
     pub fn route(&self, donor: DonorId) -> Option<Source> {
         let access = self.donors.access(donor)?;
         let ticket = access.ticket.clone()?;
         Some(Source { donor, addresses: access.addresses.clone(), ticket })
     }
 
-    /// Whether what finds no donor may be left to repair, if enough is there without it.
+    /// Whether a slot that finds no donor may be left to repair, if enough is stored without it.
     pub fn may_be_short(&self) -> bool {
         self.short
     }
 
-    /// The donors that the plan has for a slot, one a copy or a chunk of a group. A plan that is
+    /// Returns the donors that the plan has for a slot, one for each copy or for each chunk of a group. A plan that is
     /// used up begins again.
     pub fn planned(&self, slot: u64) -> Vec<DonorId> {
         self.plan.slot(slot % self.plan.chunks().max(1)).unwrap_or_default()
     }
 
-    /// The first of `planned` that is `free` and has room for `bytes`, or any other; `None` while
-    /// all have enough to do. Donors apart from those that the rest is `with` go before all others,
-    /// even while they have no room.
+    /// Picks the first of `planned` that is `free` and has room for `bytes`, or any other; `None` while all have
+    /// enough to do. Donors that do not fail together with the holders in `with` go before all others, even while they
+    /// have no room.
     pub fn pick(
         &self,
         planned: &[DonorId],
@@ -153,7 +165,10 @@ impl Targets {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         self.donors.rates(|rates| {
             let must_be_apart = self.is_any_apart(with, |at| free(at) && rates.contains_key(at));
-            let fits = |at: &DonorId| free(at) && (!must_be_apart || self.is_apart(at, with));
+            let fits = |at: &DonorId| {
+                let is_fit = free(at) && !self.awaiting_ticket.contains(at);
+                is_fit && (!must_be_apart || self.is_apart(at, with))
+            };
             let has_room =
                 |donor: &DonorId| rates.get(donor).is_some_and(|estimate| estimate.has_room(bytes));
             let preferred = planned.iter().copied().filter(fits).find(has_room);
@@ -171,8 +186,8 @@ impl Targets {
         !self.domains.is_empty()
     }
 
-    /// Whether a donor may have what goes `with` what these have: it is apart from them, or nobody
-    /// is left that is.
+    /// Whether a donor may have a chunk whose companions are at the donors `with`: it does not fail together with any
+    /// of them, or no donor is left that does not.
     pub fn is_fit(&self, donor: &DonorId, with: &[DonorId]) -> bool {
         self.is_apart(donor, with) || !self.is_any_apart(with, |other| !with.contains(other))
     }
@@ -183,19 +198,19 @@ impl Targets {
         with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))
     }
 
-    /// Whether labels matter and a `free` donor is left that is apart.
+    /// Whether labels matter and a `free` donor is left that fails together with none of the donors `with`.
     fn is_any_apart(&self, with: &[DonorId], free: impl Fn(&DonorId) -> bool) -> bool {
         let mut usable = self.usable.iter();
         self.knows_domains() && usable.any(|donor| free(donor) && self.is_apart(donor, with))
     }
 
-    /// How many donors are left that are `free`.
+    /// Returns how many donors are left that are `free`.
     pub fn left(&self, free: impl Fn(&DonorId) -> bool) -> usize {
         self.usable.iter().filter(|donor| free(donor)).count()
     }
 
-    /// A `free` donor for the bytes that `slow` has had since `sent_at`, if waiting is not worth it:
-    /// one apart from those that the rest is `with`, unless nobody is and `slow` is not either.
+    /// Picks a `free` donor for the bytes that `slow` has had since `sent_at`, if waiting is not worth it: one that
+    /// fails together with none of the donors `with`, unless there is none and `slow` is not such a donor either.
     pub fn hedge(
         &self,
         with: &[DonorId],
@@ -206,7 +221,10 @@ impl Targets {
     ) -> Option<DonorId> {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         let must_be_apart = self.is_any_apart(with, |donor| free(donor) || *donor == slow);
-        let fits = |donor: &DonorId| free(donor) && (!must_be_apart || self.is_apart(donor, with));
+        let fits = |donor: &DonorId| {
+            let is_fit = free(donor) && !self.awaiting_ticket.contains(donor);
+            is_fit && (!must_be_apart || self.is_apart(donor, with))
+        };
         self.donors.rates(|rates| {
             let best =
                 others(rates, fits).filter_map(|(_, estimate)| estimate.rate()).fold(0.0, f64::max);
@@ -244,6 +262,7 @@ mod tests {
             live: true,
             load: 0.0,
             ticket: None,
+            incarnation: None,
             domain: label.map(Into::into),
         };
         donors.learn((1..).zip(labels).map(access).collect());
@@ -274,9 +293,11 @@ mod tests {
         assert_eq!(second(&targets), Some(DonorId(4)));
         busy(&targets, 4);
         assert_eq!(second(&targets), None);
-        targets.give_up(DonorId(3), true);
+        targets.give_up(DonorId(3));
         assert_eq!(second(&targets), None, "4 is merely busy");
-        targets.give_up(DonorId(4), true);
+        targets.await_ticket(DonorId(4));
+        assert_eq!(second(&targets), None, "4 gets another ticket");
+        targets.give_up(DonorId(4));
         assert_eq!(second(&targets), Some(DonorId(2)));
     }
 

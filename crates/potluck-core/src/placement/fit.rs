@@ -4,7 +4,7 @@ use super::{Candidate, PlacementRequest, Refusal};
 use crate::ids::DonorId;
 use std::collections::HashMap;
 
-/// Chunks a donor can still take.
+/// The number of chunks that a donor can still take, and the domains that it fails with.
 struct Room {
     donor: DonorId,
     chunks: u64,
@@ -16,15 +16,15 @@ struct Room {
 /// The rule by which donors are taken to fail together.
 #[derive(Clone, Copy)]
 enum Apart {
-    /// Donors with one label; of those without, the ones on one machine.
+    /// Donors with one label fail together; of those without, the ones on one machine do.
     ByMachine,
-    /// Donors with one label, which is what safety is judged by.
+    /// Donors with one label fail together, which is what safety is judged by.
     ByLabel,
 }
 
 /// A placement under way.
 pub(super) struct Fit {
-    /// Best first after [`Fit::rank`]; only donors with room.
+    /// The donors with room, the best first after [`Fit::rank`].
     rooms: Vec<Room>,
     donors: usize,
     copies: usize,
@@ -35,8 +35,8 @@ pub(super) struct Fit {
     unit: u64,
 }
 
-/// How often the donor at `position` of a stripe of `width` is dealt a copy in the first `chunks`
-/// chunks, when chunk `k` goes to positions `k..k + copies` around the stripe.
+/// The number of copies in the first `chunks` chunks that the donor at `position` of a stripe of `width` is dealt,
+/// when chunk `k` goes to positions `k..k + copies` around the stripe.
 pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -> u64 {
     let (width, copies) = (width as u64, (copies as u64).min(width as u64));
     let (round, rest) = (chunks / width, chunks % width);
@@ -97,7 +97,7 @@ impl Fit {
         self.left == 0
     }
 
-    /// Places the next chunks: on whom, and how many.
+    /// Places the next chunks: returns the donors that take them, and how many chunks they take.
     pub(super) fn next_section(&mut self) -> (Vec<DonorId>, u64) {
         self.rank();
         let (stripe, chunks) = self.stripe();
@@ -121,8 +121,8 @@ impl Fit {
         });
     }
 
-    /// The donors of the next section, as places in the ranking, and how many chunks they take:
-    /// a full turn at least, or the width shrinks.
+    /// The donors of the next section, as places in the ranking, and how many chunks they take: a full turn at least,
+    /// or the width shrinks.
     fn stripe(&mut self) -> (Vec<usize>, u64) {
         self.width = self.width.min(self.rooms.len());
         loop {
@@ -138,7 +138,7 @@ impl Fit {
                 }
             }
             if self.width == self.copies {
-                // The best-ranked donors take one chunk at least: see `rank`.
+                // Each of the best-ranked donors can take one chunk at least (`rank`).
                 let plain: Vec<usize> = (0..self.width).collect();
                 let chunks = self.most_chunks(&plain).max(1);
                 return (plain, chunks);
@@ -154,8 +154,8 @@ impl Fit {
         if chunks == self.left { chunks } else { chunks - crumbs }
     }
 
-    /// The most chunks that fit on `stripe` and leave room for the rest elsewhere. Both hold for
-    /// fewer chunks if they hold for more, hence the bisection.
+    /// Returns the most chunks that fit on `stripe` and leave room for the rest elsewhere. Whatever number satisfies
+    /// both, every smaller one does, hence the bisection.
     fn most_chunks(&self, stripe: &[usize]) -> u64 {
         if self.fits(stripe, self.left) {
             return self.left;
@@ -179,8 +179,8 @@ impl Fit {
         }) && (rest == 0 || self.room_for(rest, stripe, chunks) >= self.slots(rest))
     }
 
-    /// Copies of `rest` chunks that find a donor, no two of one chunk on the same, after `stripe`
-    /// took `chunks`. All of them do if this is no less than [`Fit::slots`]: deal them around.
+    /// Returns how many copies of `rest` chunks find a donor, no two of one chunk on the same, after `stripe` took
+    /// `chunks`. All of them do if this is no less than [`Fit::slots`], by dealing them around.
     fn room_for(&self, rest: u64, stripe: &[usize], chunks: u64) -> u128 {
         let useful = |room: u64| u128::from(room.min(rest));
         let all: u128 = self.rooms.iter().map(|room| useful(room.chunks)).sum();
@@ -200,7 +200,7 @@ impl Fit {
         u128::from(chunks) * self.copies as u128
     }
 
-    /// The widest stripe in which no slot has two copies in one domain, if there are enough: a
+    /// Returns the widest stripe in which no slot has two copies in one domain, if there are enough domains: a
     /// narrower stripe costs speed once, a shared domain costs the file.
     fn apart(&self, apart: Apart) -> Option<Vec<usize>> {
         if self.copies == 1 {
@@ -212,8 +212,8 @@ impl Fit {
         })
     }
 
-    /// Where labels are too few to keep copies apart: a stripe whose every slot has copies under as
-    /// many labels as can be, as wide as allowed or else one slot wide.
+    /// Returns a stripe for labels that are too few to keep copies apart: every slot has copies under as many labels
+    /// as can be, and the stripe is as wide as allowed or else one slot wide.
     fn spread(&self) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;

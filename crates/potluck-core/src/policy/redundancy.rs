@@ -1,5 +1,5 @@
-//! What keeps a file through the death of donors, and how much of that a write goes on without while donors are away: nothing
-//! where the policy is strict.
+//! The redundancy that keeps a file through the death of donors, and how much of it a write does without while donors
+//! are away: nothing where the policy is strict.
 
 use super::Policy;
 use crate::erasure::Ec;
@@ -12,12 +12,12 @@ use std::fmt;
 pub enum Redundancy {
     /// Every chunk has this many copies.
     Copies(u32),
-    /// Groups of an erasure code.
+    /// Every group of chunks is kept by an erasure code.
     Ec(Ec),
 }
 
 impl Redundancy {
-    /// How many donors may die for ever before anything is lost.
+    /// The number of donors that may die for ever before anything is lost.
     pub fn tolerates(self) -> u32 {
         match self {
             Self::Copies(copies) => copies.saturating_sub(1),
@@ -25,7 +25,7 @@ impl Redundancy {
         }
     }
 
-    /// Number of donors that one chunk's copies or one group need.
+    /// The number of donors that one chunk's copies or one group need.
     pub fn donors(self) -> u32 {
         match self {
             Self::Copies(copies) => copies,
@@ -33,7 +33,7 @@ impl Redundancy {
         }
     }
 
-    /// Donors that a write is content with while others are away: so many that one more may die for
+    /// The number of donors that a write is content with while others are away: so many that one more may die for
     /// ever, if any may by this redundancy at all.
     pub fn least_donors(self) -> u32 {
         self.donors() - self.tolerates().saturating_sub(1)
@@ -51,7 +51,7 @@ impl fmt::Display for Redundancy {
 }
 
 impl Policy {
-    /// Donors that a write is content with.
+    /// The least number of donors with which a write may be acknowledged.
     pub fn least_donors(&self) -> u32 {
         let redundancy = self.redundancy();
         if self.strict { redundancy.donors() } else { redundancy.least_donors() }

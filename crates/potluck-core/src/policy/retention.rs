@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most old versions of one name that are kept, whatever a policy asks for: so many rows are looked at when the
+/// The most old versions of one name that are kept, whatever a policy asks for: this many rows are looked at when the
 /// file is replaced again.
 pub const MOST_VERSIONS: u32 = 1000;
 /// The longest time that anything is kept for.
@@ -19,18 +19,18 @@ const UNITS: [(&str, u64); 5] = [("w", 7 * DAY), ("d", DAY), ("h", 3600), ("m", 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeptTime(
-    /// The time in seconds; 0: it is not kept.
+    /// The time in seconds; 0 where the thing is not kept.
     pub u64,
 );
 
 impl KeptTime {
-    /// It is not kept.
+    /// The time of what is not kept at all.
     pub const NONE: Self = Self(0);
-    /// What is removed where versions are kept by their number alone is kept for a week: nothing else would ever let it
-    /// go.
+    /// The time for which removed files are kept where versions are kept by their number alone: nothing else would
+    /// ever let them go.
     const AFTER_REMOVAL: Self = Self(7 * DAY);
 
-    /// Whether it is not kept.
+    /// Whether the time is that of what is not kept at all.
     pub fn is_none(&self) -> bool {
         self.0 == 0
     }
@@ -70,22 +70,22 @@ impl fmt::Display for KeptTime {
     }
 }
 
-/// Which versions of a file are kept when another takes their place: so many of the newest, and of these those that
-/// were replaced within a time. Its text is `none`, a number, a time, or both, such as `30d,10`.
+/// The rule by which versions of a file are kept when others take their place: some number of the newest, and of
+/// these the ones that were replaced within a time. Its text is `none`, a number, a time, or both, such as `30d,10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeptVersions {
-    /// The most that are kept of one file; 0: none are.
+    /// The most old versions that are kept of one file; 0 where none are.
     pub newest: u32,
-    /// How long each is kept; `None`: as long as it is one of the newest.
+    /// How long each old version is kept; `None` for as long as it is one of the newest.
     pub time: Option<KeptTime>,
 }
 
 impl KeptVersions {
-    /// None are kept.
+    /// The rule that keeps no old versions.
     pub const NONE: Self = Self { newest: 0, time: None };
 
-    /// Whether none are kept.
+    /// Whether the rule keeps no old versions.
     pub fn is_none(&self) -> bool {
         self.newest == 0
     }
@@ -151,15 +151,15 @@ as_text!(KeptVersions);
 /// The part of a policy that says what is kept of files that are replaced or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
-    /// Which versions are kept that others take the place of.
+    /// The rule by which versions are kept when others take their place.
     pub replaced: KeptVersions,
     /// How long what is removed can be brought back.
     pub removed: KeptTime,
 }
 
 impl Retention {
-    /// What holds where a policy says this of versions, and this of what is removed, or nothing of that: then that is
-    /// kept as long as a version.
+    /// Returns the retention of a policy that says this of versions and this of removed files. Where it says nothing
+    /// of removed files, they are kept as long as a version.
     pub fn of(replaced: KeptVersions, trash: Option<KeptTime>) -> Self {
         let as_versions = match replaced {
             KeptVersions::NONE => KeptTime::NONE,

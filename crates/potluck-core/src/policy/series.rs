@@ -4,25 +4,27 @@ use super::KeptTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which of the files and directories in a directory, the steps of a series, are purged. A step that any part of the rule
-/// lets go is purged, but for those that are never purged: the newest that is whole, and those that are pinned or read.
+/// The rule by which steps of a series, the files and directories in a directory, are purged. A step that any part of
+/// the rule lets go is purged, except the newest step that is whole, and steps that are pinned or being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SeriesRule {
-    /// Steps beyond so many of the newest are purged; 0: none are for that.
+    /// The number of newest steps beyond which steps are purged; 0 where none are purged for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<u32>,
-    /// Steps that were modified longer ago are purged; none: none are for that.
+    /// The time since a step was modified after which it is purged; `None` where none are purged for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_after: Option<KeptTime>,
-    /// Steps that nobody has read or written for longer are purged; none: none are for that.
+    /// The time since a step was last read or written after which it is purged; `None` where none are purged for
+    /// that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_unused: Option<KeptTime>,
 }
 
-/// Uses of a step are noted to so many parts of the time without any after which it is purged.
+/// The number of parts that the time of [`SeriesRule::purge_unused`] is divided into: a use of a step is noted again
+/// after one part, so that uses are known this precisely.
 const USE_PARTS: u64 = 16;
-/// Uses are noted at least so often, whatever that time is.
+/// The longest time between two notes of uses of a step, however long steps may be without use.
 const LONGEST_UNNOTED_MS: u64 = 3_600_000;
 
 /// The time since something happened to a step.
@@ -35,7 +37,7 @@ pub struct StepAge {
 }
 
 impl SeriesRule {
-    /// Both, where `inner` goes first.
+    /// Returns this rule together with `inner`, whose parts take precedence.
     pub fn then(&self, inner: &Self) -> Self {
         Self {
             keep_last: inner.keep_last.or(self.keep_last),
@@ -44,12 +46,12 @@ impl SeriesRule {
         }
     }
 
-    /// Whether it says nothing.
+    /// Whether the rule says nothing.
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it lets nothing go.
+    /// Whether the rule lets no step go.
     pub fn is_none(&self) -> bool {
         let is_none = |time: Option<KeptTime>| time.is_none_or(|time| time.is_none());
         self.keep_last.unwrap_or(0) == 0 && is_none(self.purge_after) && is_none(self.purge_unused)
@@ -62,7 +64,7 @@ impl SeriesRule {
         Some((time.ms() / USE_PARTS).min(LONGEST_UNNOTED_MS))
     }
 
-    /// Why a step is purged that is the `place`th newest, from 0.
+    /// Returns the reason why a step is purged that is the `place`th newest, from 0.
     pub fn lets_go(&self, place: usize, age: StepAge) -> Option<PurgeReason> {
         let last = self.keep_last.filter(|last| *last > 0);
         let time = self.purge_after.filter(|time| !time.is_none());
@@ -91,15 +93,15 @@ impl fmt::Display for SeriesRule {
     }
 }
 
-/// Why a step of a series is purged.
+/// The reason why a step of a series is purged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PurgeReason {
     /// Enough newer steps are there.
     BeyondLast,
-    /// It was modified too long ago.
+    /// The step was modified too long ago.
     Age,
-    /// Nobody has read or written it for too long.
+    /// Nobody has read or written the step for too long.
     Unused,
 }
 

@@ -1,18 +1,18 @@
-//! How many donors a file is written to at once.
+//! The stripe width: how many donors a file is written to at once.
 
 use super::{BadPolicy, MAX_WIDTH};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Donors that a file is written to at once.
+/// The number of donors that a file is written to at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum Width {
-    /// All that are there, up to [`Width::AUTO_MOST`]: together they fill the client's link, whatever
-    /// their own are like.
+    /// The file is written to all donors that are there, up to [`Width::AUTO_MOST`]: together they fill the client's
+    /// link, whatever their own links are like.
     #[default]
     Auto,
-    /// This many donors, or all of them where there are fewer.
+    /// The file is written to this many donors, or to all of them where there are fewer.
     Donors(u32),
 }
 
@@ -21,7 +21,7 @@ impl Width {
     /// and a client's memory for what is on its way stays small.
     pub const AUTO_MOST: u32 = 16;
 
-    /// Donors to stripe over where `there` can be written to.
+    /// Returns the number of donors to stripe over where `there` donors can be written to.
     pub fn donors(self, there: usize) -> u32 {
         match self {
             Self::Auto => Self::AUTO_MOST.min(there as u32),

@@ -47,7 +47,7 @@ proptest! {
             None => data.get(at).map_or(&[][..], Vec::as_slice),
             Some(at) => &parity[at],
         };
-        // Zeros are always there; of the others so many are lost that m are left.
+        // Zeros are always there; of the other chunks so many are lost that m are left.
         let real = |at: &usize| *at < data.len() || (ec.data()..ec.width()).contains(at);
         let mut lost: Vec<usize> = order.into_iter().filter(real).take(ec.parity()).collect();
         let there: Vec<Option<&[u8]>> =
@@ -61,7 +61,7 @@ proptest! {
             prop_assert!(zeros.iter().all(|byte| *byte == 0));
         }
 
-        // One of them alone gives the same, and one more lost is refused.
+        // One lost chunk alone is rebuilt to the same bytes, and with one more lost it is refused.
         let mut alone = vec![7; len];
         codec.rebuild(&there, &lost[..1], &mut [&mut alone]).expect("m chunks are there");
         prop_assert_eq!(&alone, &rebuilt[0]);

@@ -1,4 +1,4 @@
-//! What is written down is read back, and nothing else is believed: digests, recipe pages, paths.
+//! Tests that digests, recipe pages and paths that are written down are read back, and that nothing else is believed.
 
 use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
 use potluck_core::merkle::SEGMENT;

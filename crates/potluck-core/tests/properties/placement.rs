@@ -279,7 +279,7 @@ fn a_thousand_donors_and_ten_million_chunks_take_few_sections() {
         for (id, candidate) in pool.iter_mut().enumerate() {
             candidate.host = hosts.map(|hosts| format!("host{}", id * 31 % hosts));
         }
-        // All that fits, in small chunks.
+        // The request is for all that fits, in small chunks.
         let bytes = room / u64::from(copies) / 2048 * 2048 - 1000 * 2048;
         let plan = plan(&pool, &request(bytes, 2048, 256, copies)).expect("it just fits");
         assert!(plan.chunks() > 3_000_000 && plan.sections.len() < 2000);

@@ -3,6 +3,7 @@
 use super::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
 use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -30,10 +31,18 @@ impl Disk for SystemDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
-        let no_follow = OFlags::NOFOLLOW.bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
-        let len = file.metadata()?.len();
-        Ok(Box::new(Stored { file, len }))
+        // To open a pipe waits for its writer, which may never come.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let no_file = || io::Error::new(io::ErrorKind::InvalidData, "it is no regular file");
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(why) if Errno::from_io_error(&why) == Some(Errno::LOOP) => return Err(no_file()),
+            file => file?,
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(no_file());
+        }
+        Ok(Box::new(Stored { file, len: metadata.len() }))
     }
 
     fn len(&self, path: &Path) -> io::Result<u64> {

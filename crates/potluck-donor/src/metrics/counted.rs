@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 /// The counts between scrapes.
 #[derive(Debug, Default)]
 pub struct DonorMetrics {
-    /// Calls to the manager that failed.
+    /// The number of calls to the manager that failed.
     pub heartbeat_failures: AtomicU64,
     /// The answer to the last scrape.
     pub cached: CachedMetrics,

@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Copies that wait at most.
+/// The most copies that wait.
 const MOST: usize = 1024;
-/// Copies made at once.
+/// The most copies that are made at once.
 const AT_ONCE: usize = 2;
 
 /// Copies that wait to be made.
 pub(crate) struct Deferred {
     queue: Mutex<VecDeque<(Mirrored, Source)>>,
-    /// A permit for each.
+    /// The permits, of which each copy that is made takes one.
     waiting: Semaphore,
 }
 
@@ -49,14 +49,14 @@ impl Deferred {
         self.queue.lock().expect("no holder panics").pop_front()
     }
 
-    /// Makes copies until dropped.
+    /// Makes copies until the future is dropped.
     pub async fn copy_for_ever(service: Arc<Service>) {
         let mut workers = JoinSet::new();
         for _ in 0..AT_ONCE {
             workers.spawn(work(Arc::clone(&service)));
         }
         while workers.join_next().await.is_some() {}
-        // All ended, for the donor goes down.
+        // The workers end only when the donor goes down.
         std::future::pending().await
     }
 }

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Sockets in use by threads.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    open: Mutex<Open>,
+    open: Mutex<OpenSockets>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSockets {
     next: u64,
     sockets: BTreeMap<u64, TcpStream>,
 }
 
 impl Sockets {
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenSockets> {
         self.open.lock().expect("no holder panics")
     }
 
@@ -32,12 +32,12 @@ impl Sockets {
         Ok(Entered { sockets: Arc::clone(self), key })
     }
 
-    /// Threads see the end of their stream where the next request would begin.
+    /// Ends reading from all sockets: threads see the end of their stream where the next request would begin.
     pub fn stop_reading(&self) {
         self.shut(Shutdown::Read);
     }
 
-    /// Threads can neither read nor write.
+    /// Ends reading and writing on all sockets, so that threads can do neither.
     pub fn cut(&self) {
         self.shut(Shutdown::Both);
     }

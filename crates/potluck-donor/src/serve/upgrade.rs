@@ -1,7 +1,6 @@
 //! The upgrade of a connection from HTTP to bulk: the ticket is read, the keys are made, and the first frame
 //! proves the peer.
 
-use super::turns::ServingTurn;
 use super::{Server, Stranger};
 use crate::session::{BulkSession, Paused};
 use crate::socket::{RuntimeIo, SocketIo, run_ready};
@@ -16,6 +15,7 @@ use potluck_wire::admission::{AdmittedPlace, PeerNetwork};
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Request as Frame, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Detached};
 use potluck_wire::ticket::{Grant, PublicTicket};
+use potluck_wire::turns::ServingTurn;
 use potluck_wire::upgrade::{NONCE_HEADER, TICKET_HEADER, nonce_of, nonce_value};
 use potluck_wire::version;
 use std::io;
@@ -23,10 +23,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An upgraded peer must have sent an authentic frame after this long.
+/// The time within which an upgraded peer must have sent an authentic frame.
 const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(5);
-/// A session's future, hyper's leftovers and a few frames of file system calls; measured at 40 KiB
-/// in debug builds. Only pages in use cost memory.
+/// The stack size of a thread: a session's future, hyper's leftovers and a few frames of file system calls; measured
+/// at 40 KiB in debug builds. Only pages in use cost memory.
 const STACK: usize = 256 << 10;
 
 /// A peer that has shown a ticket and not yet proved that it is its own.
@@ -44,7 +44,7 @@ struct Peer {
     place: AdmittedPlace<PeerNetwork>,
 }
 
-/// A connection that goes on in another turn.
+/// A connection that waits for its next turn on a thread.
 type Unfinished = (TcpStream, BulkSession, Paused);
 
 impl Server {
@@ -125,7 +125,7 @@ impl Server {
         Ok((io.0, Peer { session, first: Some(first), origin, place }))
     }
 
-    /// Serves a connection until it ends: on a thread while there are requests, in the runtime else.
+    /// Serves a connection until it ends: on a thread while there are requests, in the runtime otherwise.
     async fn serve_in_turns(self: Arc<Self>, socket: TcpStream, peer: Peer) {
         let Peer { session, first, origin, place } = peer;
         let serve = async {
@@ -177,14 +177,14 @@ impl Server {
             );
             log_end(&ran);
             drop((entered, turn));
-            // Nobody listens any more where the donor goes down, or the place was lost.
+            // If the donor goes down or the place was lost, nobody takes this any more.
             let _ = tell.send(ran.ok().flatten().map(|(socket, paused)| (socket, session, paused)));
         };
         let thread = std::thread::Builder::new().name("potluck-bulk".into()).stack_size(STACK);
         if let Err(why) = thread.spawn(serve) {
             tracing::warn!("cannot start a thread for a connection: {why}");
         }
-        // A thread that could not be started has dropped its end.
+        // If the thread could not be started, its end of the channel was dropped and this is an error.
         told.await.ok().flatten()
     }
 

@@ -23,7 +23,8 @@ impl BulkSession {
         let store = &self.service.store;
         let found = match self.allowed(Ops::GET) {
             Ok(_) if part.is_some() => store.find_to_read_parts(name).map_err(status_of),
-            // Who reads all of a chunk does not come back for more of it.
+            // A client that reads all of a chunk does not come back for more of it, so its file is not kept
+            // open.
             Ok(_) => store.find(name).map(|found| found.map(Arc::new)).map_err(status_of),
             Err(status) => Err(status),
         };
@@ -35,7 +36,8 @@ impl BulkSession {
             Err(status) => return self.answer(io, tag, Reply::bare(status), false).await,
         };
         let Some((proof, range)) = what_to_send(&chunk, name, part) else {
-            // Its reader, who knows the chunk's length, will tell the manager, and that asks for a look.
+            // The reader knows the chunk's length and tells the manager, which then orders a look at the
+            // copy.
             return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed), false).await;
         };
         let body = proof.len() as u32 + (range.end - range.start);

@@ -6,9 +6,9 @@ use potluck_wire::bulk::PIECE;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of a long piece. Of 256 KiB to 2 MiB, this costs least.
+/// The size in bytes of a long piece. Among sizes from 256 KiB to 2 MiB, this costs least.
 const LONG: usize = 1 << 20;
-/// Connections that have a long piece at once.
+/// The most connections that have a long piece at once.
 const LONG_AT_ONCE: usize = 8;
 
 /// The long pieces that may still be taken.
@@ -40,12 +40,12 @@ impl PieceBuffer {
         size
     }
 
-    /// The first `len` bytes of it.
+    /// Returns the first `len` bytes of the piece.
     pub fn first(&mut self, len: usize) -> &mut [u8] {
         &mut self.bytes[..len]
     }
 
-    /// Gives the memory back.
+    /// Gives the connection's memory back.
     pub fn release(&mut self) {
         *self = Self::default();
     }

@@ -14,7 +14,7 @@ use potluck_wire::bulk::{BulkStatus, Forward, Forwarded, FrameError, PIECE, Repl
 use potluck_wire::ticket::{Ops, Receipt};
 use std::sync::Arc;
 
-/// A put as asked.
+/// A put as the peer asked for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Put {
     pub name: ChunkName,
@@ -30,11 +30,11 @@ impl Put {
     }
 }
 
-/// Where the body goes. Whatever it is, the whole body is read: the next request follows it.
+/// The destination of the body. Whatever it is, the whole body is read: the next request follows it.
 enum Landing<'s> {
     /// The body is written to the disk.
     Fresh(IncomingChunk<'s>, Spending<'s>, SessionId),
-    /// Nowhere, for it is there; but only who has the bytes gets a receipt for them.
+    /// The body is only verified, for the chunk is here; only a peer that has the bytes gets a receipt for them.
     Held(Verifier, SessionId),
     /// The body is thrown away, for the put is refused.
     Refused(BulkStatus),
@@ -49,6 +49,9 @@ impl BulkSession {
         forward: &Forward,
     ) -> Result<Reply, FrameError> {
         let service = Arc::clone(&self.service);
+        // The incarnation is taken now: a store that goes away and comes back meanwhile may lack what
+        // was put before.
+        let incarnation = service.store.incarnation();
         let mut landing = self.landing(&service, &put);
         let mut forwarding = match landing {
             Landing::Refused(_) => None,
@@ -79,7 +82,11 @@ impl BulkSession {
             if left == 0 {
                 let piece = self.piece.first(len + tail);
                 let stored = landing.finish(&service.store, &put, piece);
-                return Ok(self.answer_to(io, &put, stored, forwarding, forward).await);
+                let receipt = stored.map(|session| {
+                    let Put { name, len, ack, .. } = &put;
+                    Receipt::issue(&service.key, incarnation, &session, name, *len, *ack)
+                });
+                return Ok(self.answer_to(io, &put, receipt, forwarding, forward).await);
             }
             landing.append(self.piece.first(len));
             if matches!(landing, Landing::Refused(_)) {
@@ -92,17 +99,17 @@ impl BulkSession {
         &mut self,
         io: &mut impl PeerIo,
         put: &Put,
-        stored: Result<SessionId, BulkStatus>,
+        receipt: Result<Receipt, BulkStatus>,
         forwarding: Option<ForwardedPut>,
         forward: &Forward,
     ) -> Reply {
         let service = Arc::clone(&self.service);
-        let session = match stored {
-            Ok(session) => session,
-            // All bytes were passed on, so the mirrors' frames are whole; their answers are nobody's.
+        let receipt = match receipt {
+            Ok(receipt) => receipt,
+            // All bytes were passed on, so the frames to the mirrors are whole; nobody needs their
+            // answers.
             Err(status) => return Reply::bare(status),
         };
-        let receipt = Receipt::issue(&service.key, &session, &put.name, put.len, put.ack);
         let mut reply = Reply::stored(put.ack, receipt);
         if let Some(forwarding) = forwarding {
             let receipts = self.routes.receipts(&service.env, forwarding);
@@ -111,7 +118,8 @@ impl BulkSession {
             reply.forwarded =
                 Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
         } else if !forward.wait && !forward.routes().is_empty() {
-            // All or none: the answer has room for receipts only, and there are none yet.
+            // Copies are made of all routes or of none: the answer has room for receipts only, and
+            // there are none yet.
             let to = forward.routes().iter().map(|route| self.routes.get(*route).cloned());
             let to: Option<Vec<_>> = to.collect();
             if !to.is_some_and(|to| service.deferred.push(put.mirrored(), to)) {
@@ -135,15 +143,17 @@ impl BulkSession {
             ChunkKind::Data => Ops::PUT,
             ChunkKind::Log => Ops::PUT.and(Ops::RECORD),
         };
-        let (now, session) = match (self.allowed(ops), self.grant.session) {
-            (Ok(now), Some(session)) => (now, session),
-            (Ok(_), None) => return Landing::Refused(BulkStatus::Denied),
+        let session = match (self.allowed(ops), self.grant.session) {
+            (Ok(()), Some(session)) => session,
+            (Ok(()), None) => return Landing::Refused(BulkStatus::Denied),
             (Err(status), _) => return Landing::Refused(status),
         };
-        if service.store.count_put_if_held(&put.name, put.len) {
-            return Landing::Held(Verifier::new(put.name), session);
+        match service.store.count_put_if_held(&put.name, put.len) {
+            Ok(true) => return Landing::Held(Verifier::new(put.name), session),
+            Ok(false) => {}
+            Err(refusal) => return Landing::Refused(status_of(refusal)),
         }
-        let Some(spending) = service.tickets.spend(&self.grant, session, put.len, now) else {
+        let Some(spending) = service.tickets.spend(&self.grant, session, put.len) else {
             return Landing::Refused(BulkStatus::Denied);
         };
         match service.store.accept(put.name, put.len) {

@@ -26,8 +26,8 @@ impl BulkSession {
         if let Err(status) = self.allowed(Ops::PUT) {
             return Ok(status);
         }
-        // Whether the ticket is good there is for that donor to judge, and whether a donor is
-        // there for the manager; a put that comes back here would only wait for itself.
+        // That donor itself judges the ticket, and the manager whether the donor is there. A put
+        // that came back to this donor would wait for itself.
         let me = self.service.registration.now().map(|(me, _)| me);
         let confirmed = {
             let service = Arc::clone(&self.service);

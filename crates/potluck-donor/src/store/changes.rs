@@ -5,7 +5,7 @@ use potluck_wire::control::Arrived;
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Beyond this nothing is remembered one by one: the whole inventory is sent instead.
+/// The number of changes beyond which none is remembered one by one: the whole inventory is sent instead.
 const MOST: usize = 100_000;
 /// The most changes in one heartbeat.
 const BATCH: usize = 16_384;
@@ -15,11 +15,11 @@ const BATCH: usize = 16_384;
 pub enum HeldChange {
     /// The chunk was stored.
     Added(Arrived),
-    /// Deleted, or found missing.
+    /// The chunk was deleted, or found missing.
     Removed(ChunkName),
-    /// Found spoiled and quarantined.
+    /// The chunk was found spoiled and is quarantined.
     Spoiled(ChunkName),
-    /// Could not be read, and is quarantined until it can.
+    /// The chunk could not be read, and is quarantined until it can.
     Unreadable(ChunkName),
     /// The chunk was looked at and is sound.
     Sound(ChunkName),
@@ -47,23 +47,29 @@ impl HeldChange {
     }
 }
 
-/// Changes in the order they happened, until a heartbeat that carried them is answered.
+/// The changes in the order they happened, until a heartbeat that carried them is answered.
 #[derive(Debug, Default)]
 pub struct HeldChanges {
     waiting: VecDeque<HeldChange>,
     overflowed: bool,
+    /// The number of batches that were confirmed or given up.
+    over: u64,
+    /// How many of the oldest changes were sent and are not confirmed.
+    sent: Option<usize>,
 }
 
-/// Changes for one heartbeat.
+/// The changes that one heartbeat carries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeBatch {
+    /// The number of the batch, which it keeps until it is confirmed.
+    pub number: u64,
     /// Whether no change waits beside these.
     pub is_all: bool,
-    /// How many of the oldest changes these are.
+    /// How many of the oldest changes are in this batch.
     pub count: usize,
     /// Chunks that were stored.
     pub added: Packed<Arrived>,
-    /// Deleted, or found missing.
+    /// Chunks that were deleted, or found missing.
     pub removed: Packed<ChunkName>,
     /// Chunks that were found spoiled and are quarantined.
     pub spoiled: Packed<ChunkName>,
@@ -84,13 +90,13 @@ impl HeldChanges {
         }
     }
 
-    /// The oldest changes. A heartbeat's lists are believed in a fixed order, so a name that changes
+    /// Returns the oldest changes. A heartbeat's lists are believed in a fixed order, so a name that changes
     /// against that order is in two heartbeats; deleted and stored again fits one, and is at no time
-    /// missing.
-    pub fn batch(&self) -> ChangeBatch {
-        let mut batch = ChangeBatch::default();
+    /// missing. A batch stays the same until it is confirmed, whatever else happens: the manager may have it.
+    pub fn batch(&mut self) -> ChangeBatch {
+        let mut batch = ChangeBatch { number: self.over + 1, ..ChangeBatch::default() };
         let mut seen = BTreeMap::new();
-        for change in self.waiting.iter().take(BATCH) {
+        for change in self.waiting.iter().take(self.sent.unwrap_or(BATCH)) {
             let last = seen.entry(change.name()).or_insert(change.rank());
             if change.rank() < *last {
                 break;
@@ -106,17 +112,23 @@ impl HeldChanges {
             }
         }
         batch.is_all = batch.count == self.waiting.len();
+        self.sent = (batch.count > 0).then_some(batch.count);
         batch
     }
 
-    /// The manager has the oldest `count` changes.
-    pub fn confirm(&mut self, count: usize) {
-        self.waiting.drain(..count.min(self.waiting.len()));
+    /// Notes that the manager has the batch of this number, if it has not been given up.
+    pub fn confirm(&mut self, number: u64) {
+        if number == self.over + 1
+            && let Some(count) = self.sent.take()
+        {
+            self.waiting.drain(..count);
+            self.over = number;
+        }
     }
 
-    /// The changes told so far may not hold any more: the manager needs the whole inventory.
+    /// Gives up the changes told so far, which may not hold any more: the manager needs the whole inventory.
     pub fn forget(&mut self) {
-        *self = Self { waiting: VecDeque::new(), overflowed: true };
+        *self = Self { overflowed: true, over: self.over + 1, ..Self::default() };
     }
 
     /// True when so many changes were forgotten that the manager needs the whole inventory.
@@ -124,9 +136,9 @@ impl HeldChanges {
         self.overflowed
     }
 
-    /// Starts over: an inventory is about to tell everything.
+    /// Forgets all changes, for an inventory is about to tell everything.
     pub fn restart(&mut self) {
-        *self = Self::default();
+        *self = Self { over: self.over + 1, ..Self::default() };
     }
 }
 
@@ -153,12 +165,35 @@ mod tests {
         assert_eq!((first.count, first.added.0.len(), first.removed.0.len()), (2, 2, 0));
         assert!(!first.is_all, "what was made by then may be among the others");
         assert_eq!(changes.batch(), first, "kept until confirmed");
-        changes.confirm(first.count);
+        changes.confirm(first.number);
         let second = changes.batch();
         let removed = second.removed.0.as_slice();
         assert_eq!((second.count, removed, second.added.0.len()), (2, &[name(1)][..], 1));
+        changes.confirm(second.number);
+        let none = ChangeBatch { number: 3, is_all: true, ..ChangeBatch::default() };
+        assert_eq!(changes.batch(), none);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_the_same_under_the_same_number() {
+        let mut changes = HeldChanges::default();
+        assert_eq!(changes.batch().number, 1);
+        changes.push(added(1));
+        let sent = changes.batch();
+        assert_eq!((sent.number, sent.count, sent.is_all), (1, 1, true));
+        changes.push(added(2));
+        let again = changes.batch();
+        assert_eq!((again.number, &again.added, again.is_all), (1, &sent.added, false));
+        changes.confirm(1);
+        let next = changes.batch();
+        assert_eq!((next.number, next.count, next.is_all), (2, 1, true));
+        assert_ne!(next.added, sent.added);
+        // The answer to what was given up meanwhile confirms nothing.
+        changes.restart();
+        changes.push(added(3));
+        assert_eq!(changes.batch().number, 3);
         changes.confirm(2);
-        assert_eq!(changes.batch(), ChangeBatch { is_all: true, ..ChangeBatch::default() });
+        assert_eq!(changes.batch().count, 1);
     }
 
     #[test]

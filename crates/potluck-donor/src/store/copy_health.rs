@@ -1,7 +1,7 @@
 //! Reading a chunk back to see whether it still is what its name says (promise R1).
 
 use super::{HeldChange, Store, StoreRefusal, TRAILER, stored_len, tail_len};
-use crate::disk::{OldFile, is_broken, read_exact_at};
+use crate::disk::{OldFile, is_broken, is_no_file, read_exact_at};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) enum CopyHealth {
     Sound,
     /// The bytes are not those of the chunk's name; the file is quarantined.
     Spoiled,
-    /// They cannot be read, also when that is tried again; the file is quarantined.
+    /// The bytes cannot be read, also when that is tried again; the file is quarantined.
     Unreadable,
     /// The chunk is not here.
     Missing,
@@ -55,12 +55,12 @@ impl Store {
             if self.is_missing() {
                 return Err(StoreRefusal::Disk); // what is there may be another store, or is being counted
             }
-            // Deleted meanwhile: what was read says nothing of what is there.
+            // The chunk was deleted meanwhile, so what was read says nothing of what is there.
             if health != CopyHealth::Missing && self.disk().len(&self.layout().chunk(name)).is_err()
             {
                 continue;
             }
-            // Put meanwhile, so it may be another file now.
+            // The chunk was put meanwhile, so there may be another file now.
             if health != CopyHealth::Sound && self.write_sequence().latest_of(name) != written {
                 continue;
             }
@@ -81,8 +81,11 @@ impl Store {
             }
             // The check of each second finds out what a missing file means here.
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(StoreRefusal::Disk),
-            // Out of files or memory: that says nothing of the chunk.
-            Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
+            Err(why) if is_no_file(&why) => Ok(CopyHealth::Spoiled),
+            // This process is out of files or memory, which says nothing of the chunk.
+            Err(why) if !is_broken(&why) => {
+                Err(self.refuse(&format!("opening chunk {name}"), &why))
+            }
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");
                 Ok(CopyHealth::Unreadable)
@@ -163,7 +166,7 @@ fn hash(file: &dyn OldFile, len: u32, name: &ChunkName) -> io::Result<bool> {
             }
         }
     }
-    // With other hashes no part of the chunk could be proved to its reader.
+    // The stored hashes count, too: with wrong ones no part of the chunk could be proved to its reader.
     let mut table = vec![0; tail_len(len) - TRAILER];
     read_exact_at(file, &mut table, len.into())?;
     Ok(verifier.finish().is_ok_and(|hashes| hashes.as_bytes() == table))

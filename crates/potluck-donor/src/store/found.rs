@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// A stored chunk, ready to be sent.
 pub(crate) struct FoundChunk {
-    /// The file; the chunk is its first `len` bytes.
+    /// The file; its first `len` bytes are the chunk.
     pub file: Box<dyn OldFile>,
     /// The number of stored bytes.
     pub len: u32,
@@ -18,12 +18,12 @@ pub(crate) struct FoundChunk {
 }
 
 impl FoundChunk {
-    /// A chunk of `len` stored bytes, whose hashes nobody has asked for yet.
+    /// Makes a chunk of `len` stored bytes, whose hashes nobody has asked for yet.
     pub fn new(file: Box<dyn OldFile>, len: u32) -> Self {
         Self { file, len, tree: OnceLock::new() }
     }
 
-    /// What proves parts of the chunk `name`, which this is.
+    /// Returns what proves parts of this chunk, which is called `name`.
     pub fn tree(&self, name: &ChunkName) -> Option<&TreeParts> {
         let read = || {
             let mut table = vec![0; tail_len(self.len) - TRAILER];

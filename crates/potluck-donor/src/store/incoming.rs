@@ -1,4 +1,4 @@
-//! A chunk on its way in.
+//! A chunk that is being received or computed, and is not yet stored under its name.
 
 use super::trailer::{ChunkOrigin, Trailer};
 use super::usage::{PromisedBytes, Removal};
@@ -11,21 +11,21 @@ use potluck_core::policy::AckLevel;
 use potluck_wire::control::{Arrived, Holding};
 use std::path::PathBuf;
 
-/// A chunk that is being received. Dropped before [`IncomingChunk::place`], it leaves nothing behind.
+/// A chunk that is being received. If it is dropped before [`IncomingChunk::place`], it leaves nothing behind.
 pub(crate) struct IncomingChunk<'s> {
     store: &'s Store,
     len: u32,
     naming: Naming,
-    // Removed before its room is given back: fields are dropped in this order.
+    // Fields are dropped in this order, so that the file is removed before its room is given back.
     temp: TempFile<'s>,
     reservation: PromisedBytes<'s>,
 }
 
 /// How the chunk gets its name.
 enum Naming {
-    /// It comes from outside, and must have this one.
+    /// The chunk comes from outside, and must have this name.
     Expected(Verifier, ChunkName),
-    /// It is computed here, and gets the one it has.
+    /// The chunk is computed here, and gets the name that follows from its bytes.
     Found(ChunkHasher),
 }
 
@@ -54,9 +54,9 @@ impl Naming {
 /// Why a received chunk is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotPlaced {
-    /// The bytes are not the chunk.
+    /// The bytes are not those of the chunk's name.
     Mismatch,
-    /// The bytes could not be kept.
+    /// The bytes could not be stored.
     Refused(StoreRefusal),
 }
 
@@ -104,7 +104,7 @@ impl<'s> IncomingChunk<'s> {
         appended.map_err(|why| self.store.refuse("writing a chunk", &why))
     }
 
-    /// Bytes that the file has after the chunk's.
+    /// Returns how many bytes the file has after the chunk's own.
     pub fn tail_len(&self) -> usize {
         tail_len(self.len)
     }
@@ -134,13 +134,13 @@ impl<'s> IncomingChunk<'s> {
     }
 }
 
-/// A chunk whose bytes are all here and are its name's.
+/// A chunk whose bytes are all here and are those of its name.
 struct Whole<'s> {
     store: &'s Store,
     name: ChunkName,
     len: u32,
     session: Option<SessionId>,
-    // In this order for the same reason.
+    // The order of these fields matters as in `IncomingChunk`: the file goes before its room is given back.
     temp: TempFile<'s>,
     reservation: PromisedBytes<'s>,
 }
@@ -163,7 +163,7 @@ impl Whole<'_> {
         Ok(())
     }
 
-    /// Gives the file its chunk's name; false when the chunk is there meanwhile.
+    /// Gives the file its chunk's name; false when the chunk was stored meanwhile.
     fn rename(mut self) -> Result<bool, StoreRefusal> {
         let (store, name) = (self.store, self.name);
         let holding = Holding { name, len: self.len };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 
-/// Where the next page begins.
+/// The place where the next page of the inventory begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     bucket: u8,
@@ -29,8 +29,8 @@ impl Cursor {
 pub(crate) struct ListedAhead(Option<(u8, VecDeque<Holding>)>);
 
 impl ListedAhead {
-    /// The chunk at `place`, which stays there until the caller moves it after that chunk. What came into its bucket
-    /// since that was listed is passed over, and what went may be given still.
+    /// Returns the chunk at `place`, which stays there until the caller moves it after that chunk. What came into its
+    /// bucket since that was listed is passed over, and what went may be given still.
     pub fn next(
         &mut self,
         store: &Store,
@@ -55,7 +55,7 @@ impl ListedAhead {
     }
 }
 
-/// A page, and where the next begins unless this was the last.
+/// A page of the inventory, and where the next begins unless this was the last.
 #[derive(Debug)]
 pub(crate) struct InventoryPage {
     pub holdings: Vec<Holding>,
@@ -63,13 +63,13 @@ pub(crate) struct InventoryPage {
 }
 
 impl Store {
-    /// The page at `cursor`: what is held now, not what was when the listing began, so that a
+    /// Returns the page at `cursor`: what is held now, not what was when the listing began, so that a
     /// deletion that was reported before is not taken back by a later page.
     pub fn page(&self, cursor: Cursor) -> io::Result<InventoryPage> {
         self.page_of(cursor, INVENTORY_PAGE)
     }
 
-    /// The page at `cursor`, of at most `most` chunks.
+    /// Returns the page at `cursor`, of at most `most` chunks.
     pub(crate) fn page_of(&self, mut cursor: Cursor, most: usize) -> io::Result<InventoryPage> {
         let mut holdings = Vec::new();
         loop {
@@ -97,12 +97,12 @@ impl Store {
             let held = self.bucket(bucket, None)?;
             found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
         }
-        // Last: what is quarantined meanwhile is seen twice at worst, and never missed.
+        // The quarantine is counted last: what is quarantined meanwhile is seen twice at worst, and never missed.
         self.disk().list(self.layout().quarantine(), &mut |entry| {
             found += entry.file.map_or(0, taken);
         })?;
         if !self.present() {
-            return Ok(()); // it went meanwhile, and not what was counted
+            return Ok(()); // the store went away meanwhile, so what was counted says nothing
         }
         let vanished = self.usage.end_recount(found);
         if vanished > 0 {

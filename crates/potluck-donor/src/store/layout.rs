@@ -21,7 +21,7 @@ pub(crate) struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// The paths below `root`, which must be absolute.
+    /// Makes the paths below `root`, which must be absolute.
     pub fn new(root: &Path) -> Self {
         Self {
             chunks: root.join("chunks"),
@@ -52,7 +52,7 @@ impl StoreLayout {
         &self.marker
     }
 
-    /// The directory of all chunks whose names begin with `first`.
+    /// Returns the directory of all chunks whose names begin with `first`.
     pub fn bucket(&self, first: u8) -> PathBuf {
         self.chunks.join(format!("{first:02x}"))
     }
@@ -67,12 +67,12 @@ impl StoreLayout {
         path
     }
 
-    /// A temporary file that no incarnation had before.
+    /// Returns the path of a temporary file that no incarnation had before.
     pub fn temp_file(&self, incarnation: Incarnation, serial: u64) -> PathBuf {
         self.temp.join(format!("{incarnation:016x}-{serial}", incarnation = incarnation.0))
     }
 
-    /// Where a quarantined file that was called `name` is kept.
+    /// Returns the path at which a quarantined file that was called `name` is kept.
     pub fn quarantined(&self, name: &str, incarnation: Incarnation, serial: u64) -> PathBuf {
         self.quarantine
             .join(format!("{name}.{incarnation:016x}-{serial}", incarnation = incarnation.0))
@@ -83,7 +83,7 @@ impl StoreLayout {
     }
 }
 
-/// The chunk whose file in the bucket `first` has this name, if any.
+/// Returns the chunk whose file in the bucket `first` has this name, if any.
 pub(crate) fn chunk_of(first: u8, file_name: &OsStr) -> Option<ChunkName> {
     let text = file_name.to_str()?;
     let ours = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');

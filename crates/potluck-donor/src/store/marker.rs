@@ -11,14 +11,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The format of chunk files. A store is read by who wrote it, or not at all: bytes of another format would
-/// pass for damage.
+/// The format of chunk files. A store is read by a release of its own format, or not at all: bytes of another format
+/// would pass for damage.
 const FORMAT: u32 = 2;
 const BEGINNING: &str = "beginning the store";
-/// No marker is nearly as long.
+/// The most bytes that are read of a marker; no marker is nearly as long.
 const MAX_MARKER: u64 = 4096;
 
-/// Names a store for ever.
+/// The id that names a store for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreId(String);
@@ -45,7 +45,7 @@ pub struct KnownStore {
 pub struct Owner {
     /// The pool, by its CA's fingerprint.
     pub pool: Digest,
-    /// The donor's number there.
+    /// The donor's number in that pool.
     pub donor: DonorId,
     /// The name of the pool, for people.
     pub pool_name: String,
@@ -54,7 +54,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether both are one membership, whatever it is called.
+    /// Whether both owners are one membership, whatever it is called.
     pub fn is(&self, other: &Self) -> bool {
         (self.pool, self.donor) == (other.pool, other.donor)
     }
@@ -69,17 +69,17 @@ impl fmt::Display for Owner {
 /// The claim of a donor on the directory it is to lend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claiming {
-    /// The donor claims its own store; a new one only where it never had one.
+    /// The donor claims its own store; it makes a new one only where it never had one.
     #[default]
     Own,
-    /// Also a store of this pool that was another donor's, or its own before.
+    /// The donor also claims a store of this pool that was another donor's, or its own before.
     Adopt,
-    /// A new store in place of its own, which is lost.
+    /// The donor claims a new store in place of its own, which is lost.
     Anew,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Marker {
+pub struct Marker {
     format: u32,
     store: StoreId,
     owner: Owner,
@@ -91,7 +91,7 @@ const ABOUT: &str = "Potluck keeps chunks of other people's files here. Leave th
                      To take it back, run `potluck leave` as its donor: that moves what is needed \
                      to other donors first, and then takes away what is here.";
 
-/// Why a directory cannot be lent.
+/// The reasons why a directory cannot be lent.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file system failed.
@@ -104,13 +104,13 @@ pub enum StoreError {
         /// The error of the system.
         why: io::Error,
     },
-    /// Another donor has it.
+    /// Another donor has the directory.
     #[error("another donor is running on {}: stop it first, or lend another directory", .0.display())]
     Locked(PathBuf),
-    /// The owner's files are there.
+    /// The owner's files are in the directory.
     #[error("{} is not empty and not a Potluck store: lend an empty directory, so that your files and the pool's never mix", .0.display())]
     Foreign(PathBuf),
-    /// It was a store and is not one now.
+    /// The directory was a store and is not one now.
     #[error("{dir} should hold this donor's store, but its {MARKER} is missing: mount the disk if it is not mounted, then start again. If the store is lost for good, `potluck lend {dir} --new-store` begins an empty one, and the pool makes what it held again from other copies", dir = .0.display())]
     Missing(PathBuf),
     /// The donor's store is elsewhere.
@@ -121,18 +121,18 @@ pub enum StoreError {
         /// The directory in which the donor's store was.
         known: PathBuf,
     },
-    /// The donor has a store, and it is asked to take another.
+    /// The donor has a store, and is asked to take another.
     #[error("this donor's store is at {}, and is there: a donor has one. Lend that, or give it back first: `potluck leave`", .0.display())]
     HasOne(PathBuf),
-    /// It is a store that this donor had before.
+    /// The directory is a store that this donor had before.
     #[error("{dir} is a store that this donor had before; the one it has now is at {}: lend that. If that is lost for good, `potluck lend {dir} --adopt-store` takes this one, with all that is in it", known.display(), dir = dir.display())]
     Earlier {
         /// The path of the lent directory.
         dir: PathBuf,
-        /// Where the store is that it has now.
+        /// The path of the store that the donor has now.
         known: PathBuf,
     },
-    /// It is the store of another donor of this pool.
+    /// The directory is the store of another donor of this pool.
     #[error("{dir} is the store of {owner}, and this is donor {own}: lend an empty directory, or start that donor, with its --state. If its identity is lost for good, `potluck lend {dir} --adopt-store` takes the store over, with all that is in it", dir = dir.display())]
     Other {
         /// The path of the lent directory.
@@ -142,7 +142,7 @@ pub enum StoreError {
         /// The donor that would lend the store.
         own: DonorId,
     },
-    /// It is a store of another pool.
+    /// The directory is a store of another pool.
     #[error("{} is the store of {owner}, which is another pool: lend an empty directory. `potluck leave`, as that donor, gives back what is here", dir.display())]
     OtherPool {
         /// The path of the lent directory.
@@ -175,7 +175,7 @@ pub(crate) struct StoreClaim {
     pub lock: Box<dyn Send + Sync>,
 }
 
-/// Who claims a directory, and what it may make of it.
+/// The donor that claims a directory, and what it may make of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClaimRequest<'a> {
     pub owner: &'a Owner,
@@ -184,7 +184,7 @@ pub(crate) struct ClaimRequest<'a> {
     pub claiming: Claiming,
 }
 
-/// Makes `dir` this donor's store, or finds that it is.
+/// Makes `dir` this donor's store, or finds that it is one already.
 ///
 /// Its lock is held before the marker is read, and a store that is taken over gets another name: a
 /// donor that had it before finds that out, whenever it looks again.
@@ -231,7 +231,7 @@ pub(crate) fn claim(
                     return Err(StoreError::HasOne(known.dir.clone()));
                 }
                 (_, _, Claiming::Adopt) => adopt(disk, entropy, &layout, owner)?,
-                // A donor that was to begin it died before it could remember it.
+                // A donor began this store and died before it could remember it.
                 (true, Some(known), Claiming::Anew)
                     if !is_there(disk, known) && is_unused(disk, &layout)? =>
                 {
@@ -354,7 +354,7 @@ pub(crate) fn owner_of(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Opti
     Ok(read_marker(disk, layout)?.map(|marker| marker.owner))
 }
 
-/// The id in the marker, if there is one.
+/// Returns the id in the marker, if there is one.
 pub(crate) fn read(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<StoreId>> {
     Ok(read_marker(disk, layout)?.map(|marker| marker.store))
 }

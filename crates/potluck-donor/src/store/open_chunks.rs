@@ -9,11 +9,11 @@ use potluck_core::merkle::segment_count;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Chunks that are open at once.
+/// The most chunks that are open at once.
 const MOST: usize = 128;
-/// Segments that they have together at most; what proves one takes 64 bytes.
+/// The most segments that open chunks have together; what proves one takes 64 bytes.
 const MOST_SEGMENTS: u64 = 32_768;
-/// A chunk that was not read for so many looks at the disk is closed.
+/// The number of looks at the disk after which a chunk that was not read meanwhile is closed.
 const UNREAD: u32 = 10;
 
 /// Chunks that are kept open.
@@ -24,15 +24,15 @@ pub(super) struct OpenChunks(Mutex<Open>);
 struct Open {
     chunks: BTreeMap<ChunkName, OpenChunk>,
     segments: u64,
-    /// Number of reads so far, by which the least recently read chunk is known.
+    /// The number of reads so far, by which the least recently read chunk is known.
     reads: u64,
 }
 
 struct OpenChunk {
     found: Arc<FoundChunk>,
-    /// The number of the latest read.
+    /// The number of the latest read of this chunk.
     read: u64,
-    /// Looks at the disk since then.
+    /// The number of looks at the disk since the chunk was last read.
     looks: u32,
 }
 
@@ -49,7 +49,7 @@ impl OpenChunks {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The chunk called `name`, if it is open.
+    /// Returns the chunk called `name`, if it is open.
     pub fn get(&self, name: &ChunkName) -> Option<Arc<FoundChunk>> {
         let mut open = self.open();
         open.reads += 1;

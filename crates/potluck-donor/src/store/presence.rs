@@ -9,6 +9,7 @@ use crate::disk::{DiskSpace, is_broken};
 use potluck_wire::control::DiskFault;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Checks the disk, as is done each second: how much is left, and whether it is still the one
@@ -17,10 +18,11 @@ impl Store {
     pub fn check_disk(&self) {
         self.open_chunks.close_unread();
         if matches!(self.usage.fault(), Some((DiskTrouble::Writing, _))) {
-            // A dead disk's marker is long in memory: whether it is dead only the disk can say.
+            // The marker of a dead disk stays in the system's memory, so the disk itself has to be asked.
             self.forget_marker();
         }
-        // The marker first: on a busy disk that takes long, and the space is to be what it is now.
+        // The marker is read first: on a busy disk that takes long, and the space must be what it is
+        // afterwards.
         let marker = marker::read(self.disk(), &self.layout);
         let asking = self.usage.asking();
         // The chunks' directory is asked: where a disk is not mounted there is none.
@@ -49,7 +51,7 @@ impl Store {
             _ => {}
         }
         self.usage.sample(asking, space);
-        // Quarantined files make room before any chunk must.
+        // Quarantined files are removed for room before any chunk is.
         if self.trim_quarantine() {
             let asking = self.usage.asking();
             match self.disk.space(self.layout.chunks()) {
@@ -66,7 +68,7 @@ impl Store {
         self.broke(DiskTrouble::Missing, why);
     }
 
-    /// Tries to take the store back that is there again; true when that worked.
+    /// Tries to take back the store that is there again; true when that worked.
     fn comes_back(&self) -> bool {
         if !self.usage.idle() {
             return false; // puts of before end first: what they left is cleaned up
@@ -88,10 +90,18 @@ impl Store {
             self.lost(&format!("it is there again and cannot be looked through: {why}"));
             return false;
         }
-        // The chunks that it holds now need not be those that it held.
+        // The chunks that it holds now need not be those that it held, nor those that it gave receipts for.
+        self.begin_incarnation();
         self.changes().forget();
         self.mends("is there again");
         true
+    }
+
+    /// Begins a new incarnation, so that the store is another one to all who were told of it.
+    fn begin_incarnation(&self) {
+        // The first number was drawn at random, so the next is hardly another donor's or an earlier
+        // process's.
+        self.incarnation.fetch_add(1, Ordering::AcqRel);
     }
 
     fn mends(&self, how: &str) {
@@ -137,7 +147,7 @@ impl Store {
         !self.is_missing() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
     }
 
-    /// Gives a file of the store another name there. A directory that somebody removed is made again:
+    /// Gives a file of the store another name in it. A directory that somebody removed is made again:
     /// what was in it is missing, and nothing else is wrong with the disk.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let dir = match (self.disk().rename(from, to), to.parent()) {

@@ -15,29 +15,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One part in so many of what is lent is for quarantined files: enough to look into what happened,
+/// The divisor of what is lent that gives the room for quarantined files: enough to look into what happened,
 /// while a bad cable that spoils a whole disk costs the pool little of it.
 const PART: u64 = 20;
-/// Chunks that one heartbeat asks about.
+/// The most chunks that one heartbeat asks about.
 const ASKED: usize = 256;
-/// How long the first look again is after a look that found it bad.
+/// The time from a look that found a chunk bad to the first look after it.
 const SHORTEST_WAIT: Duration = Duration::from_secs(2);
-/// Files looked at in one turn.
+/// The number of files looked at in one turn.
 const PER_TURN: usize = 16;
-/// Chunks taken out of quarantine whose looks are remembered.
+/// The number of chunks taken out of quarantine whose looks are remembered.
 const REMEMBERED: usize = 1024;
-/// Each look doubles the time until the next, up to this.
+/// The longest time between two looks, up to which each look doubles it.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The files in quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// The oldest first, as far as this incarnation knows; those that are needed go to the end when that
+    /// The files, the oldest first, as far as this incarnation knows; those that are needed go to the end when that
     /// is heard.
     files: VecDeque<Quarantined>,
-    /// Bytes that they take.
+    /// The bytes that the quarantined files take.
     bytes: u64,
-    /// The chunks that were taken out last.
+    /// The chunks that were taken out of quarantine last.
     restored: VecDeque<(ChunkName, Looks)>,
 }
 
@@ -60,7 +60,7 @@ impl Looks {
 struct Quarantined {
     path: PathBuf,
     len: u64,
-    /// The chunk that it was; none for what never was one.
+    /// The chunk that the file was; none for what never was one.
     chunk: Option<ChunkName>,
     looks: Looks,
 }
@@ -109,7 +109,7 @@ impl Quarantine {
 }
 
 impl Store {
-    /// Counts a file of `len` bytes among the quarantined ones; what it takes is counted already.
+    /// Counts a file of `len` bytes among the quarantined ones; the room that it takes is counted already.
     pub(crate) fn count_quarantined(&self, path: PathBuf, len: u64) {
         let chunk = chunk_of(&path);
         let mut quarantine = self.quarantine();
@@ -117,7 +117,7 @@ impl Store {
         quarantine.add(Quarantined { path, len, chunk, looks });
     }
 
-    /// Bytes of quarantined files that should go: while the owner's limits do not hold, or they take more
+    /// Returns how many bytes of quarantined files should go: while the owner's limits do not hold, or they take more
     /// than their part of what is lent.
     fn too_much_quarantined(&self) -> u64 {
         let more = self.quarantine().bytes.saturating_sub(self.usage().limits().max / PART);
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// Removes quarantined files that never were chunks, the oldest first, where there is too much in
-    /// quarantine. Whether anything was removed.
+    /// quarantine. Returns whether anything was removed.
     pub(crate) fn trim_quarantine(&self) -> bool {
         let mut left = self.too_much_quarantined();
         let mut removed = false;
@@ -143,7 +143,7 @@ impl Store {
         removed
     }
 
-    /// The chunks whose quarantined files should go, the oldest first: all of them when the owner takes
+    /// Returns the chunks whose quarantined files should go, the oldest first: all of them when the owner takes
     /// everything back. The manager is asked whether they may.
     pub(crate) fn to_discard(&self, leaving: bool) -> Vec<ChunkName> {
         let mut left = if leaving { u64::MAX } else { self.too_much_quarantined() };
@@ -200,7 +200,7 @@ impl Store {
         self.quarantine().files.iter().any(|file| file.is_due(now))
     }
 
-    /// Looks again at quarantined chunks whose time has come; how many are sound after all.
+    /// Looks again at quarantined chunks whose time has come; returns how many are sound after all.
     pub(crate) fn look_at_quarantined(&self, now: Tick) -> usize {
         let mut sound = 0;
         for _ in 0..PER_TURN {
@@ -223,7 +223,7 @@ impl Store {
         sound
     }
 
-    /// Makes a quarantined file its chunk again if it is sound; gives it back if it is not.
+    /// Makes a quarantined file its chunk again if it is sound, and returns it if it is not.
     fn look_at(&self, file: Quarantined) -> Result<(), Quarantined> {
         let opened = self.disk().open(&file.path);
         let (Some(name), Some(len), Ok(opened)) = (file.chunk, stored_len(file.len), opened) else {
@@ -246,14 +246,14 @@ impl Store {
             return Err(file);
         }
         tracing::info!("chunk {name} can be read again, and is as it should be");
-        // Whoever hears of it relies on it, so no tombstone of before deletes it.
+        // The manager will rely on it from now on, so no tombstone that was decided on before may delete it.
         self.write_sequence().wrote(&name);
         self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         Ok(())
     }
 }
 
-/// The chunk that a quarantined file was, by its name ([`super::layout::StoreLayout::quarantined`]).
+/// Returns the chunk that a quarantined file was, by its name ([`super::layout::StoreLayout::quarantined`]).
 fn chunk_of(path: &Path) -> Option<ChunkName> {
     let (name, _) = path.file_name()?.to_str()?.split_once('.')?;
     name.parse().ok()

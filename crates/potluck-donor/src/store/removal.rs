@@ -12,11 +12,12 @@ use std::path::Path;
 pub enum StoreRemoved {
     /// The directory is gone, or was before.
     All,
-    /// Nothing is in it. It is a mount point, or the directory above it may not be written.
+    /// The directory is there, and nothing is in it. It is a mount point, or the directory above it may not be
+    /// written.
     Emptied,
-    /// Potluck's files are gone; others are there, which are left alone.
+    /// Potluck's files are gone; other files are there, which are left alone.
     OthersStay,
-    /// It is no store, and is left alone.
+    /// The directory is no store, and is left alone.
     NotAStore,
 }
 
@@ -61,7 +62,7 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     })
 }
 
-/// How many chunks are in the store of a lent directory, by the files there. Zero where there is no store.
+/// Counts the chunks in the store of a lent directory, by the files there. Zero where there is no store.
 pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
     let (mut dirs, mut chunks) = (vec![StoreLayout::new(dir).chunks().to_owned()], 0);
     while let Some(dir) = dirs.pop() {

@@ -74,16 +74,39 @@ fn a_chunk_whose_segment_hashes_are_spoiled_is_quarantined() {
 }
 
 #[test]
+fn what_is_no_regular_file_in_a_chunks_place_is_spoiled_and_nobody_waits_for_it() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let replace: [fn(&Path); 3] = [
+        |path| std::os::unix::fs::symlink("/etc/passwd", path).expect("linked"),
+        |path| std::fs::create_dir(path).expect("made"),
+        |path| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).expect("made");
+        },
+    ];
+    for (number, replace) in (1..).zip(replace) {
+        let name = put(&store, number);
+        let path = store.layout().chunk(&name);
+        std::fs::remove_file(&path).expect("removed");
+        replace(&path);
+        assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
+        assert_eq!(store.verify(&name), Ok(CopyHealth::Missing), "it is in quarantine");
+        assert_eq!(store.look_at_quarantined(Tick::from_secs(number)), 0);
+    }
+}
+
+#[test]
 fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
     let used = store.report().0.lent_used;
-    // A power cut leaves the file so on some file systems.
+    // On some file systems a power cut leaves the file like this.
     std::fs::write(store.layout().chunk(&name), vec![0; file_len(100) as usize]).expect("spoil");
-    assert!(!store.count_put_if_held(&name, 100));
+    assert_eq!(store.count_put_if_held(&name, 100), Ok(false));
     put(&store, 1);
-    assert!(store.count_put_if_held(&name, 100));
+    assert_eq!(store.count_put_if_held(&name, 100), Ok(true));
     assert_eq!(store.verify(&name), Ok(CopyHealth::Sound));
     assert_eq!(store.report().0.lent_used, used, "the old file is not counted any more");
 }
@@ -97,7 +120,7 @@ fn a_tombstone_and_a_put_never_both_win() {
         let counted = store.write_sequence().last();
         let (held, deleted) = std::thread::scope(|scope| {
             let put = scope.spawn(|| {
-                store.count_put_if_held(&name, 100)
+                store.count_put_if_held(&name, 100) == Ok(true)
                     && store.confirm_held(&name, 100, AckLevel::Memory).is_ok()
             });
             let deleting = scope.spawn(|| store.delete(&name, INCARNATION, counted));
@@ -145,7 +168,7 @@ fn a_put_that_loses_its_chunk_on_the_way_says_so() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
-    assert!(store.count_put_if_held(&name, 100));
+    assert_eq!(store.count_put_if_held(&name, 100), Ok(true));
     std::fs::remove_file(store.layout().chunk(&name)).expect("somebody else's doing");
     assert_eq!(store.confirm_held(&name, 100, AckLevel::Disk), Err(StoreRefusal::Lost));
 }
@@ -195,7 +218,7 @@ fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
         (ListedAhead::default(), Some(Cursor::default()), Vec::new());
     while let Some(holding) = ahead.next(&store, &mut place).expect("listed") {
         if holding.name == bucket[0] {
-            // It would be empty if it were listed again.
+            // The bucket would be empty if it were listed again.
             let at = store.layout().bucket(holding.name.0[0]);
             std::fs::rename(&at, at.with_extension("listed")).expect("moved");
         }
@@ -204,7 +227,7 @@ fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
     }
     assert_eq!((walked == expected, place), (true, None));
 
-    // A process that begins in the middle goes on behind the last one.
+    // A process that begins in the middle goes on behind the last chunk that was read.
     let (mut ahead, mut place) = (ListedAhead::default(), Some(Cursor::after(expected[600])));
     let next = ahead.next(&store, &mut place).expect("listed").expect("more");
     let others = expected[601..].iter().find(|name| !bucket.contains(name));
@@ -222,7 +245,7 @@ fn an_unreadable_chunk_is_quarantined_and_its_room_stays_taken() {
     assert_eq!(store.verify(&name), Ok(CopyHealth::Missing));
     assert_eq!(store.report().0.lent_used, used);
     let batch = store.changes().batch();
-    // The chunk was added, and that must be heard first.
+    // The manager must hear first that the chunk was added.
     assert_eq!((batch.count, batch.spoiled.0.len()), (1, 0));
 }
 
@@ -283,9 +306,9 @@ fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
     let quarantined = quarantine(&store, 1..5);
     store.check_disk();
     assert_eq!(store.to_discard(false), [], "kept while there is room");
-    // The cap is lower, as after another start: the marker, the chunks and two files may stay.
+    // The cap is lower now, as after another start: the marker, the chunks and two files may stay.
     store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
-    assert_eq!(store.excess(), 2 * 4096);
+    assert_eq!((store.excess(), store.disk_lacks()), (2 * 4096, 0));
     store.check_disk();
     let asked = store.to_discard(false);
     assert_eq!(asked.len(), 2);
@@ -298,7 +321,7 @@ fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
     assert_eq!(store.to_discard(false), asked);
     assert_eq!(discard(&store, false), 2);
     assert_eq!(store.excess(), 0);
-    assert!(chunks.iter().all(|name| store.count_put_if_held(name, 100)));
+    assert!(chunks.iter().all(|name| store.count_put_if_held(name, 100) == Ok(true)));
     assert_eq!(
         quarantined.iter().map(|path| path.exists()).collect::<Vec<_>>(),
         [false, false, true, true]
@@ -337,7 +360,7 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
         assert_eq!(store.verify(name), Ok(CopyHealth::Spoiled));
         sound
     });
-    // What was read was wrong, and not what is on the disk.
+    // The reads were wrong, and the bytes on the disk are right.
     let quarantined = store.quarantine().paths();
     std::fs::write(&quarantined[0], &files[0]).expect("written");
     std::fs::write(&quarantined[2], &files[2]).expect("written");
@@ -352,11 +375,11 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
     assert_eq!(store.verify(&restored), Ok(CopyHealth::Sound));
     assert_eq!(store.changes().batch().added.0[0].holding.name, restored);
     assert_eq!(store.delete(&restored, INCARNATION, written), Deletion::WrittenSince);
-    // One that is wrong again is looked at ever more seldom.
+    // A chunk that is wrong again is looked at ever more seldom.
     std::fs::write(&quarantined[1], &files[1]).expect("written");
     assert_eq!(store.look_at_quarantined(Tick::from_secs(1)), 0);
     assert_eq!(store.look_at_quarantined(Tick::from_secs(3)), 1);
-    // Also when it was right in between, and others were removed since.
+    // This holds also if it was right in between, and others were removed since.
     quarantine(&store, 5..6);
     assert_eq!(discard(&store, true), 1);
     assert_eq!(store.quarantine().bytes(), 0);

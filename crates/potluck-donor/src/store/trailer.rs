@@ -5,22 +5,22 @@ use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::{SEGMENT, segment_count};
 
-/// Bytes of the trailer.
+/// The size of the trailer in bytes.
 pub const TRAILER: usize = 64;
-/// Bytes of the hash of a segment.
+/// The size of the hash of a segment in bytes.
 const HASH: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
-/// Version 1 had no hashes of segments before the trailer.
+/// The version of the trailer. Version 1 had no hashes of segments before it.
 const VERSION: u8 = 2;
-/// How much of the name is repeated: enough that no two chunks of a pool share it.
+/// The number of bytes of the name that the trailer repeats: enough that no two chunks of a pool share them.
 const NAME_PART: usize = 16;
 const SUM_AT: usize = 56;
 
-/// Where a chunk came from and what it is to the pool.
+/// The session a chunk came from, and what the chunk is to the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkOrigin {
-    /// The session that first stored it here.
+    /// The session that first stored the chunk here.
     pub session: SessionId,
     /// The kind of the chunk.
     pub kind: ChunkKind,
@@ -32,7 +32,7 @@ impl ChunkOrigin {
         Self { session: SessionId([0; 16]), kind }
     }
 
-    /// The session that it names, if any.
+    /// Returns the session that the origin names, if any.
     pub fn session(&self) -> Option<SessionId> {
         (self.session != SessionId([0; 16])).then_some(self.session)
     }
@@ -53,13 +53,13 @@ impl ChunkOrigin {
 pub struct Trailer {
     /// The origin of the chunk.
     pub origin: ChunkOrigin,
-    /// Stored bytes before the trailer.
+    /// The number of stored bytes before the trailer.
     pub len: u32,
     name: [u8; NAME_PART],
 }
 
 impl Trailer {
-    /// The trailer of `len` stored bytes called `name`.
+    /// Makes the trailer of the chunk called `name` of `len` stored bytes.
     pub fn new(origin: ChunkOrigin, name: &ChunkName, len: u32) -> Self {
         let mut part = [0; NAME_PART];
         part.copy_from_slice(&name.0[..NAME_PART]);
@@ -79,7 +79,7 @@ impl Trailer {
         out
     }
 
-    /// Reads a trailer; `None` where there is none, or one of a version we don't know.
+    /// Reads a trailer; `None` where there is none, or one of an unknown version.
     pub fn decode(bytes: &[u8; TRAILER]) -> Option<Self> {
         let sum = blake3::hash(&bytes[..SUM_AT]);
         let ours = bytes[..8] == MAGIC && bytes[8] == VERSION;
@@ -96,13 +96,13 @@ impl Trailer {
         })
     }
 
-    /// Whether it belongs to `len` stored bytes called `name`.
+    /// Whether the trailer belongs to `len` stored bytes called `name`.
     pub fn is_of(&self, name: &ChunkName, len: u32) -> bool {
         self.len == len && self.name == name.0[..NAME_PART]
     }
 }
 
-/// Stored bytes of a chunk file of `file` bytes; `None` when no chunk makes such a file.
+/// Returns the number of stored bytes in a chunk file of `file` bytes; `None` when no chunk makes such a file.
 pub fn stored_len(file: u64) -> Option<u32> {
     let front = file.checked_sub(TRAILER as u64)?;
     let segments = front.div_ceil(u64::from(SEGMENT) + HASH);
@@ -110,12 +110,12 @@ pub fn stored_len(file: u64) -> Option<u32> {
     ((1..=MAX_STORED).contains(&stored) && file_len(stored) == file).then_some(stored)
 }
 
-/// Bytes of a chunk file after its `stored` bytes: the hashes and the trailer.
+/// Returns how many bytes a chunk file has after its `stored` bytes: the hashes and the trailer.
 pub fn tail_len(stored: u32) -> usize {
     (segment_count(stored.into()) * HASH) as usize + TRAILER
 }
 
-/// Bytes of the chunk file of `stored` bytes.
+/// Returns the size in bytes of the chunk file of `stored` bytes.
 pub fn file_len(stored: u32) -> u64 {
     u64::from(stored) + tail_len(stored) as u64
 }

@@ -1,30 +1,30 @@
-//! How much of the disk Potluck takes, and the promise that it never takes more than its owner lends: each write reserves its
-//! bytes here first, and is refused where they do not fit. A donor that has more than that, because its owner lends less
-//! than before or others fill the disk, is over quota: by how much is counted here, told by heartbeats, and moved to
-//! other donors by the pool.
+//! How much of the disk Potluck takes, and the promise that it never takes more than its owner lends: each write
+//! reserves its bytes here first, and is refused where they do not fit. A donor that has more than that, because its
+//! owner lends less than before or others fill the disk, is over quota: by how much is counted here, told by
+//! heartbeats, and moved to other donors by the pool.
 
 use crate::disk::DiskSpace;
-use potluck_core::owner_limits::{DiskState, Limits, excess, room};
+use potluck_core::owner_limits::{DiskState, Limits, disk_lacks, excess, room};
 use std::sync::{Mutex, MutexGuard};
 
-/// File systems give space in blocks. Counting whole blocks keeps the cap by any measure an owner
-/// takes: sum of sizes, or `du`.
+/// The size of the blocks in which file systems give space. Counting whole blocks keeps the cap by any measure an
+/// owner takes: sum of sizes, or `du`.
 const BLOCK: u64 = 4096;
 
-/// The bytes of the disk that a file of `len` bytes takes.
+/// Returns how many bytes of the disk a file of `len` bytes takes.
 pub fn taken(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// The fault of a disk, from bad to worst.
+/// The faults of a disk, from bad to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskTrouble {
     /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and
     /// says so by starting the donor again.
     Writing,
-    /// It takes no writes, until it is seen to.
+    /// The disk takes no writes, until it is found to take them again.
     ReadOnly,
-    /// The lent directory is not there, until it is seen to be.
+    /// The lent directory is missing, until it is found again.
     Missing,
 }
 
@@ -50,9 +50,10 @@ struct Counts {
     total: u64,
     /// Bytes that the disk had left when it was asked last.
     available: u64,
-    /// How much of that was promised then, or has been since, whether it was written or not.
+    /// How much of the promised bytes was promised when the disk was asked, or has been since, whether it was written
+    /// or not.
     owed: u64,
-    /// Taken in this incarnation by files whose promise was kept.
+    /// Bytes taken in this incarnation by files that were written as promised.
     kept: u64,
     /// Bytes of files that are being removed.
     removing: u64,
@@ -77,15 +78,15 @@ impl Counts {
     }
 }
 
-/// The counts just before the disk is asked how much it has left, which takes a while: what is written meanwhile is told
-/// from what the answer has already.
+/// The counts just before the disk is asked how much it has left, which takes a while: they tell what is written
+/// meanwhile from what the answer includes already.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking {
     kept: u64,
 }
 
 impl StoreUsage {
-    /// Nothing stored yet on a disk that has this `space`.
+    /// Makes the counts of an empty store on a disk that has this `space`.
     pub fn new(limits: Limits, space: DiskSpace) -> Self {
         let counts = Counts {
             limits,
@@ -126,7 +127,7 @@ impl StoreUsage {
         self.counts().used += taken(len);
     }
 
-    /// A file of `len` bytes is about to be removed: a recount may miss it from now on.
+    /// Notes that a file of `len` bytes is about to be removed: a recount may miss it from now on.
     pub fn removal(&self, len: u64) -> Removal<'_> {
         let bytes = taken(len);
         let mut counts = self.counts();
@@ -135,18 +136,18 @@ impl StoreUsage {
         Removal { usage: self, bytes }
     }
 
-    /// Nothing is known of what is stored: all of it is about to be found again.
+    /// Forgets what is stored: all of it is about to be found again.
     pub fn forget(&self) {
         self.counts().used = 0;
     }
 
-    /// All files are about to be listed and counted.
+    /// Notes that all files are about to be listed and counted.
     pub fn begin_recount(&self) {
         let mut counts = self.counts();
         counts.churn = counts.reserved + counts.removing;
     }
 
-    /// All files were listed, and these bytes `found`; gives those that were counted and are not
+    /// Notes that all files were listed, and these bytes `found`; returns the bytes that were counted and are not
     /// there. What came or went meanwhile may have been seen or not and gets the benefit of the
     /// doubt, so that the cap holds; the next recount finds it.
     pub fn end_recount(&self, found: u64) -> u64 {
@@ -161,7 +162,7 @@ impl StoreUsage {
         self.counts().reserved == 0
     }
 
-    /// The disk is about to be asked.
+    /// Notes that the disk is about to be asked for its space.
     pub fn asking(&self) -> Asking {
         Asking { kept: self.counts().kept }
     }
@@ -175,7 +176,7 @@ impl StoreUsage {
         counts.owed = counts.reserved + (counts.kept - asking.kept);
     }
 
-    /// Keeps other limits from now on.
+    /// Goes by other limits from now on.
     pub fn limit(&self, limits: Limits) {
         self.counts().limits = limits;
     }
@@ -185,16 +186,16 @@ impl StoreUsage {
         self.counts().limits
     }
 
-    /// The disk was found full; believed until the next sample.
+    /// Notes that the disk was found full, which is believed until the next sample.
     pub fn full(&self) {
         self.counts().available = 0;
     }
 
-    /// The disk is broken or missing: nothing more is taken. True when that is news.
+    /// Notes that the disk is broken or missing: nothing more is taken. True when that is news.
     pub fn broke(&self, fault: DiskTrouble, why: String) -> bool {
         let mut counts = self.counts();
         let news = counts.broken.as_ref().is_none_or(|broken| {
-            // Why it does not come back changes; of other faults the first tells most.
+            // The reason why a disk does not come back may change; of other faults the first tells most.
             broken.fault < fault
                 || (broken.fault == fault && fault == DiskTrouble::Missing && broken.why != why)
         });
@@ -204,7 +205,7 @@ impl StoreUsage {
         news
     }
 
-    /// The disk is well again.
+    /// Notes that the disk is well again.
     pub fn mended(&self) {
         self.counts().broken = None;
     }
@@ -214,7 +215,7 @@ impl StoreUsage {
         self.counts().broken.as_ref().map(|broken| (broken.fault, broken.why.clone()))
     }
 
-    /// The disk, and the bytes Potluck may still write.
+    /// Returns the disk's space, and how many bytes Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         let counts = self.counts();
         (counts.state(), counts.room())
@@ -222,15 +223,24 @@ impl StoreUsage {
 }
 
 impl StoreUsage {
-    /// Bytes that must go for the owner's limits to hold again. What is promised does not count
+    /// Returns the bytes that must go for the owner's limits to hold again. What is promised does not count
     /// against the disk: it may be written already, and chunks on their way in must not drive out
     /// others.
     pub fn excess(&self) -> u64 {
+        self.beyond(excess)
+    }
+
+    /// Returns how many bytes the disk has less free than its owner keeps free.
+    pub fn disk_lacks(&self) -> u64 {
+        self.beyond(disk_lacks)
+    }
+
+    fn beyond(&self, limits: impl Fn(&Limits, &DiskState) -> u64) -> u64 {
         let counts = self.counts();
         if counts.broken.is_some() {
             return 0; // nothing can be removed either
         }
-        excess(&counts.limits, &DiskState { available: counts.available, ..counts.state() })
+        limits(&counts.limits, &DiskState { available: counts.available, ..counts.state() })
     }
 }
 
@@ -242,7 +252,7 @@ pub struct PromisedBytes<'a> {
 }
 
 impl PromisedBytes<'_> {
-    /// The file is there.
+    /// Notes that the file is there, so that its room stays taken.
     pub fn keep(mut self) {
         let mut counts = self.usage.counts();
         counts.reserved -= self.bytes;
@@ -271,7 +281,8 @@ pub struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    /// The file is removed. Whether the disk can use its blocks again is left to the next [`StoreUsage::sample`].
+    /// Notes that the file is removed. Whether the disk can use its blocks again is left to the next
+    /// [`StoreUsage::sample`].
     pub fn done(self) {
         let mut counts = self.usage.counts();
         counts.used = counts.used.saturating_sub(self.bytes);
@@ -313,7 +324,7 @@ mod tests {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let two = usage.reserve(2 * BLOCK).expect("above the floor");
         assert!(usage.reserve(2 * BLOCK).is_none());
-        // The disk has seen none of it: it must not be promised twice.
+        // The disk has seen nothing of what was promised, which must not be promised twice.
         let says = |available| DiskSpace { total: 1 << 30, available, read_only: false };
         usage.sample(usage.asking(), says(8 * BLOCK));
         assert!(usage.reserve(2 * BLOCK).is_none());
@@ -327,7 +338,7 @@ mod tests {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let asking = usage.asking();
         let space = DiskSpace { total: 1 << 30, available: 8 * BLOCK, read_only: false };
-        // The answer is from before these were written, and comes late.
+        // The answer is from before these two were written, and comes late.
         usage.reserve(2 * BLOCK).expect("above the floor").keep();
         let _under_way = usage.reserve(BLOCK).expect("to the floor");
         usage.sample(asking, space);
@@ -359,7 +370,7 @@ mod tests {
         usage.begin_recount();
         assert_eq!(usage.end_recount(7 * BLOCK), 3 * BLOCK);
         assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
-        // One is on its way in and may be listed already, one is being removed and may not be.
+        // One chunk arrives and may be listed already; another is being removed and may not be.
         let arriving = usage.reserve(BLOCK).expect("room");
         usage.begin_recount();
         let removal = usage.removal(BLOCK);
@@ -367,13 +378,13 @@ mod tests {
         assert_eq!(usage.end_recount(6 * BLOCK), 0);
         removal.done();
         assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
-        // A removal that had begun before the recount counts in the same way.
+        // A removal that began before the recount counts in the same way.
         let removal = usage.removal(BLOCK);
         usage.begin_recount();
         assert_eq!(usage.end_recount(6 * BLOCK), 0);
         removal.done();
         assert_eq!(usage.report().0.lent_used, 6 * BLOCK);
-        // One that could not be removed is still there.
+        // A chunk that could not be removed is still there.
         drop(usage.removal(BLOCK));
         usage.begin_recount();
         assert_eq!(usage.end_recount(5 * BLOCK), BLOCK, "and nothing is left of that");

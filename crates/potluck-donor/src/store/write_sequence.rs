@@ -6,7 +6,7 @@
 use potluck_core::chunk::ChunkName;
 use std::collections::BTreeMap;
 
-/// Names remembered per generation. Two generations are kept, about 3 MiB when both are full.
+/// The number of names remembered per generation. Two generations are kept, about 3 MiB when both are full.
 const GENERATION: usize = 32_768;
 
 /// Numbers the puts of one incarnation, from 1.
@@ -42,12 +42,12 @@ impl WriteSequence {
         self.young.insert(key(name), self.last);
     }
 
-    /// The number of the last put; 0 before the first.
+    /// Returns the number of the last put; 0 before the first.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// The highest number that a put of `name` can have.
+    /// Returns the highest number that a put of `name` can have.
     pub fn latest_of(&self, name: &ChunkName) -> u64 {
         let key = key(name);
         *self.young.get(&key).or_else(|| self.old.get(&key)).unwrap_or(&self.floor)

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 async fn chunks_come_back_as_they_were_put() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
-    // Around the sizes at which something in the donor changes: piece, head buffer, block.
+    // These are the sizes at which something in the donor changes: piece, head buffer, block.
     for len in [1, 64, 4032, 4096, 65_536, 262_143, 262_144, 262_145, 4 << 20, (64 << 20) + 16] {
         for ack in [AckLevel::Memory, AckLevel::Disk] {
             let bytes = content(len as u64 + u64::from(ack == AckLevel::Disk), len);
@@ -137,7 +137,7 @@ async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
             client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
         assert_eq!(reply, Reply::bare(BulkStatus::Mismatch));
         assert_eq!(client.get(&name).await, None);
-        // Nor is a lie about a chunk that is there worth a receipt.
+        // A lie about a chunk that is there is not worth a receipt either.
         bytes[len / 2] ^= 1;
         assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         bytes[0] ^= 1;

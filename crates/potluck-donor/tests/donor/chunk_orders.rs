@@ -141,7 +141,8 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
         assert_eq!(said.heard_proof, manager.proof(), "with its proof of just that");
         Some((said.heard.0, said.heard.1, said.heard_changes))
     };
-    // It answers heartbeats before it is registered with, and has fewer changes.
+    // Another manager answers heartbeats before the donor registered with it, and has fewer
+    // changes.
     let told = {
         let mut state = pool.manager.state();
         (state.epoch, state.start, state.changes) = (Epoch(6), 78, 450);

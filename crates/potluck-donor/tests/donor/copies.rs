@@ -71,7 +71,7 @@ async fn many_copies_at_once_are_made_once_and_answered_before_the_second_is_ove
     }
     let task = |(number, name): (u64, &ChunkName)| Task { number, work: copy(*name, &source) };
     let heard = poor.manager.state().heartbeats.len();
-    // All are repeated with each heartbeat until they are answered.
+    // All tasks are repeated with each heartbeat until they are answered.
     poor.manager.state().tasks = (0..).zip(&names).map(task).collect();
     poor.manager
         .until("all answers", |state| {
@@ -136,7 +136,8 @@ async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
         state.tasks = vec![Task { number: 2, work: copy(name, &[]) }];
         state.registers.len()
     };
-    // It is registered with all the same, so that it can see that it is not the only one.
+    // The donor registers with the other manager all the same, so that this can see that it is not
+    // the only one.
     let heard = |state: &crate::manager::State| state.registers.get(told).map(|said| said.heard);
     let heard = pool.manager.until("a registration", heard).await;
     assert_eq!((heard.0, heard.1), (pool.manager.state().epoch, 77));

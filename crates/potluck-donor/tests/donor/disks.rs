@@ -210,7 +210,7 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
     let mut client = pool.client().await;
     let kept = content(1, 100_000);
     assert_eq!(client.put(&kept, AckLevel::Disk).await, BulkStatus::Ok);
-    // Create, five pieces, sync, rename.
+    // The writes are: create, five pieces, sync, rename.
     for at in 0..8 {
         faults.fail_writes(at, Some(Errno::NOSPC));
         let bytes = content(2, 5_000_000);

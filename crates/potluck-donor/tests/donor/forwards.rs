@@ -152,7 +152,7 @@ async fn a_donor_that_goes_down_waits_for_no_mirror() {
     let silent = silent_mirror(&first, &mut client).await;
     let small = content(1, 200_000);
     let waiting = tokio::spawn(async move { put(&mut client, &small, &[0], true).await });
-    // It has turned to the mirror, and waits for it.
+    // The donor has turned to the mirror, and waits for it.
     let accept = tokio::task::spawn_blocking(move || silent.accept());
     let _connected = accept.await.expect("a thread").expect("a connection");
     let clock = potluck_core::clock::SystemClock::default();
@@ -191,7 +191,7 @@ async fn a_donor_connects_to_donors_only_and_where_the_manager_says_they_are_x4(
     let mut client = first.client().await;
     let there = to(&mirror);
     assert_eq!(learn(&first, &mut client, 0, &there).await, BulkStatus::Ok);
-    // Some other service in the owner's network, under a donor's number and under nobody's.
+    // This is some other service in the owner's network, under a donor's number and under nobody's.
     let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = service.local_addr().expect("an address");
     let scan = Source { addresses: address.into(), ..there.clone() };

@@ -89,12 +89,12 @@ async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
     fs::write(&path, bytes).expect("spoiled");
     fs::remove_file(holder.place.chunk(&group.name(2))).expect("lost");
     let (pool, source) = (Pool::start().await, holder.source());
-    // 0 is wanted; 1 lies and 2 is lost: too few.
+    // Chunk 0 is wanted, 1 is a lie and 2 is lost: too few are left.
     let few = group.rebuild(0, group.shards(&[1, 2, 4, 5], &source));
     let lie = TaskOutcome::Failed { why: TaskFault::SourceWrong, donor: Some(DONOR) };
     assert_eq!(pool.manager.ask(1, few).await, lie);
     assert!(pool.place.files("temp").is_empty());
-    // With one good copy of 2 there are enough.
+    // With one good copy of chunk 2 there are enough.
     let other = group.store().await;
     let mut shards = group.shards(&[1, 2, 4, 5], &source);
     shards[1].from.push(other.source());

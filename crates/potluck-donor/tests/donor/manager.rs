@@ -209,7 +209,7 @@ impl Manager {
             let answered = |number| heartbeat.results.iter().any(|result| result.task == number);
             state.tasks.retain(|task| !answered(task.number));
             let discard = heartbeat.quarantined.clone();
-            let quiet = heartbeat.quiet.0.clone();
+            let asked = heartbeat.sessions.0.clone();
             state.heartbeats.push(heartbeat);
             said(&HeartbeatReply {
                 start: state.start,
@@ -222,7 +222,7 @@ impl Manager {
                 chunk_orders: state.chunk_orders.clone(),
                 leaving: state.leaving,
                 void_before: state.void_before,
-                over: Packed(quiet.into_iter().filter(|id| state.over.contains(id)).collect()),
+                over: Packed(asked.into_iter().filter(|id| state.over.contains(id)).collect()),
                 discard, // no file needs any
                 ..HeartbeatReply::default()
             })

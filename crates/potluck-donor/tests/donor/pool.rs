@@ -309,7 +309,8 @@ impl Client {
 /// The receipt that is due for these bytes.
 pub fn receipt(pool: &Pool, bytes: &[u8], ack: AckLevel) -> Option<(AckLevel, Receipt)> {
     let (name, len) = (ChunkName::of(bytes), bytes.len() as u32);
-    Some((ack, Receipt::issue(&pool.key, &SESSION, &name, len, ack)))
+    let incarnation = pool.manager.state().registers.last().expect("registered").incarnation;
+    Some((ack, Receipt::issue(&pool.key, incarnation, &SESSION, &name, len, ack)))
 }
 
 /// Bytes that no other number has.

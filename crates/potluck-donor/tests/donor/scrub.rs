@@ -62,7 +62,7 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
     for number in 0..60 {
         assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, BulkStatus::Ok);
     }
-    // The slowest rate there is: some 55 s for all of it.
+    // At the slowest rate there is, all of it takes some 55 s.
     let asked = Work::Scrub { rate: 1 };
     assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
     let some = |state: &crate::manager::State| {
@@ -124,7 +124,7 @@ async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again()
     let answer = pool.manager.ask(1, Work::Describe).await;
     let TaskOutcome::Described { blocks } = answer else { panic!("{answer:?}") };
     assert_eq!(blocks.0, [listed[0]]);
-    // A copy is of the same kind.
+    // A copy of the chunk is of the same kind.
     let copy = Work::Copy {
         chunk: listed[0].name,
         len: 5000,

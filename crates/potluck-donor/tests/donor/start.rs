@@ -107,7 +107,7 @@ async fn only_this_donors_store_is_taken() {
 async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
     let (place, name) = used().await;
     let other = DonorId(DONOR.0 + 1);
-    // Its state and identity are lost, and it joined again: as somebody else.
+    // The donor's state and identity are lost, and it joined again as somebody else.
     let second = |claiming| {
         let config =
             DonorConfig { state: place.state().with_extension("new"), ..place.config(GIB) };
@@ -120,7 +120,7 @@ async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
     }
     drop(second(Claiming::Adopt).await.expect("taken over"));
     assert!(place.chunk(&name).exists());
-    // Whoever had it before finds that out.
+    // The donor that had it before finds that out.
     let why = start_as(DONOR, place.config(GIB), Claiming::Own).await.err().expect("refused");
     assert!(matches!(why, StoreError::Other { .. }), "{why}");
     drop(second(Claiming::Own).await.expect("its own by now"));
@@ -165,7 +165,7 @@ async fn a_donor_that_died_as_it_began_a_store_anew_is_asked_to_once_more() {
     fs::remove_dir_all(place.lent()).expect("lost");
     let remembered = fs::read(place.state().join("donor.json")).expect("a state");
     drop(start_as(DONOR, elsewhere.clone(), Claiming::Anew).await.expect("begun"));
-    // It died when the marker was there, and nothing else yet.
+    // The donor died when the marker was there, and nothing else yet.
     fs::write(place.state().join("donor.json"), remembered).expect("written");
     let again = |claiming| start_as(DONOR, elsewhere.clone(), claiming);
     let used = again(Claiming::Anew).await.err().expect("refused: more than a marker is there");
@@ -248,7 +248,8 @@ async fn leftovers_of_a_killed_donor_are_cleaned_up() {
     let inventory = pool.manager.until("an inventory", |state| state.inventory()).await;
     assert_eq!(inventory.len(), 1);
     assert_eq!(inventory[0].name, name);
-    // Marker, chunk, and a quarantined file: it takes room until somebody looks at it.
+    // There are the marker, the chunk, and a quarantined file, which takes room until somebody
+    // looks at it.
     let used = pool.manager.state().heartbeats[0].disk.lent_used;
     assert_eq!(used, 4096 + 49 * 4096 + 4096 + 8192);
 }

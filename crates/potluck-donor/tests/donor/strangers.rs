@@ -90,7 +90,7 @@ async fn bad_frames_end_the_connection_and_never_the_donor() {
     let oversized = [0xB1, 1, 0, 32, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
     let long_extension = [0xB1, 1, 0, 255];
     for bad in [&garbage[..], &[0xB1; 72], &oversized, &long_extension, &[0; 16]] {
-        // As the first frame, and after a good one.
+        // Each is sent as the first frame, and after a good one.
         for warm in [false, true] {
             let mut client = pool.client().await;
             if warm {
@@ -101,7 +101,7 @@ async fn bad_frames_end_the_connection_and_never_the_donor() {
             assert!(!matches!(end.expect("hangs up in time"), Ok(Some(_))));
         }
     }
-    // Signed, and still impossible.
+    // This request is signed, and still impossible.
     let mut client = pool.client().await;
     let name = ChunkName::of(b"");
     let huge = Request::put(name, AckLevel::Memory, u32::MAX);
@@ -186,7 +186,7 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
         (String::new(), "nothing"),
     ] {
         let told = show(&pool, hostile.as_bytes()).await;
-        // One that is too long may find the donor gone before it has read the answer.
+        // A sender of too much may find the donor gone before it has read the answer.
         assert!(
             told.contains("10.0.0.1:7700") || told.is_empty() && what == "huge",
             "{what}: {told}"
@@ -195,7 +195,7 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
     let mut garbage = vec![0; 4000];
     SystemEntropy.fill(&mut garbage);
     assert!(show(&pool, &garbage).await.contains("10.0.0.1:7700"));
-    // A body that never comes, and ones that never end.
+    // These are a body that never comes, and ones that never end.
     let head = "POST /manager HTTP/1.1\r\nhost: d\r\nconnection: close\r\n";
     for rest in ["content-length: 99999999999\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n5\r\n"]
     {
@@ -204,7 +204,7 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
     }
     assert!(say(&pool, &get("/manager")).await.contains("10.0.0.1:7700"));
     pool.still_serves().await;
-    // It still listens to its own.
+    // The donor still listens to its own manager.
     assert!(show(&pool, later.as_bytes()).await.contains("10.0.0.2:7700"));
 }
 

@@ -56,7 +56,8 @@ async fn no_changed_ticket_is_worth_anything() {
     let pool = Pool::start().await;
     let ticket = pool.ticket(&[Caveat::Ops(Ops::GET), Caveat::Bytes(1)]);
     let text = ticket.public.to_string();
-    // Every fourth character, for each is a connection; the property test over all bits is wire's.
+    // Every fourth character is changed, for each is a connection; the property test over all bits
+    // is wire's.
     for at in (0..text.len()).step_by(4) {
         let mut changed = text.clone().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -158,7 +159,7 @@ async fn a_manager_restored_from_before_somebodys_rights_ended_is_obeyed_and_end
     pool.manager.heartbeats(2).await;
     let forgotten = pool.ticket(&[Caveat::Issued(LATER)]);
     assert!(pool.open(&forgotten).await.is_ok());
-    // It goes on from its backup, and does not know that rights ended.
+    // The manager goes on from its backup, and does not know that rights ended.
     time(1000, 0);
     pool.manager.heartbeats(2).await;
     let before = pool.ticket(&[Caveat::Issued(1000)]);
@@ -175,23 +176,17 @@ async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
-    pool.manager.state().over = vec![SESSION];
-    pool.manager.heartbeats(2).await;
-    assert_eq!(
-        client.put(&content(2, 10), AckLevel::Memory).await,
-        BulkStatus::Ok,
-        "not asked about"
-    );
-    pool.manager.state().now_ms += 61_000;
     let asked = |state: &crate::manager::State| {
-        state.heartbeats.iter().any(|heartbeat| heartbeat.quiet.0 == [SESSION])
+        state.heartbeats.iter().any(|heartbeat| heartbeat.sessions.0 == [SESSION])
     };
     pool.manager.until("a question", |state| asked(state).then_some(())).await;
-    pool.manager.heartbeats(1).await;
+    pool.manager.state().over = vec![SESSION];
+    pool.manager.heartbeats(2).await;
     assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, BulkStatus::Denied);
     let mut renewed = pool.client().await;
     assert_eq!(renewed.put(&content(3, 10), AckLevel::Memory).await, BulkStatus::Denied);
-    assert!(renewed.get(&ChunkName::of(&content(1, 10))).await.is_some());
+    let read = Request::Get { name: ChunkName::of(&content(1, 10)), part: None };
+    assert_eq!(renewed.ask(read).await.status, BulkStatus::Denied, "nor reads");
 }
 
 /// Upgrades by hand, so that the bytes are ours to repeat.
@@ -232,11 +227,11 @@ async fn recorded_bytes_played_back_do_nothing() {
     let mut inbox = Inbox::new(keys.donor, &[]).expect("empty");
     let reply = inbox.reply(&mut io).await.expect("io").expect("an answer");
     assert_eq!(reply.1.status, BulkStatus::Ok);
-    // On the same connection: the sequence number does not fit any more.
+    // On the same connection the sequence number does not fit any more.
     io.0.write_all(&recorded).await.expect("sent");
     assert!(!matches!(inbox.reply(&mut io).await, Ok(Some(_))));
 
-    // On a new one: the donor's nonce is another.
+    // On a new connection the donor's nonce is another.
     let (mut stream, _) = upgrade_raw(&pool, &ticket, &hex).await;
     stream.write_all(&recorded).await.expect("sent");
     let mut rest = Vec::new();
@@ -251,7 +246,7 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
     let pool = Pool::start().await;
     let ticket = pool.ticket(&[]);
     let (place, manager) = pool.stop().await;
-    // Once more that donor, while no manager answers.
+    // The same donor runs once more, while no manager answers.
     let nobody = potluck_wire::call::Caller::new(
         std::sync::Arc::new(SystemNet),
         std::sync::Arc::new(crate::manager::Plain),

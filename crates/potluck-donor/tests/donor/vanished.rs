@@ -1,7 +1,7 @@
 //! Tests losses under a running donor: its whole disk vanishes, or single files (promises S3, L1).
 
 use crate::manager::State;
-use crate::pool::{Pool, content};
+use crate::pool::{Pool, content, receipt};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::{BulkStatus, Request};
@@ -65,13 +65,16 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
         assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
     }
 
-    // Back, but for one chunk.
+    // The directory is back, but for one chunk.
     fs::remove_dir(&lent).expect("unused");
     let lost = elsewhere.join(pool.place.chunk(&names[2]).strip_prefix(&lent).expect("below"));
     fs::remove_file(lost).expect("lost with it");
     fs::rename(&elsewhere, &lent).expect("mounted again");
     let again = pool.manager.until("registered again", |state| state.registers.get(2).cloned());
-    assert_eq!(again.await.disk_fault, None);
+    let again = again.await;
+    assert_eq!(again.disk_fault, None);
+    let before = pool.manager.state().registers[0].incarnation;
+    assert_ne!(again.incarnation, before, "receipts of before are for chunks that may be lost");
     let kept = BTreeSet::from([names[0], names[1]]);
     let all = pool.manager.until("all it holds", listed).await;
     assert_eq!(all, kept);
@@ -81,7 +84,29 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     });
     assert_eq!(used.await, 2 * 32_768 + 4096, "two chunks and the marker");
     assert_eq!(pool.client().await.get(&names[0]).await, Some(content(0, 30_000)));
+    let bytes = content(7, 20_000);
+    let given = pool.client().await.put_reply(&bytes, AckLevel::Memory).await.receipt;
+    assert_eq!(given, receipt(&pool, &bytes, AckLevel::Memory), "of the incarnation since then");
     pool.still_serves().await;
+}
+
+/// A power cut leaves a file whose length is right. Who puts the chunk again is told to rely on it.
+#[tokio::test]
+async fn a_put_of_a_chunk_that_is_spoiled_here_stores_it_anew_d3() {
+    let pool = Pool::start().await;
+    let names = stored(&pool, 2).await;
+    let path = pool.place.chunk(&names[0]);
+    let mut spoiled = fs::read(&path).expect("a chunk file");
+    spoiled[..4096].fill(0);
+    fs::write(&path, spoiled).expect("spoiled");
+    let mut client = pool.client().await;
+    for (number, name) in (0..).zip(&names) {
+        let bytes = content(number, 30_000);
+        let given = client.put_reply(&bytes, AckLevel::Memory).await;
+        assert_eq!(given.receipt, receipt(&pool, &bytes, AckLevel::Memory));
+        assert_eq!(client.get(name).await, Some(bytes));
+    }
+    assert_eq!(pool.place.files("quarantine").len(), 1);
 }
 
 #[tokio::test]
@@ -137,7 +162,7 @@ async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     for name in &names[..3] {
         fs::remove_file(pool.place.chunk(name)).expect("removed behind its back");
     }
-    // Somebody was thorough.
+    // Somebody removed a bucket with all that was in it.
     let bucket = pool.place.chunk(&names[3]);
     fs::remove_dir_all(bucket.parent().expect("a bucket")).expect("removed with its directory");
     let left: BTreeSet<ChunkName> =

@@ -4,22 +4,22 @@
 use potluck_wire::control::{AuditEntry, AuditPage};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// A file that is longer is added to no more.
+/// The length from which a file gets no more entries.
 const FULL: u64 = 4 << 20;
 /// Files of a kind that are kept.
 const MOST: usize = 16;
 /// Entries in one reply.
 const PAGE: usize = 1000;
 
-/// Which files an entry belongs into.
+/// The kinds of files that entries of the audit log are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditFileKind {
-    /// Those of changes, which are synced.
+    /// Files of changes, which are synced.
     Changes,
-    /// Those of refusals.
+    /// Files of refusals.
     Refusals,
 }
 
@@ -42,7 +42,7 @@ pub struct AuditFiles {
 }
 
 impl AuditFiles {
-    /// Those in `dir`.
+    /// The files of the audit log in `dir`.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir, next: None, full: FULL }
     }
@@ -50,13 +50,12 @@ impl AuditFiles {
     /// Adds entries, which get their numbers here.
     pub fn write(&mut self, entries: Vec<AuditEntry>, kept: AuditFileKind) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let is_first = self.next.is_none();
         let first = self.next_number()?;
         let mut lines = Vec::new();
         for (number, entry) in (first..).zip(entries) {
             serde_json::to_writer(&mut lines, &AuditEntry { number, ..entry })?;
             lines.push(b'\n');
-            // Whatever becomes of the write, no number is given twice.
+            // The number is used up even if the write fails, so that none is given twice.
             self.next = Some(number + 1);
         }
         let mut numbers = self.numbers(kept)?;
@@ -65,9 +64,15 @@ impl AuditFiles {
         let goes_on =
             |number: &u64| fs::metadata(path(*number)).is_ok_and(|at| at.len() < self.full);
         let number = newest.filter(goes_on).unwrap_or(first);
-        let mut file = File::options().create(true).append(true).mode(0o600).open(path(number))?;
-        // A power cut may have left half a line.
-        if is_first && fs::read(path(number))?.last().is_some_and(|last| *last != b'\n') {
+        let mut options = File::options();
+        let mut file =
+            options.create(true).read(true).append(true).mode(0o600).open(path(number))?;
+        // A power cut or a full disk may have left half a line, to which nothing must be added.
+        let mut last = [b'\n'];
+        if let Some(end) = file.metadata()?.len().checked_sub(1) {
+            file.read_at(&mut last, end)?;
+        }
+        if last != [b'\n'] {
             file.write_all(b"\n")?;
         }
         file.write_all(&lines)?;
@@ -207,6 +212,28 @@ mod tests {
             .expect("half a line");
         again.write(entries(1, 99), AuditFileKind::Changes).expect("written");
         assert_eq!(all(&again, 99), [2501]);
+    }
+
+    #[test]
+    fn what_is_written_after_half_a_line_is_a_line_of_its_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = AuditFiles::new(dir.path().into());
+        let is_cut = |kept: AuditFileKind| {
+            let path = dir.path().join(format!("{}{:020}.ndjson", kept.prefix(), 1));
+            let mut file = File::options().append(true).open(path).expect("there");
+            file.write_all(b"{\"number\": 77").expect("half a line");
+        };
+        // The disk was full while the manager ran, and a line was cut.
+        files.write(entries(1, 1), AuditFileKind::Changes).expect("written");
+        is_cut(AuditFileKind::Changes);
+        files.write(entries(1, 2), AuditFileKind::Changes).expect("written");
+        assert_eq!(all(&files, 0), [1, 2]);
+        // After a power cut, something of the other kind is written first.
+        is_cut(AuditFileKind::Changes);
+        let mut again = AuditFiles::new(dir.path().into());
+        again.write(entries(1, 3), AuditFileKind::Refusals).expect("written");
+        again.write(entries(1, 4), AuditFileKind::Changes).expect("written");
+        assert_eq!(all(&again, 0), [1, 2, 3, 4]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use potluck_wire::control::{AuditEntry, AuditKind};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// Repetitions within so long are one entry.
+/// The time within which repetitions of a refusal are one entry.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Different refusals of one member that are told apart in a window; further ones are counted together.
 /// All who are no members share one such number.
@@ -20,16 +20,16 @@ pub struct LoggedRefusal(pub AuditEntry);
 #[derive(Debug, Default)]
 pub struct Refusals {
     sources: HashMap<Option<MemberId>, Source>,
-    /// First of their kind, to be written as they are.
+    /// Refusals that are the first of their kind, to be written as they are.
     fresh: Vec<AuditEntry>,
 }
 
 #[derive(Debug)]
 struct Source {
     began: Tick,
-    /// What happened again after it was told, with how often.
+    /// Refusals that happened again after they were told, each with how often.
     again: BTreeMap<Subject, (AuditEntry, u64)>,
-    /// The last of those that are not told apart, and how many there were.
+    /// The last of the refusals that are not told apart, and how many there were.
     others: Option<(AuditEntry, u64)>,
 }
 

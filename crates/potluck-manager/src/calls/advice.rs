@@ -1,12 +1,38 @@
-//! What people are told of a policy that the pool cannot keep well, before they store something.
+//! Advice that people get about a policy that the pool cannot keep well, before they store something.
 
+use potluck_core::clock::Tick;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::size::{count, format_size};
+use potluck_pool::Pool;
 use potluck_wire::control::PolicyChanged;
 
-/// What the pool has too little of now for a policy, and for the change of files to it.
-pub fn lacking(changed: &PolicyChanged) -> Vec<String> {
-    let donors = too_few(changed.policy.redundancy(), changed.donors);
+/// The donors of a pool at a moment, as a policy meets them.
+#[derive(Debug, Clone, Copy)]
+pub struct DonorCounts {
+    /// The donors that can be written to now.
+    pub writable: u32,
+    /// The donors that take files, now or when they are back.
+    pub expected: u32,
+}
+
+impl DonorCounts {
+    /// Counts the donors of the pool.
+    pub fn of(pool: &Pool, now: Tick) -> Self {
+        let (writable, expected) = (pool.takers(now).len(), pool.expected_donors(0, now));
+        Self { writable: writable as u32, expected: expected as u32 }
+    }
+
+    /// The number of donors that a write by this policy needs now: fewer than its redundancy only while others are
+    /// waited for.
+    fn needed(self, policy: &Policy) -> u32 {
+        let all = policy.redundancy().donors();
+        if self.expected < all { all } else { policy.least_donors() }
+    }
+}
+
+/// Says what the pool has too little of now for a policy, and for the change of files to it.
+pub fn lacking(changed: &PolicyChanged, donors: DonorCounts) -> Vec<String> {
+    let few = too_few(&changed.policy, donors);
     let lacks_room = changed.files > 0 && changed.free_bytes < changed.needs_bytes;
     let room = lacks_room.then(|| {
         format!(
@@ -16,76 +42,117 @@ pub fn lacking(changed: &PolicyChanged) -> Vec<String> {
             format_size(changed.free_bytes)
         )
     });
-    donors.into_iter().chain(room).collect()
+    few.into_iter().chain(room).collect()
 }
 
-/// What to know of the policy of the new space `name`, where `donors` can be written to.
-pub fn of_space(name: &str, policy: &Policy, donors: u32) -> Vec<String> {
+/// Says what people should know of the policy of the new space `name`.
+pub fn of_space(name: &str, policy: &Policy, donors: DonorCounts) -> Vec<String> {
     let alone = (policy.redundancy() == Redundancy::Copies(1)).then(|| {
         format!(
             "it keeps one copy of each file, which is lost with the machine that holds it; to survive the \
              death of one: `potluck policy set pot://{name} --copies 2`"
         )
     });
-    alone.into_iter().chain(too_few(policy.redundancy(), donors)).collect()
+    let few = too_few(policy, donors).or_else(|| below_policy(policy, donors));
+    alone.into_iter().chain(few).collect()
 }
 
-/// That only so many donors can be written to, where a redundancy needs more.
-fn too_few(redundancy: Redundancy, have: u32) -> Option<String> {
+/// Says that so few donors can be written to that nothing is stored by this policy.
+fn too_few(policy: &Policy, donors: DonorCounts) -> Option<String> {
+    (donors.writable < donors.needed(policy)).then(|| {
+        format!(
+            "{}: lend on more machines, or make room on them, before you store something",
+            shortage(policy.redundancy(), donors.writable)
+        )
+    })
+}
+
+/// Says that donors are away, and that writes by this policy go on without them.
+pub fn below_policy(policy: &Policy, donors: DonorCounts) -> Option<String> {
+    let (have, redundancy) = (donors.writable, policy.redundancy());
+    (donors.needed(policy) <= have && have < redundancy.donors()).then(|| {
+        format!(
+            "{}: files are stored below policy until more donors are there",
+            shortage(redundancy, have)
+        )
+    })
+}
+
+fn shortage(redundancy: Redundancy, have: u32) -> String {
     let needs = match redundancy {
         Redundancy::Copies(copies) if copies > 1 => "need",
         _ => "needs",
     };
-    (have < redundancy.donors()).then(|| {
-        format!(
-            "{redundancy} {needs} {}, and {have} can be written to now: lend on more machines, or make \
-             room on them, before you store something",
-            count(redundancy.donors().into(), "donor"),
-        )
-    })
+    let donors = count(redundancy.donors().into(), "donor");
+    format!("{redundancy} {needs} {donors}, and {have} can be written to now")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn changed(donors: u32, free_bytes: u64) -> PolicyChanged {
+    fn changed(free_bytes: u64) -> PolicyChanged {
         let policy = Policy { copies: 3, ..Policy::default() };
         let (files, bytes, needs_bytes) = (2, 10 << 20, 20 << 20);
-        let lacks = Vec::new();
+        let (lacks, notes) = (Vec::new(), Vec::new());
         PolicyChanged {
             policy,
             files,
             bytes,
             needs_donors: 3,
-            donors,
+            donors: 3,
             needs_bytes,
             free_bytes,
             lacks,
+            notes,
         }
+    }
+
+    fn donors(writable: u32, expected: u32) -> DonorCounts {
+        DonorCounts { writable, expected }
     }
 
     #[test]
     fn what_the_pool_has_too_little_of_is_said() {
-        assert!(lacking(&changed(3, 20 << 20)).is_empty());
-        let few = lacking(&changed(2, 20 << 20));
+        let enough = 20 << 20;
+        assert!(lacking(&changed(enough), donors(3, 3)).is_empty());
+        let few = lacking(&changed(enough), donors(2, 2));
         assert!(few[0].starts_with("3 copies need 3 donors, and 2 can be written to"), "{few:?}");
-        let full = lacking(&changed(3, 1 << 20));
+        let full = lacking(&changed(1 << 20), donors(3, 3));
         assert_eq!(full.len(), 1);
         assert!(
             full[0].contains("20.0 MiB more") && full[0].contains("1.0 MiB are free"),
             "{full:?}"
         );
-        let none = PolicyChanged { files: 0, ..changed(3, 0) };
-        assert!(lacking(&none).is_empty(), "nothing is there to be changed");
+        let none = PolicyChanged { files: 0, ..changed(0) };
+        assert!(lacking(&none, donors(3, 3)).is_empty(), "nothing is there to be changed");
+    }
+
+    #[test]
+    fn writes_that_go_on_while_donors_are_away_are_noted_and_lack_nothing() {
+        let mut few = changed(20 << 20);
+        let noted = "3 copies need 3 donors, and 2 can be written to now: files are stored below \
+                     policy until more donors are there";
+        let away = donors(2, 3);
+        assert_eq!(below_policy(&few.policy, away).as_deref(), Some(noted));
+        assert_eq!(of_space("lab", &few.policy, away), [noted]);
+        assert!(lacking(&few, away).is_empty());
+        // One copy would be lost with its donor, and a donor that never lent is not waited for.
+        for refused in [donors(1, 3), donors(2, 2)] {
+            assert_eq!(below_policy(&few.policy, refused), None);
+            assert!(lacking(&few, refused)[0].contains("before you store"));
+        }
+        few.policy.strict = true;
+        assert_eq!(below_policy(&few.policy, away), None);
+        assert!(lacking(&few, away)[0].contains("before you store"));
     }
 
     #[test]
     fn a_space_of_one_copy_is_told_how_to_survive_a_death() {
         let policy = |copies| Policy { copies, ..Policy::default() };
-        let one = of_space("lab", &policy(1), 1);
+        let one = of_space("lab", &policy(1), donors(1, 1));
         assert!(one.len() == 1 && one[0].contains("pot://lab --copies 2"), "{one:?}");
-        assert!(of_space("lab", &policy(2), 2).is_empty());
-        assert_eq!(of_space("lab", &policy(2), 1).len(), 1);
+        assert!(of_space("lab", &policy(2), donors(2, 2)).is_empty());
+        assert_eq!(of_space("lab", &policy(2), donors(1, 2)).len(), 1);
     }
 }

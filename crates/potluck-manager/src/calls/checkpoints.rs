@@ -5,11 +5,14 @@ use crate::access::Access;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_files::AllSharedFiles;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, CheckpointOutcome, NewCheckpoint, OpenCheckpoint, SeenSpaces};
+use potluck_catalog::{
+    Catalog, CheckpointOutcome, Error, NewCheckpoint, OpenCheckpoint, SeenSpaces,
+};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
@@ -22,6 +25,9 @@ use std::time::Duration;
 
 /// Entries and chunks that are looked at to tell how much is staged for one checkpoint.
 const SUMMED: u64 = 20_000;
+/// The time for which what is staged is added up for one list: of further checkpoints it is told that there is
+/// more.
+const SUMMING: Duration = Duration::from_secs(5);
 /// The least that a copy's checkpoint stays open while nothing is written to it, though nothing of an interrupted upload
 /// is to be kept: its client may be sending one large file.
 const LEAST_IDLE: Duration = Duration::from_secs(600);
@@ -35,6 +41,7 @@ handles! {
         rates: Arc<SessionRates>,
         members: Arc<KnownMembers>,
         background: Wakeup,
+        read_turns: Arc<ReadTurns>,
         access: Access,
         shared_files: AllSharedFiles,
     }
@@ -51,7 +58,7 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         let settings = self.settings.get();
         let idle = match style {
             CommitStyle::Replace | CommitStyle::Share => settings.checkpoint_idle,
-            // It is of a copy, which goes on at once or not at all.
+            // A merge belongs to a copy, which goes on at once or not at all.
             CommitStyle::Merge => settings.resume_window.max(LEAST_IDLE),
         };
         let (made_by, idle_ms) = (caller.member()?.member, idle.as_millis() as u64);
@@ -60,7 +67,7 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         let OpenCheckpoint { staging, idle_ms, target, begun_wall_ms, .. } =
             self.catalog.begin_checkpoint(new, when).await?;
         if style == CommitStyle::Share && begun_wall_ms == when.wall_ms {
-            // What was claimed while it was shared before is of nothing that is there.
+            // What was claimed while the file was shared before means nothing in this sharing.
             self.shared_files.lock().expect("no holder panics").forget(&target);
         }
         Ok(CheckpointBegun { staging, idle_ms })
@@ -106,8 +113,10 @@ impl Answer<CheckpointList> for CheckpointCalls {
     ) -> Result<Checkpoints, Failure> {
         let seen = self.access.seen(&caller).await?;
         let own = caller.member()?.member;
+        let _turn = self.read_turns.take_among_own(own).await?;
         let when = self.time.when();
         let mut checkpoints = Vec::new();
+        let began = self.time.tick();
         let known = self.catalog.checkpoints().await?;
         for open in known.open {
             let rights = seen.rights(open.target.space());
@@ -115,13 +124,22 @@ impl Answer<CheckpointList> for CheckpointCalls {
                 continue;
             }
             let staging = open.staging.clone();
-            // One that ended just now is none any more.
-            let Ok(used) = self.catalog.usage(staging, None, SUMMED, SeenSpaces::ALL).await else {
-                continue;
+            let is_late = self.time.tick().saturating_sub(began) > SUMMING;
+            let used = match is_late {
+                true => Ok(None),
+                false => self.catalog.usage(staging, None, SUMMED, SeenSpaces::ALL).await.map(Some),
             };
+            let used = match used {
+                Ok(used) => used,
+                // A checkpoint that has just ended is left out.
+                Err(Error::NoEntry(_)) => continue,
+                Err(_) => None,
+            };
+            let is_more = used.as_ref().is_none_or(|used| used.next.is_some());
+            let used = used.unwrap_or_default();
             let rates = self.rates.of(&open.id);
             let is_own = open.made_by == own;
-            // Whoever knows the identifier reaches what is staged.
+            // Whoever knows the identifier reaches what is staged, so few are told it.
             let is_told = is_own || rights.allow(Right::Manage);
             checkpoints.push(CheckpointAbout {
                 id: is_told.then_some(open.id),
@@ -135,7 +153,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
                 expires_ms: (open.used_ms + open.idle_ms).saturating_sub(when.pool_ms),
                 files: used.files,
                 bytes: used.bytes,
-                more: used.next.is_some(),
+                more: is_more,
                 oab_mib_s: rates.observed,
                 asb_mib_s: rates.achieved,
             });

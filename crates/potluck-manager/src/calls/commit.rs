@@ -1,9 +1,11 @@
-//! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`]; those of a donor's
-//! earlier incarnation count for nothing ([`potluck_pool::DonorSnapshot::for_work_begun_at`]).
+//! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`], where those of a donor's
+//! earlier incarnation are left out; those of donors that are started again after that are left out in the transaction
+//! ([`potluck_pool::DonorSnapshot::for_work_begun_at`]). Their chunks are sent again by the client, which reads them first.
 
-use super::Answer;
 use super::prepare::{Against, UnknownKey};
+use super::{Answer, Verb};
 use crate::access::Access;
+use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -18,11 +20,11 @@ use potluck_catalog::{
     Refused, StoredFile, ToldCopies,
 };
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, SpaceId};
+use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::rights::Right;
-use potluck_pool::{Pool, Ticketed};
+use potluck_pool::{Pool, ReceiptSigner, Ticketed};
 use potluck_wire::control::{
     Commit, Committed, CommittedParts, FileCommit, Holding, InParts, LostParts, Outcome,
 };
@@ -46,6 +48,7 @@ handles! {
         wait_until: WaitingForDonors,
         sessions: WriteSessions,
         access: Access,
+        auditor: Auditor,
     }
 }
 
@@ -54,11 +57,11 @@ handles! {
 const REGISTERING: Duration = Duration::from_secs(15);
 /// A donor that took chunks and is not heard at the commit is waited for this long.
 const AWAITED: Duration = Duration::from_secs(3);
-/// Time between two looks whether such a donor is heard again.
+/// The time between two looks whether a donor that is waited for is heard again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the parts of a file are judged anew before its caller is to ask again.
+/// The number of times that the parts of a file are judged anew before its caller is to ask again.
 const ROUNDS: u32 = 40;
-/// Names asked about while the pool is held.
+/// The number of chunk names that are asked about at once while the pool is held.
 const ASK: usize = 8192;
 /// The work of one step, in times of what a chunk takes, unless a single file takes more: whoever else writes waits for a
 /// few milliseconds.
@@ -76,24 +79,30 @@ impl Answer<Commit> for CommitCalls {
             // The last batch ends the session, and its reply may be asked for again.
             Err(over) => return self.repeated(id, number).await?.ok_or(over),
         };
-        // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
+        // This is noted before the receipts are checked, so that those of donors that register anew from now on are
+        // left out later.
         let losses = self.pool.lock().losses();
         let steps = steps(call.files.iter().map(work_of));
-        let mut files = self.prepare(&caller, id, ticketed.space, call.files).await?;
+        let (mut files, signers) = self.prepare(&caller, id, &ticketed, call.files).await?;
         self.check_offered(&id, &mut files).await?;
-        self.note_receipts(&files);
+        self.note_receipts(&files, &signers);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
         let session = InSession { id, ticketed: &ticketed, losses, caller: &caller };
         let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
         let (mut files, mut committed) = (files.into_iter(), Committed::default());
         let last = steps.len() - 1;
-        // One after the other: a file of the call may be the parts, or another version, of one before.
+        // The steps go one after the other: a file of the call may be the parts, or another version, of one before.
         for (step, count) in steps.into_iter().enumerate() {
             let number = CommitStep { batch: number, step: step as u32 };
             let files: Vec<Prepared> = files.by_ref().take(count).collect();
             let ends = done && step == last && !goes_on(&committed);
             committed.files.extend(self.step(session, number, files, ends).await?.files);
+        }
+        for outcome in &committed.files {
+            if let Outcome::Refused(why) = outcome {
+                self.auditor.refused(&caller, Verb::Commit.name(), why);
+            }
         }
         if done && !goes_on(&committed) {
             // The files are visible, whatever becomes of the note.
@@ -115,8 +124,8 @@ struct InSession<'a> {
     caller: &'a CallingMember,
 }
 
-/// How many files each step commits, in order, by the work of each; at least one step. The same call has the same steps
-/// whenever it is repeated.
+/// The number of files that each step commits, in order, given the work of each file; at least one step. The same
+/// call has the same steps whenever it is repeated.
 fn steps(files: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut steps = vec![0];
     let mut work = 0;
@@ -131,7 +140,7 @@ fn steps(files: impl Iterator<Item = usize>) -> Vec<usize> {
     steps
 }
 
-/// How long a file has the catalog's writer, in times of what a chunk takes.
+/// The time for which a file takes the catalog's writer, in times of what a chunk takes.
 fn work_of(file: &FileCommit) -> usize {
     let chunks = match file.inline {
         Some(_) => 0,
@@ -176,19 +185,18 @@ impl CommitCalls {
             chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
         });
         let receipts: Vec<(DonorId, u64)> = receipts.collect();
-        let (atomic, done) = (false, ends);
         let reserved = {
             let pool = self.pool.lock();
             pool.reservations_beside(pool.draws_on(&id))
         };
         let batch =
-            Batch { session: id, space, number, mirror, ack, asked, reserved, files, atomic, done };
+            Batch { session: id, space, number, mirror, ack, asked, reserved, files, done: ends };
         let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses, caller).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
-        // A scan counts labels and who leaves as well, so that what is safe for a commit may be less so for it.
+        // A scan also counts labels and donors that leave, so what is safe for a commit may be less so for it.
         self.scan_state.written(versions);
         if let (Some(path), Some(tolerates)) = (&wrote, tolerates) {
             self.scan_state.tolerates_at_most(path.space(), tolerates, self.time.tick());
@@ -203,7 +211,7 @@ impl CommitCalls {
             CommitOutcome::Fresh { files, again } => {
                 {
                     let mut pool = self.pool.lock();
-                    pool.in_use_again(&again);
+                    pool.in_use_again(&again, self.time.tick());
                     pool.note_committed(&id, stored, receipts.into_iter());
                     let all = files.iter().all(Result::is_ok);
                     for (file, named) in files.iter().zip(&names) {
@@ -258,7 +266,7 @@ impl Answer<LostParts> for CommitCalls {
         let space = self.catalog.space(ticketed.space).await?;
         let space = space.ok_or(Error::NoSession)?;
         self.access.need_in(&caller, Right::Write, &space.name).await?;
-        // Its client knows the path; a part says where in the file it is.
+        // This path only stands for the file's, which the client knows; its name says which part of the file it is.
         let path = PoolPath::space_root(&space.name).and_then(|root| root.join("part"));
         let path = path.map_err(|why| Error::Bug(why.to_string()))?;
         let lost = self.catalog.lost_parts(call.session, call.file, path).await?;
@@ -320,7 +328,7 @@ impl CommitCalls {
             let now = self.time.tick();
             let (donors, waits) = {
                 let pool = self.pool.lock();
-                // Who was started again has to be sent the chunks again, however soon it was back.
+                // A donor that was started again has to be sent the chunks again, however soon it was back.
                 let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
                 (pool.snapshot(now).for_work_begun_at(losses), waits)
             };
@@ -355,15 +363,16 @@ fn parse(text: &str) -> Result<Committed, Failure> {
 }
 
 impl CommitCalls {
-    /// Checks the files in themselves, where that holds up nobody.
+    /// Checks the files in themselves, where that holds up nobody. It also gives the facts by which their receipts
+    /// were judged.
     async fn prepare(
         &self,
         caller: &CallingMember,
         session: SessionId,
-        space: SpaceId,
+        ticketed: &Ticketed,
         files: Vec<FileCommit>,
-    ) -> Result<Vec<Prepared>, Failure> {
-        let space = self.catalog.space(space).await?.ok_or_else(|| {
+    ) -> Result<(Vec<Prepared>, BTreeMap<DonorId, ReceiptSigner>), Failure> {
+        let space = self.catalog.space(ticketed.space).await?.ok_or_else(|| {
             Failure::new(
                 ErrorKind::NotFound,
                 code::NO_SPACE_NAMED,
@@ -371,11 +380,12 @@ impl CommitCalls {
             )
             .hint("nothing of the write is visible; make the space again to repeat it")
         })?;
-        // Once more after the reservation: a right that was taken since makes nothing visible.
+        // The right is checked once more after the reservation, so that nothing becomes visible if it was taken
+        // since.
         self.access.need_in(caller, Right::Write, &space.name).await?;
         let against = {
             let pool = self.pool.lock();
-            let mut against = Against::new(session, &space, pool.keys());
+            let mut against = Against::new(session, ticketed, &space, pool.receipt_signers());
             if self.time.uptime() < REGISTERING {
                 against.unregistered = pool.unregistered();
             }
@@ -385,18 +395,19 @@ impl CommitCalls {
             let mut against = against;
             let files = files.into_iter().map(|file| against.prepare(file));
             let files = files.collect::<Result<Vec<_>, _>>();
-            (files, against.false_receipts)
+            (files, against)
         };
-        let (files, false_receipts) = self.env.offload.run(check).await;
+        let (files, Against { false_receipts, signers, .. }) = self.env.offload.run(check).await;
         if !false_receipts.is_empty() {
             self.pool.lock().note_false_receipts(&session, &false_receipts, self.time.tick());
         }
-        files.map_err(|UnknownKey(donor)| {
+        let files = files.map_err(|UnknownKey(donor)| {
             let what =
                 format!("the manager has just started and donor {donor} has not reported yet");
             Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
                 .hint("try again in a second; the session goes on")
-        })
+        })?;
+        Ok((files, signers))
     }
 
     /// Refuses files with chunks that the session never offered: nothing protected those from being
@@ -414,7 +425,12 @@ impl CommitCalls {
                 let other = part.iter().filter(|chunk| !pool.is_offered_by(session, &chunk.name));
                 others.extend(other.map(|chunk| chunk.name));
             }
-            if !others.is_empty() && !self.catalog.are_in_use(others).await? {
+            if others.is_empty() {
+                continue;
+            }
+            let asked = others.len();
+            let known = self.catalog.chunks(others).await?;
+            if known.iter().filter(|chunk| chunk.is_used).count() < asked {
                 let what =
                     format!("{}: some of its chunks were never offered in this session", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
@@ -424,12 +440,16 @@ impl CommitCalls {
         Ok(())
     }
 
-    /// An inventory under way must not count these copies as missing.
-    fn note_receipts(&self, files: &[Prepared]) {
+    /// Notes the copies that receipts prove, so that an inventory under way does not count them as missing.
+    fn note_receipts(&self, files: &[Prepared], signers: &BTreeMap<DonorId, ReceiptSigner>) {
         let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
-        let pairs = chunks
-            .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
-        self.pool.lock().acknowledged(pairs);
+        let copies = chunks.flat_map(|chunk| {
+            let of = |(donor, _): &(DonorId, AckLevel)| {
+                Some((*donor, signers.get(donor)?.incarnation, &chunk.name))
+            };
+            chunk.holders.iter().filter_map(of)
+        });
+        self.pool.lock().acknowledged(copies);
     }
 
     /// Copies of the files' chunks that donors told of, which the catalog does not know.
@@ -441,7 +461,9 @@ impl CommitCalls {
                 let Some((len, donors)) = pool.uncommitted(&chunk.name) else { continue };
                 let has_receipt =
                     |donor: &DonorId| chunk.holders.iter().any(|(holder, _)| holder == donor);
-                let others = donors.iter().copied().filter(|donor| !has_receipt(donor)).collect();
+                let others = donors.iter().filter(|donor| !has_receipt(donor));
+                let others = others.filter_map(|donor| Some((*donor, pool.incarnation(*donor)?)));
+                let others = others.collect();
                 let holding = Holding { name: chunk.name, len };
                 told.push(EarlyCopies { file: at, holding, donors, others });
             }
@@ -454,17 +476,18 @@ impl CommitCalls {
     fn copies_without_receipt(&self, told: &[EarlyCopies]) -> Vec<(ChunkName, DonorId)> {
         let of = |copies: &EarlyCopies| {
             let name = copies.holding.name;
-            copies.others.iter().map(move |donor| (name, *donor)).collect::<Vec<_>>()
+            copies.others.iter().map(move |(donor, life)| (*donor, *life, name)).collect::<Vec<_>>()
         };
         let others: Vec<_> = told.iter().flat_map(of).collect();
-        // An inventory under way must not count these as missing either.
-        self.pool.lock().acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
-        others
+        // An inventory that is under way must not count these copies as missing.
+        let copies = others.iter().map(|(donor, incarnation, name)| (*donor, *incarnation, name));
+        self.pool.lock().acknowledged(copies);
+        others.into_iter().map(|(donor, _, name)| (name, donor)).collect()
     }
 
-    /// The catalog knows the copies of files that are visible now; those that donors told of since it was
-    /// asked to are counted, too. Those of a file that was refused stay the session's, which says at its end
-    /// where what it leaves is to be reclaimed.
+    /// Counts copies late: the catalog knows the copies of files that are visible now, and those that donors told
+    /// of since it was asked to are counted, too. Copies of a file that was refused stay the session's, which says
+    /// at its end where what it leaves is to be reclaimed.
     async fn count_late<S, F>(
         &self,
         told: Vec<EarlyCopies>,
@@ -492,15 +515,16 @@ struct EarlyCopies {
     file: usize,
     holding: Holding,
     donors: Vec<DonorId>,
-    /// Those of them that no receipt is of.
-    others: Vec<DonorId>,
+    /// The donors that told of the chunk and of which no receipt is, each with the incarnation that told of it.
+    others: Vec<(DonorId, Incarnation)>,
 }
 
 fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
     let outcome = |outcome: &Result<StoredFile, Refused<Failure>>| match outcome {
-        Ok(StoredFile { version, below_policy, dir_modified }) => Outcome::Stored {
+        Ok(StoredFile { version, below_policy, at_risk, dir_modified }) => Outcome::Stored {
             version: *version,
             below_policy: *below_policy,
+            at_risk: *at_risk,
             dir_modified: *dir_modified,
         },
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),

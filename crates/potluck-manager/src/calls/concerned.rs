@@ -1,4 +1,4 @@
-//! Which donor a call is about.
+//! Finds which donor a call is about.
 
 use crate::callers::CallingMember;
 use crate::shared_pool::SharedPool;
@@ -28,7 +28,7 @@ pub fn concerned(
     }
 }
 
-/// There is no such donor.
+/// The failure of a call about a donor that does not exist.
 pub fn no_donor(donor: DonorId) -> Failure {
     let what = format!("the pool has no donor {donor}");
     Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)

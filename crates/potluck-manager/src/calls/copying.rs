@@ -73,21 +73,17 @@ impl Answer<CopyFiles> for CopyCalls {
                 }
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
-                // A scan finds what is to be made or changed, as after a commit.
-                self.scan_state.written(copies().map(|copy| copy.version.id));
+                // As after a commit, a scan finds what is to be made or changed.
+                self.scan_state.written(copies().flat_map(|copy| copy.parts.iter().copied()));
                 let on_donors = copies().filter(|copy| copy.version.chunks > 0);
                 let least = on_donors.map(|copy| copy.version.redundancy().tolerates()).min();
                 if let Some(tolerates) = least {
                     self.scan_state.tolerates_at_most(&space, tolerates, now);
                 }
-                let in_parts = |version: &Version| version.parts > 0 && open(version);
-                if copies().any(|copy| in_parts(&copy.version)) {
-                    // Their parts are not told.
-                    self.scan_state.changed_anywhere(now);
-                } else if unseen || copies().any(|copy| open(&copy.version)) {
+                if unseen || copies().any(|copy| open(&copy.version)) {
                     self.scan_state.changed(now);
                 }
-                self.pool.lock().in_use_again(&copied.again);
+                self.pool.lock().in_use_again(&copied.again, now);
                 self.background.wake(); // replaced versions leave chunks behind
                 Ok(reply(&copied))
             }
@@ -101,7 +97,7 @@ fn reply(copied: &Copied) -> CopiedFiles {
     for (path, outcome) in &copied.files {
         let path = path.clone();
         match outcome {
-            Ok(CopiedVersion { version, below_policy }) => reply.files.push(CopiedFile {
+            Ok(CopiedVersion { version, below_policy, .. }) => reply.files.push(CopiedFile {
                 path,
                 version: version.id,
                 bytes: version.size,

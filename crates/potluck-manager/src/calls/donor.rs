@@ -9,13 +9,15 @@ use crate::handles::handles;
 use crate::inventory_turns::{Counted, InventoryTurns, MOST_COUNTED};
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
+use crate::recurring_notices::{Notice, RecurringNotices};
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
 use crate::tasks::signpost::OwnWhereabouts;
-use potluck_catalog::{Catalog, Compared, DonorNote, Term, ToldCopies};
+use potluck_catalog::{Catalog, CatalogChunk, Compared, DonorNote, Error, Term, ToldCopies};
 use potluck_core::chunk::{ChunkName, Digest};
-use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
+use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, MemberId, SessionId};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool, UnknownArrivals};
 use potluck_recovery::ca::Ca;
@@ -25,6 +27,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 handles! {
@@ -35,6 +38,8 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         members: Arc<KnownMembers>,
+        read_turns: Arc<ReadTurns>,
+        notices: Arc<RecurringNotices>,
         inventory_turns: Arc<InventoryTurns>,
         gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
@@ -69,16 +74,18 @@ impl Answer<Register> for DonorCalls {
         let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);
         let moved = !self.pool.lock().is_at(donor, &addresses);
         if moved {
-            // For a manager that starts elsewhere and looks for its donors. Where the catalog refuses, the donor registers
-            // again, and has still moved.
+            // The addresses are kept for a manager that starts elsewhere and looks for its donors. If the catalog
+            // refuses them, the donor registers again, and counts as moved still.
             self.catalog.note_donor(donor, DonorNote::At(addresses.clone())).await?;
             self.pool.lock().moved(donor, addresses);
         }
         match enlisted {
-            Enlisted::Again if moved => {
+            Enlisted::Again if moved && self.tells(Notice::Moved, donor, 1) => {
                 tracing::info!("{} is at {} now", self.pool.lock().called(donor), told.0);
             }
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
+            Enlisted::Anew if !self.tells(Notice::RegisteredAnew, donor, 1) => {}
+            Enlisted::InTurns if !self.tells(Notice::RegisteredInTurns, donor, 1) => {}
             Enlisted::Anew => tracing::info!(
                 "{} registered anew, at {}, of version {}",
                 self.pool.lock().called(donor),
@@ -127,7 +134,7 @@ impl Answer<Heartbeat> for DonorCalls {
             let was_live = live(&pool);
             let known = pool.heartbeat(donor, &call, now);
             pool.heard_over(donor, caller.connection);
-            // One that was silent may take what nobody could; one that lost its disk has nothing.
+            // A donor that was silent may take what nobody could, and one that lost its disk has nothing.
             let turned = match (was_live, live(&pool)) {
                 (false, true) => pool.repairs.is_stuck(),
                 (was_live, live) => was_live && !live,
@@ -137,6 +144,9 @@ impl Answer<Heartbeat> for DonorCalls {
         if known && turned {
             self.scan_state.changed(now);
         }
+        // The turn is taken after the donor was heard, so that one whose report has to wait is not taken for silent.
+        let owner = self.members.owner(caller.member()?.member);
+        let _turn = self.read_turns.take_among_own(owner).await?;
         let (epoch, changes, proof) = self.said_of_term();
         let mut reply = HeartbeatReply {
             epoch,
@@ -151,7 +161,7 @@ impl Answer<Heartbeat> for DonorCalls {
             let pool = self.pool.lock();
             reply.leaving = pool.giving(donor).is_some();
             reply.void_before = pool.tickets_void_before(reply.now_ms);
-            reply.over = Packed(pool.over(&call.quiet.0));
+            reply.over = Packed(pool.over(&call.sessions.0, now));
         }
         if call.follows.is_some_and(|follows| follows < self.whereabouts.issue()) {
             reply.manager = self.whereabouts.signed();
@@ -159,11 +169,14 @@ impl Answer<Heartbeat> for DonorCalls {
         if known {
             let incarnation = call.incarnation;
             let results = std::mem::take(&mut call.results);
+            if self.pool.lock().has_written(donor, incarnation, call.batch) {
+                call.forget_changes();
+            }
             let mut quarantined = std::mem::take(&mut call.quarantined.0);
             quarantined.truncate(DISCARDED);
             self.react(donor, &call);
             self.believe(donor, incarnation, call).await?;
-            // After what was stored is counted: results speak of that.
+            // Results are taken after what was stored is counted, for they speak of that.
             self.results.take(donor, results).await?;
             {
                 let mut pool = self.pool.lock();
@@ -172,11 +185,14 @@ impl Answer<Heartbeat> for DonorCalls {
                 reply.list = pool.is_to_list(donor, now);
             }
             if self.gc_freeze.why().is_some() {
-                // Whoever decided on these did so before the freeze.
+                // These deletions were decided on before the freeze.
                 reply.chunk_orders.delete.clear();
             } else if !quarantined.is_empty() {
-                // After what the heartbeat said is written down: a copy that it lost saves no other.
-                reply.discard = Packed(self.catalog.dispensable(quarantined).await?);
+                // What the heartbeat said is written down before, so that a copy that was lost is no reason to
+                // discard another.
+                let needed = self.needed_in_quarantine(quarantined.clone()).await?;
+                quarantined.retain(|name| !needed.contains(name));
+                reply.discard = Packed(quarantined);
             }
         }
         Ok(reply)
@@ -189,6 +205,23 @@ impl DonorCalls {
     fn said_of_term(&self) -> (Epoch, u64, Option<Digest>) {
         let (epoch, changes) = (self.term.epoch(), self.catalog.changes());
         (epoch, changes, Some(self.ca.terms().prove(epoch, self.term.start, changes)))
+    }
+
+    /// Returns those of the chunks that files use and that no donor has which is there and trusted: a copy that
+    /// cannot be read now, or not all of it, may be the last one. A machine that is away is no reason to give up
+    /// what is here.
+    async fn needed_in_quarantine(
+        &self,
+        names: Vec<ChunkName>,
+    ) -> Result<BTreeSet<ChunkName>, Error> {
+        let known = self.catalog.chunks(names).await?;
+        let donors = self.pool.lock().snapshot(self.time.tick());
+        let view = donors.current();
+        let is_elsewhere = |chunk: &CatalogChunk| {
+            chunk.holders.iter().any(|holder| view.counts(*holder, &chunk.name))
+        };
+        let needed = known.into_iter().filter(|chunk| chunk.is_used && !is_elsewhere(chunk));
+        Ok(needed.map(|chunk| chunk.name).collect())
     }
 
     /// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
@@ -216,14 +249,7 @@ impl DonorCalls {
         incarnation: Incarnation,
         heartbeat: Heartbeat,
     ) -> Result<(), Failure> {
-        let lists = [(&heartbeat.spoiled, "spoiled"), (&heartbeat.unreadable, "unreadable")];
-        for (list, how) in lists {
-            let Some(first) = list.0.first() else { continue };
-            let copies = count(list.0.len() as u64, &format!("{how} copy"));
-            let named = self.pool.lock().called(donor);
-            tracing::warn!("{named} quarantined {copies}, first that of chunk {first}");
-        }
-        let arrived = heartbeat.added.0;
+        let (arrived, batch) = (heartbeat.added.0, heartbeat.batch);
         let mut told = ToldCopies {
             removed: heartbeat.removed.0,
             spoiled: [heartbeat.spoiled.0, heartbeat.unreadable.0].concat(),
@@ -243,26 +269,40 @@ impl DonorCalls {
         let arrived = self.unwanted(donor, incarnation, unknown);
         self.take_in(donor, &arrived.unwanted).await?;
         if told.removed.is_empty() && told.spoiled.is_empty() {
-            // The commonest case by far: chunks of open sessions, which the catalog need not hear of.
+            // By far most often these are only chunks of open sessions, which the catalog need not hear of.
             told.added = [compared.uncounted, compared.leaving].concat();
         }
         if !told.is_empty() {
             self.write_down(donor, told).await?;
         }
-        // Who could not be written down says all of it again.
-        self.pool.lock().arrivals_written(donor, incarnation, &arrived, &known);
+        // If the catalog could not be written, this is not reached, and the donor says all of it again.
+        self.pool.lock().arrivals_written(donor, (incarnation, batch), &arrived, &known);
         Ok(())
+    }
+
+    /// Whether the log is to tell now of what a donor did so many times.
+    fn tells(&self, what: Notice, donor: DonorId, number: u64) -> bool {
+        self.notices.tells(what, MemberId(donor.0), number, self.time.tick())
     }
 
     async fn write_down(&self, donor: DonorId, told: ToldCopies) -> Result<(), Failure> {
         let spoiled = !told.spoiled.is_empty();
         let written = self.catalog.tell(donor, told, self.time.now_ms()).await?;
         self.pool.lock().unused_gone(donor, written.unused_gone);
+        if let Some(first) = written.spoiled.first()
+            && self.tells(Notice::Quarantined, donor, written.spoiled.len() as u64)
+        {
+            let copies = count(written.spoiled.len() as u64, "copy");
+            let named = self.pool.lock().called(donor);
+            tracing::warn!(
+                "{named} quarantined {copies}, spoiled or unreadable, first that of chunk {first}"
+            );
+        }
         if written.lost || spoiled {
             self.scan_state.changed_at(donor, self.time.tick());
         }
         if spoiled {
-            // A scan that began since the donor said so may not have seen it written down.
+            // A scan that began before this was written down may not have seen it.
             self.scan_state.worse(self.time.tick(), "a copy is spoiled");
         }
         Ok(())
@@ -286,9 +326,9 @@ impl Answer<Inventory> for DonorCalls {
         }
         let mut compared = self.compare_page(donor, call.holdings.0, &mut turn).await?;
         if self.gc_freeze.why().is_none() && self.pool.lock().is_given_up(donor) {
-            let (offered, given_up) = self.pool.lock().part_offered(&compared.unknown);
+            let given_up = self.pool.lock().take_given_up(donor, &mut compared.unknown);
             compared.known.extend(self.take_in(donor, &given_up).await?);
-            compared.unknown = offered;
+            self.pool.lock().took_in(donor, given_up.len() as u64);
         }
         {
             let mut pool = self.pool.lock();
@@ -314,7 +354,7 @@ impl Answer<Inventory> for DonorCalls {
             if is_expected {
                 self.scan_state.assembles(self.time.tick());
             }
-            // Where the list is as the catalog says, no more has changed than how the donor is, which a scan sees.
+            // If the list is as the catalog says, only the state of the donor has changed, and a scan sees that.
             self.scan_state.changed(self.time.tick());
         }
         Ok(Done {})
@@ -386,12 +426,14 @@ impl DonorCalls {
             };
             let chunks = count(missing as u64, "chunk");
             if is_new {
-                // What a new store has lost is not recorded there, so that nothing leads to the files that need it.
+                // Nothing records what a new store has lost, so nothing leads to the files that need it.
                 self.scan_state.changed_anywhere(self.time.tick());
                 tracing::info!("{named} begins anew: {chunks} that it had are lost");
             } else {
                 self.scan_state.changed_at(donor, self.time.tick());
-                tracing::warn!("{named} has lost {chunks} that it had, by its inventory");
+                if self.tells(Notice::Missing, donor, missing as u64) {
+                    tracing::warn!("{named} has lost {chunks} that it had, by its inventory");
+                }
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! How members find the pool again when its manager moves.
+//! Answers the calls by which members find the pool again when its manager moves.
 
 use super::Answer;
 use crate::callers::CallingMember;
@@ -18,7 +18,7 @@ handles! {
     }
 }
 
-/// Donors named at most: one that knows is enough.
+/// The number of donors that are named at most: one that knows is enough.
 const DONORS: usize = 8;
 
 impl Answer<Find> for FindCalls {

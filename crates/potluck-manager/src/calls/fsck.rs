@@ -5,12 +5,13 @@ use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{Catalog, Met, PageLimit};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, LayoutChunk, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, PoolView};
@@ -29,6 +30,7 @@ handles! {
         catalog: Catalog,
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
+        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -41,6 +43,7 @@ impl Answer<Fsck> for FsckCalls {
         let seen = self.access.seen_at(&caller, &call.path).await?;
         self.wait_until.donors_reported(Pool::expects_listings).await;
         self.wait_until.none_overdue().await;
+        let _turn = self.read_turns.take(&caller).await?;
         let (view, doubted) = {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             (pool.view(now), pool.asked_about(now))
@@ -48,18 +51,21 @@ impl Answer<Fsck> for FsckCalls {
         let (path, after) = (call.path.clone(), call.after.clone());
         let page = self.catalog.files_at(path, after, PAGE, seen).await?;
         let report = FsckReport { next: page.next, ..FsckReport::default() };
-        let mut look = Look { view, doubted, asked: call, report };
+        let mut look = Look { view, doubted, asked: call, report, less_safe: Vec::new() };
         let judge = move || {
             page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
-            concluded(look.report)
+            (concluded(look.report), look.less_safe)
         };
-        let report = self.env.offload.run(judge).await;
+        let (report, less_safe) = self.env.offload.run(judge).await;
+        let now = self.time.tick();
         if !report.found.is_empty() {
-            self.scan_state.found_worse(self.time.tick());
+            self.scan_state.found_worse(now, less_safe);
+            if report.outcome == FsckOutcome::Damaged {
+                self.scan_state.changed_anywhere(now); // nobody can say whose records these are
+            }
         } else if report.next.is_none() && self.scan_state.is_known_worse() {
-            // Things may be better by now than the last scan found.
-            self.scan_state.changed_anywhere(self.time.tick());
-            self.scan_state.look_again(self.time.tick());
+            // Things may be better than the last scan found, and each scan looks again at what was worse.
+            self.scan_state.look_again(now);
         }
         Ok(report)
     }
@@ -71,6 +77,8 @@ struct Look {
     doubted: BTreeSet<(DonorId, ChunkName)>,
     asked: Fsck,
     report: FsckReport,
+    /// Versions, or parts, among what was found.
+    less_safe: Vec<VersionId>,
 }
 
 impl Look {
@@ -92,7 +100,7 @@ impl Look {
         }
     }
 
-    /// A file, or a part of one, of which it is known what it is made of.
+    /// Notes a file, or a part of one, whose chunks are known.
     fn sound(&mut self, path: String, version: &Version, layout: &Layout) {
         let judged = judge_file(version, layout, &self.view);
         let doubted = |piece: &LayoutChunk| {
@@ -106,6 +114,7 @@ impl Look {
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;
+            self.less_safe.push(version.id);
             if let Some(last) = self.report.found.last_mut().filter(|last| last.path == path) {
                 if health.unreadable > 0 {
                     last.may_return =
@@ -118,7 +127,7 @@ impl Look {
         }
     }
 
-    /// A file of which the catalog does not know any more what it is made of.
+    /// Notes a file of which the catalog does not know any more what it is made of.
     fn damaged(&mut self, path: String, why: String) {
         self.report.files += 1;
         let level = HealthLevel::Unreadable;
@@ -127,7 +136,7 @@ impl Look {
     }
 }
 
-/// A page with how its files are together, and what to do.
+/// Concludes a page: adds how its files are together, and what to do.
 fn concluded(report: FsckReport) -> FsckReport {
     let unreadable = |damage: &&Damage| damage.health.level == HealthLevel::Unreadable;
     let worst = |damage: &Damage| match (&damage.damaged, damage.may_return) {

@@ -30,7 +30,8 @@ impl Answer<GiveBack> for GiveBackCalls {
             self.give_backs.cancel(donor).await?;
             return Ok(self.give_backs.progress(donor).await?);
         }
-        // Before anything is asked of the donor: afterwards the files are not told apart.
+        // The files are looked at before anything is asked of the donor, for afterwards they cannot
+        // be told apart.
         let departure = Departure::of(donor);
         let mut outlook = self.departures.look(&departure).await?;
         let listing = outlook.loss.digest();
@@ -70,7 +71,7 @@ impl Answer<Departing> for GiveBackCalls {
     }
 }
 
-/// Files changed since the list was made that somebody agreed to.
+/// The failure for a give-back whose list of lost files changed since somebody agreed to it.
 fn not_agreed(loss: &Loss) -> Failure {
     let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.files > 3 { ", …" } else { "" };

@@ -76,10 +76,11 @@ impl Answer<SpaceWho> for GrantCalls {
 
 impl Answer<GroupCreate> for GrantCalls {
     async fn answer(self, call: GroupCreate, caller: CallingMember) -> Result<Done, Failure> {
-        if check_space(&call.name).is_err() {
+        // A number always means the member that has it, so no group is named by one.
+        if check_space(&call.name).is_err() || call.name.parse::<u32>().is_ok() {
             let what = format!(
                 "“{}” cannot be the name of a group: 1 to 63 of a-z 0-9 . _ - can, beginning with a letter \
-                 or a digit",
+                 or a digit, but for a number",
                 call.name
             );
             return Err(
@@ -148,7 +149,7 @@ fn refuse_everyone(group: &str) -> Result<(), Failure> {
 }
 
 impl GrantCalls {
-    /// Whoever a person means by `who`: a member's name or number, or a group.
+    /// Finds whom a person means by `who`: a member's name or number, or a group.
     async fn grantee(&self, who: &str) -> Result<Grantee, Failure> {
         if let Some(group) = who.strip_prefix("group:") {
             return Ok(Grantee::Group(group.into())); // the catalog refuses one that is not there

@@ -1,14 +1,13 @@
-//! Where one file is: each donor's share of it.
+//! Finds where one file is: each donor's share of it.
 
-use crate::tickets::contacts;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
+use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, LayoutChunk};
-use potluck_pool::{DonorContact, Pool};
-use potluck_wire::control::Share;
+use potluck_wire::control::{DonorState, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The donors that have a piece for good.
+/// The donors that have a piece, and are to keep it.
 fn holders(piece: &LayoutChunk) -> impl Iterator<Item = DonorId> {
     piece.holders.iter().filter(|(_, leaving)| !leaving).map(|(donor, _)| *donor)
 }
@@ -16,12 +15,12 @@ fn holders(piece: &LayoutChunk) -> impl Iterator<Item = DonorId> {
 /// Each donor's share of a file.
 pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     let everybody: BTreeSet<DonorId> = layout.pieces.iter().flat_map(holders).collect();
-    let contacts = contacts(pool, everybody, now);
-    let empty = |contact: DonorContact| {
-        let DonorContact { donor, name, live, .. } = contact;
-        (donor, Share { donor, name, live, chunks: 0, bytes: 0 })
+    let empty = |donor| {
+        let name = pool.contact(donor, now)?.name;
+        let state = pool.donor_state(donor, now);
+        Some((donor, Share { donor, name, state, chunks: 0, bytes: 0 }))
     };
-    let mut shares: BTreeMap<DonorId, Share> = contacts.into_iter().map(empty).collect();
+    let mut shares: BTreeMap<DonorId, Share> = everybody.into_iter().filter_map(empty).collect();
     for piece in &layout.pieces {
         for donor in holders(piece) {
             let Some(share) = shares.get_mut(&donor) else { continue };
@@ -48,8 +47,8 @@ pub fn add(shares: &mut Vec<Share>, more: Vec<Share>) {
 
 /// The fewest live holders of any one data chunk.
 pub fn live_copies(layout: &Layout, shares: &[Share]) -> u32 {
-    let live: BTreeSet<DonorId> =
-        shares.iter().filter(|share| share.live).map(|share| share.donor).collect();
+    let is_live = |share: &&Share| share.state == DonorState::Live;
+    let live: BTreeSet<DonorId> = shares.iter().filter(is_live).map(|share| share.donor).collect();
     let copies = |piece| holders(piece).filter(|donor| live.contains(donor)).count() as u32;
     layout.pieces[..layout.data].iter().map(copies).min().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The authority over locks of files.
+//! Answers the calls about the authority over locks of files.
 
 use super::Answer;
 use crate::access::Access;
@@ -29,7 +29,7 @@ impl LockCalls {
         self.locks.lock().expect("no holder panics")
     }
 
-    /// Whether somebody may have what an earlier manager granted, and has not said so yet.
+    /// Whether a holder may have what an earlier manager granted, and has not said so yet.
     fn is_just_restarted(&self) -> bool {
         self.time.is_restarted_within(LOCK_LEASE)
     }
@@ -47,7 +47,7 @@ impl LockCalls {
             };
             is_first = false;
             let mut freed = std::pin::pin!(freed.notified());
-            // Whatever was given back since the look above is found by the next.
+            // From here on whatever is given back wakes this, also if that is before it waits.
             freed.as_mut().enable();
             let taking = self.table().take(key, false, &call.authority, may_grant, now)?;
             match taking {
@@ -121,7 +121,7 @@ impl Answer<LockKeep> for LockCalls {
         if lost.is_empty() && !is_news {
             let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // it is told that nothing changed
         }
-        // The time of the call counts: its caller may have gone away meanwhile.
+        // The time is that of the call, since its caller may go away during the wait.
         let wanted = self.table().wanted(key);
         Ok(LockKept { unknown: false, lost, wanted })
     }

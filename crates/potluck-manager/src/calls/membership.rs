@@ -8,12 +8,14 @@ use crate::departure::RemovalTerms;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Certified, Error, NewToken, StoredMember, Token};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::rights::{EVERYONE, is_number};
 use potluck_core::text::is_unseen;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::ca::ProvenKey;
@@ -41,6 +43,7 @@ handles! {
         scan_state: Arc<ScanState>,
         departures: Departures,
         sessions: WriteSessions,
+        read_turns: Arc<ReadTurns>,
         auditor: Auditor,
     }
 }
@@ -48,18 +51,19 @@ handles! {
 /// The longest name of a member, in bytes.
 const MAX_NAME: usize = 255;
 
-/// The longest a token is good for.
+/// The longest time for which a token is good.
 const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
 
 /// The longest life of a token that a donor makes, which its own machine uses at once.
 const MAX_DONORS_TTL_SECONDS: u64 = 600;
 
-/// Donors that one donor may have invited: more than the further disks of a desktop.
+/// The number of donors that one donor may have invited: more than the further disks of a desktop.
 const MAX_FURTHER_DONORS: usize = 63;
 
 impl Answer<Join> for MembershipCalls {
     async fn answer(self, call: Join, caller: CallingMember) -> Result<Joined, Failure> {
         let name = checked_name(&call.name)?;
+        let _turn = self.read_turns.take(&caller).await?;
         let request = call.request.0;
         let key = self
             .env
@@ -108,6 +112,12 @@ fn checked_name(name: &str) -> Result<String, Failure> {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("choose another by `--name`"));
     }
+    // In a command such a name would mean somebody else.
+    if name == EVERYONE || is_number(name) || name.starts_with("group:") {
+        let what = format!("“{name}” cannot be a member's name: it means a number or a group");
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("choose another by `--name`"));
+    }
     Ok(name.into())
 }
 
@@ -137,10 +147,10 @@ impl Answer<Invite> for MembershipCalls {
 }
 
 impl MembershipCalls {
-    /// Refuses a donor's invitation that is not for another directory of its own machine, as far as the
-    /// pool can tell: only donors, only so many, and none by those who were invited so. Whoever they
-    /// are, they count as one machine with it (`Pool::add_donor`), and so can take no more from the pool
-    /// by failing together or lying than the one could.
+    /// Refuses a donor's invitation that is not for another directory of its own machine, as far as the pool can
+    /// tell: only donors may be invited, only so many, and none by donors that were invited so. Whoever they are,
+    /// they count as one machine with the donor that invites them (`Pool::add_donor`), and so can take no more from
+    /// the pool by failing together or lying than that donor alone could.
     async fn check_further_donor(&self, who: &KnownMember, invite: &Invite) -> Result<(), Failure> {
         let refused = |what: String| {
             Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
@@ -252,22 +262,29 @@ impl MembershipCalls {
         let member = self.catalog.revoke(id).await?;
         let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
         tracing::info!("{what}");
+        let was_donor = member.role == Role::Donor;
         self.members.put(member);
         self.auditor.changed(caller, call, what).await;
         let sessions = {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));
-            // What it was given tickets for, nobody knows; who may have them still asks for new ones.
+            // Nobody knows what it was given tickets for, so all tickets end; whoever still may have them asks for
+            // new ones.
             pool.void_tickets(self.time.now_ms());
             pool.sessions_of(id)
         };
         for session in sessions {
             self.sessions.end(session).await?;
         }
-        // The chunks that a donor held are not there any more.
-        // What a removed donor had is being forgotten, so that its copies may lead to no file any more.
-        self.scan_state.changed_anywhere(self.time.tick());
-        self.scan_state.hurry(self.time.tick());
+        if was_donor {
+            // What it held is not there any more and is being forgotten, so that nothing may lead from its copies to
+            // files.
+            self.scan_state.changed_anywhere(self.time.tick());
+            self.scan_state.hurry(self.time.tick());
+        }
         Ok(Done {})
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,18 @@
-//! Listings, facts, sums, and changes to names.
+//! Answers calls about names: listings, facts, sums, and changes.
 
 use super::{Answer, health};
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
+use crate::shared_files::AllSharedFiles;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces, WhatIsKept, When};
+use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces, StoredQuota, WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
@@ -18,14 +20,14 @@ use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, Health, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move,
+    Call, Done, Health, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move,
     NotMade, Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-/// Entries and chunks that one answer adds up: some tenths of a second.
+/// The number of entries and chunks that one answer adds up: some tenths of a second.
 const SUMMED: u64 = 20_000;
 
 handles! {
@@ -39,7 +41,9 @@ handles! {
         background: Wakeup,
         wait_until: WaitingForDonors,
         scan_state: Arc<ScanState>,
+        read_turns: Arc<ReadTurns>,
         access: Access,
+        shared_files: AllSharedFiles,
     }
 }
 
@@ -48,6 +52,7 @@ impl Answer<List> for NamingCalls {
         let List { path, recursive, after } = call;
         let seen = self.access.seen_at(&caller, &path).await?;
         let space = path.space().to_owned();
+        let _turn = self.read_turns.take(&caller).await?;
         let listed = self.catalog.list_directory(path, recursive, after, seen.clone());
         let mut listing = listed.await?;
         for entry in &mut listing.entries {
@@ -67,10 +72,12 @@ impl Answer<Usage> for NamingCalls {
     async fn answer(self, call: Usage, caller: CallingMember) -> Result<Used, Failure> {
         let seen = self.access.seen_at(&caller, &call.path).await?;
         let path = call.path.clone();
+        // Few sums are taken at once anyway, and a caller that waits for one must not keep a turn from others.
+        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
         let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
         if path.names().is_empty() && !path.space().is_empty() {
             let mut quotas = self.catalog.quotas(Some(QuotaOf::Space(path.space().into()))).await?;
-            used.quota = quotas.pop().map(|limited| limited.quota);
+            used.quota = quotas.pop().map(StoredQuota::shown);
         }
         Ok(used)
     }
@@ -79,10 +86,12 @@ impl Answer<Usage> for NamingCalls {
 impl Answer<Stat> for NamingCalls {
     async fn answer(self, mut call: Stat, caller: CallingMember) -> Result<Stated, Failure> {
         let rights = self.access.need(&caller, Right::List, &call.path).await?;
-        // The names of chunks are what donors give them out by.
+        // Donors give out chunks by their names, so these are told only to whoever may read.
         call.chunks &= rights.allow(Right::Read);
         let path = call.path.clone();
+        let turn = self.read_turns.take(&caller).await?;
         let mut facts = self.catalog.stat(call.path).await?;
+        drop(turn);
         if !rights.allow(Right::Read) {
             facts.entry.digest = None;
         }
@@ -106,13 +115,11 @@ impl Answer<Stat> for NamingCalls {
                 self.wait_until.donors_reported(Pool::expects_listings).await;
             }
             let health = if version.parts > 0 {
+                let _turn = self.read_turns.take(&caller).await?;
                 self.judge_parts(path, call.chunks, &mut stated).await?
             } else {
                 self.judge(version, facts.layout, call.chunks, &mut stated).await
             };
-            if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
-                self.scan_state.found_worse(self.time.tick());
-            }
             stated.health = Some(health);
         }
         if stated.donors.is_empty() {
@@ -143,12 +150,16 @@ impl NamingCalls {
         };
         stated.live_copies = stated.live_copies.min(health::live_copies(&layout, &shares));
         health::add(&mut stated.donors, shares);
-        // A file may be of any size.
+        let id = version.id;
+        // A file may be of any size, so it is judged where that holds up nobody.
         let judge = move || {
             let chunks = if listed { chunk_facts(&layout, &view) } else { Vec::new() };
             (judge_file(&version, &layout, &view).health, chunks)
         };
         let (health, chunks) = self.env.offload.run(judge).await;
+        if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
+            self.scan_state.found_worse(self.time.tick(), [id]);
+        }
         let room = DESCRIBED.saturating_sub(stated.chunk_list.len());
         stated.chunk_list.extend(chunks.into_iter().take(room));
         health
@@ -162,7 +173,11 @@ impl NamingCalls {
         stated: &mut Stated,
     ) -> Result<Health, Failure> {
         let (mut judged, mut after): (Option<Health>, Option<String>) = (None, None);
+        let began = self.time.tick();
         loop {
+            if self.time.tick().saturating_sub(began) > Stat::DEADLINE {
+                return Err(Error::Busy.into()); // its caller has given up
+            }
             let (of, seen) = (path.clone(), SeenSpaces::ALL);
             let page = self.catalog.files_at(of, after.take(), PARTS, seen).await?;
             for (_, met) in page.files {
@@ -225,11 +240,31 @@ impl Answer<SetAttributes> for NamingCalls {
     }
 }
 
+impl NamingCalls {
+    /// Refuses to move a shared file, or a directory above one, while writers have written what is in no version of it: what they
+    /// claim and contribute belongs to the path.
+    async fn need_no_writers(&self, path: &PoolPath) -> Result<(), Failure> {
+        let written = {
+            let mut files = self.shared_files.lock().expect("no holder panics");
+            files.written_below(path, self.time.tick())
+        };
+        for file in written {
+            if self.catalog.shared_file(file.clone()).await?.is_some() {
+                let what = format!("{file} is shared, and writers have not made a version of it");
+                return Err(Failure::new(ErrorKind::Conflict, code::CLAIMED, what)
+                    .hint(format!("`potluck shared ls {file}` names them")));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Answer<Move> for NamingCalls {
     async fn answer(self, call: Move, caller: CallingMember) -> Result<Done, Failure> {
         let Move { from, to, no_replace, replaces } = call;
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
+        self.need_no_writers(&from).await?;
         let when = self.time.when().made_by(caller.member()?.member);
         let moved = from.clone();
         self.catalog.rename(from, to, no_replace, replaces, when).await?;

@@ -1,6 +1,7 @@
 //! Calls that read and change the policies of spaces, directories and files.
 
-use super::{Answer, advice};
+use super::Answer;
+use super::advice::{self, DonorCounts};
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::failure;
@@ -51,7 +52,7 @@ impl Answer<PolicySet> for PolicyCalls {
         let asks = over.redundancy().is_some();
         let follows = asks && !(new_files_only && change.scope != PolicyScope::File);
         let mut changed = self.weigh(change.policy);
-        // A policy of only new files may wait for donors that are yet to join, as a space's.
+        // A policy for new files only may wait for donors that are yet to join, as a space's may.
         let expected = self.pool.lock().expected_donors(0, self.time.tick());
         if follows && (redundancy.donors() as usize) > expected {
             return Err(failure::of_redundancy(redundancy, expected));
@@ -60,7 +61,7 @@ impl Answer<PolicySet> for PolicyCalls {
             self.catalog.set_policy(path.clone(), over).await?;
             self.uses.may_be_others();
             if follows {
-                // Should a page fail, the goals of those before it are set.
+                // If a page fails, the goals of the pages before it are set all the same.
                 self.scan_state.changed_anywhere(self.time.tick());
             }
         }
@@ -71,13 +72,15 @@ impl Answer<PolicySet> for PolicyCalls {
             self.follow(&path, &mut changed, set_at).await?;
             for staged in self.staged_for(&path).await? {
                 match self.follow(&staged, &mut changed, set_at).await {
-                    // Nothing is staged for it, or it ended meanwhile.
+                    // Nothing is staged for it, or the checkpoint ended meanwhile.
                     Err(Error::NoEntry(_) | Error::NotADirectory(_)) => {}
                     followed => followed?,
                 }
             }
         }
-        changed.lacks = advice::lacking(&changed);
+        let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
+        changed.lacks = advice::lacking(&changed, donors);
+        changed.notes.extend(advice::below_policy(&changed.policy, donors));
         self.background.wake();
         self.stats.forget();
         if !dry_run && changed.files > 0 {
@@ -89,7 +92,7 @@ impl Answer<PolicySet> for PolicyCalls {
 }
 
 impl PolicyCalls {
-    /// Has the files below a path follow a changed policy, unless it is only asked what that comes to.
+    /// Has the files below a path follow a changed policy, unless the caller only asks what that comes to.
     async fn follow(
         &self,
         path: &PoolPath,
@@ -117,7 +120,7 @@ impl PolicyCalls {
             open.filter(|open| path.is_inside(&open.target) && !open.staging.is_inside(path));
         let below = |open: OpenCheckpoint| {
             let names = &path.names()[open.target.names().len()..];
-            names.iter().try_fold(open.staging, |at, name| at.join(name)).ok()
+            open.staging.join_all(names.iter().map(String::as_str)).ok()
         };
         Ok(staged.filter_map(below).collect())
     }
@@ -135,11 +138,12 @@ impl PolicyCalls {
             bytes: 0,
             needs_bytes: 0,
             lacks: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }
 
-/// Refuses a change of a stored file's policy that is not one of its redundancy: nothing else can change.
+/// Refuses a change of a stored file's policy that is more than one of its redundancy: nothing else can change.
 fn check_file(over: &Override) -> Result<(), Failure> {
     let redundancy = Override { copies: over.copies, ec: over.ec, ..Override::default() };
     if *over == redundancy && over.redundancy().is_some() {

@@ -3,21 +3,19 @@
 //! Nothing a client says is believed. A file that passes here is a [`PreparedFile`]; there is no other way
 //! to one.
 
-use potluck_catalog::{PreparedChunk, PreparedFile, Space};
+use potluck_catalog::{Error, PreparedChunk, PreparedFile, Space};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::MAX_COPIES;
-use potluck_core::recipe::{self, CUT_BY_CONTENT_LEAST, Entry, PART_CHUNKS};
+use potluck_core::policy::{MAX_COPIES, Redundancy};
+use potluck_core::recipe::{self, CUT_BY_CONTENT_LEAST, Entry, LARGEST_FILE, PART_CHUNKS};
 use potluck_pool::redundancy::Version;
+use potluck_pool::{ReceiptJudgement, ReceiptSigner, Ticketed};
 use potluck_wire::control::{FileCommit, InParts};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
+use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The largest file: sums over a whole pool stay far from overflowing.
-const MAX_SIZE: u64 = 1 << 60;
 
 /// The facts that files are checked against.
 pub struct Against {
@@ -25,23 +23,34 @@ pub struct Against {
     pub session: SessionId,
     /// Whether the session's space is sealed.
     pub sealed: bool,
-    /// The keys of donors, by which their receipts are checked.
-    pub keys: BTreeMap<DonorId, Secret>,
+    /// The least redundancy of its files, in donors whose death loses nothing: what the session was opened with, whatever
+    /// policies say by now. 0 for who may lower what policies say.
+    pub tolerates: u32,
+    /// The signer of receipts that each donor is, by which its receipts are checked.
+    pub signers: BTreeMap<DonorId, ReceiptSigner>,
     /// Donors that have a key the manager has not been told since its start.
     pub unregistered: BTreeSet<DonorId>,
-    /// Donors of which receipts were found that are not theirs.
+    /// Donors in whose name receipts were found that they did not make.
     pub false_receipts: BTreeSet<DonorId>,
 }
 
-/// Why a batch cannot be checked now.
+/// The donor whose unknown key is why a batch cannot be checked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownKey(pub DonorId);
 
 impl Against {
     /// Collects the facts that a commit to `space` is checked against.
-    pub fn new(session: SessionId, space: &Space, keys: BTreeMap<DonorId, Secret>) -> Self {
+    pub fn new(
+        session: SessionId,
+        ticketed: &Ticketed,
+        space: &Space,
+        signers: BTreeMap<DonorId, ReceiptSigner>,
+    ) -> Self {
         let (unregistered, false_receipts) = Default::default();
-        Self { session, sealed: space.key.is_some(), keys, unregistered, false_receipts }
+        let may_lower = ticketed.asked.may_lower;
+        let tolerates = if may_lower { 0 } else { ticketed.policy.redundancy().tolerates() };
+        let sealed = space.key.is_some();
+        Self { session, sealed, tolerates, signers, unregistered, false_receipts }
     }
 
     /// Checks a file. The outer error is about the batch, the inner about the file.
@@ -58,6 +67,10 @@ impl Against {
 
     fn checked(&mut self, mut file: FileCommit) -> Result<PreparedFile, Failure> {
         check_numbers(&file)?;
+        // A file whose content is in the catalog is on no donor.
+        if file.inline.is_none() && redundancy_of(&file).tolerates() < self.tolerates {
+            return Err(Error::LessSafe(file.path).into());
+        }
         if let Some(InParts::Whole { parts, .. }) = file.in_parts {
             return whole(file, parts);
         }
@@ -138,8 +151,8 @@ impl Against {
         Ok(entries)
     }
 
-    /// The chunks with their holders: the donors that gave a receipt themselves. Receipts that they did not give are worth
-    /// nothing, and are left out.
+    /// The chunks with their holders: the donors that gave a receipt themselves since they were started. Other receipts are
+    /// worth nothing, and are left out.
     fn chunks(
         &mut self,
         path: &PoolPath,
@@ -159,19 +172,26 @@ impl Against {
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
             })?;
             // A donor without a key was removed, or has not registered yet.
-            let Some(key) = self.keys.get(&said.donor) else { continue };
-            let genuine = Receipt::issue(key, &self.session, &chunk.name, chunk.len, said.ack);
-            if genuine != said.receipt {
-                self.false_receipts.insert(said.donor);
-            } else if !chunk.holders.contains(&(said.donor, said.ack)) {
-                chunk.holders.push((said.donor, said.ack));
+            let Some(signer) = self.signers.get(&said.donor) else { continue };
+            let what = (&chunk.name, chunk.len);
+            match signer.judge(&said.receipt, &self.session, what, said.ack) {
+                ReceiptJudgement::Counts if !chunk.holders.contains(&(said.donor, said.ack)) => {
+                    chunk.holders.push((said.donor, said.ack));
+                }
+                ReceiptJudgement::Counts | ReceiptJudgement::OfEarlierIncarnation => {}
+                ReceiptJudgement::False => drop(self.false_receipts.insert(said.donor)),
             }
         }
         Ok(chunks)
     }
 }
 
-/// What the catalog keeps of a file beside its recipe of so many data chunks, or its parts.
+/// The redundancy that a file says to have.
+fn redundancy_of(file: &FileCommit) -> Redundancy {
+    file.ec.map_or(Redundancy::Copies(file.copies), Redundancy::Ec)
+}
+
+/// Makes the catalog's version of a file beside its recipe of so many data chunks, or its parts.
 fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     Version {
         id: VersionId(0),
@@ -193,7 +213,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     }
 }
 
-/// A file whose parts were committed before; the catalog compares it with them.
+/// Prepares a file whose parts were committed before; the catalog compares it with them.
 fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
     if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
         return Err(bad(&file, "it has both parts and a content of its own"));
@@ -207,7 +227,7 @@ fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
     Ok(PreparedFile { path, version, inline, pages, chunks, condition, in_parts })
 }
 
-/// The parity chunks of a file and their stored lengths: those of their groups' longest chunks.
+/// The parity chunks of a file, each with its stored length: that of the longest chunk of its group.
 fn parity_of(file: &FileCommit, entries: &[Entry]) -> Result<Vec<(ChunkName, u32)>, Failure> {
     let names = &file.parity.0;
     let Some(ec) = file.ec else {
@@ -234,7 +254,7 @@ fn bad(file: &FileCommit, why: &str) -> Failure {
 }
 
 fn check_numbers(file: &FileCommit) -> Result<(), Failure> {
-    if file.size > MAX_SIZE {
+    if file.size > LARGEST_FILE {
         return Err(bad(file, "it is larger than any pool"));
     }
     if !file.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&file.chunk_size) {

@@ -5,7 +5,7 @@ use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
-use potluck_catalog::{Catalog, StoredQuota};
+use potluck_catalog::Catalog;
 use potluck_core::path::PoolPath;
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::Right;
@@ -28,8 +28,8 @@ handles! {
 impl Answer<QuotaSet> for QuotaCalls {
     async fn answer(self, call: QuotaSet, caller: CallingMember) -> Result<Done, Failure> {
         let of = self.meant(&call.of)?;
-        self.catalog.set_quota(of, call.quota).await?;
-        let what = format!("set the quota of {}: {}", call.of, in_words(call.quota));
+        let quota = self.catalog.set_quota(of, call.change).await?;
+        let what = format!("set the quota of {}: {}", call.of, in_words(quota));
         self.auditor.changed(&caller, QuotaSet::NAME, what).await;
         Ok(Done {})
     }
@@ -40,8 +40,8 @@ impl Answer<QuotaList> for QuotaCalls {
         let who = caller.member()?;
         let seen = self.access.seen(&caller).await?;
         let mut quotas = Vec::new();
-        for StoredQuota { of, quota, used } in self.catalog.quotas(None).await? {
-            let (is_shown, name) = match &of {
+        for stored in self.catalog.quotas(None).await? {
+            let (is_shown, name) = match &stored.of {
                 QuotaOf::Space(space) => (seen.rights(space).allow(Right::List), None),
                 QuotaOf::Member(member) => {
                     let is_own = who.role == Role::Admin || *member == who.member;
@@ -49,9 +49,7 @@ impl Answer<QuotaList> for QuotaCalls {
                 }
             };
             if is_shown {
-                let files = (used.files + used.dirs).max(0) as u64;
-                let bytes = used.bytes.max(0) as u64;
-                quotas.push(QuotaUse { of, name, quota, files, bytes });
+                quotas.push(QuotaUse { name, ..stored.shown() });
             }
         }
         Ok(Quotas { quotas })
@@ -59,7 +57,7 @@ impl Answer<QuotaList> for QuotaCalls {
 }
 
 impl QuotaCalls {
-    /// Whatever a person means: a space by its path, or a user by name or number.
+    /// Finds what a person means by `of`: a space by its path, or a user by name or number.
     fn meant(&self, of: &str) -> Result<QuotaOf, Failure> {
         if !PoolPath::is_pool_path(of) {
             return Ok(QuotaOf::Member(self.members.named(of)?));

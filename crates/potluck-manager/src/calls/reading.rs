@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::scan_state::{BAD_COPY_MET, ScanState};
 use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
@@ -23,7 +24,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Donors for which a reader gets new tickets with its leases at once.
+/// The number of donors for which a reader gets new tickets at once, when it renews its leases.
 const MOST_DONORS: usize = 4096;
 
 handles! {
@@ -36,6 +37,7 @@ handles! {
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
+        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -45,6 +47,7 @@ impl Answer<Open> for ReadingCalls {
         let Open { path, recursive, after, leased } = call;
         self.access.need(&caller, Right::Read, &path).await?;
         self.uses.note(&self.catalog, &path, self.time.now_ms()).await;
+        let turn = self.read_turns.take(&caller).await?;
         let page = match leased && !recursive {
             true => {
                 let member = caller.member()?.member;
@@ -52,6 +55,7 @@ impl Answer<Open> for ReadingCalls {
             }
             false => self.catalog.open_files(path, recursive, after).await?,
         };
+        drop(turn); // the donors may be waited for
         self.opened(page).await
     }
 }
@@ -60,7 +64,9 @@ impl Answer<OpenPart> for ReadingCalls {
     async fn answer(self, call: OpenPart, caller: CallingMember) -> Result<Opened, Failure> {
         let OpenPart { path, version, number } = call;
         self.access.need(&caller, Right::Read, &path).await?;
+        let turn = self.read_turns.take(&caller).await?;
         let page = self.catalog.open_part(path, version, number).await?;
+        drop(turn);
         self.opened(page).await
     }
 }
@@ -87,7 +93,7 @@ impl Answer<RenewLeases> for ReadingCalls {
 }
 
 impl ReadingCalls {
-    /// Files with who has their chunks, and tickets for these donors.
+    /// Opens files: they come with who has their chunks, and with tickets for these donors.
     async fn opened(self, mut page: OpenedPage) -> Result<Opened, Failure> {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
@@ -122,7 +128,7 @@ impl ReadingCalls {
     }
 }
 
-/// Live donors first, the less loaded before the others.
+/// Orders donors for a reader: live ones first, the less loaded before the others.
 fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
@@ -131,10 +137,13 @@ impl Answer<Report> for ReadingCalls {
     async fn answer(self, call: Report, caller: CallingMember) -> Result<Reported, Failure> {
         let who = caller.member()?;
         let (name, donor) = (call.chunk, call.donor);
-        let Some((len, counted)) = self.catalog.held_bytes(name, donor).await? else {
+        let Some(chunk) = self.catalog.chunks(vec![name]).await?.pop() else {
             return Ok(Reported { counted: false });
         };
-        let reported = Reported { counted };
+        let reported = Reported { counted: chunk.holders.contains(&donor) };
+        if !reported.counted && !chunk.leaving.contains(&donor) {
+            return Ok(reported);
+        }
         let now = self.time.tick();
         let mut pool = self.pool.lock();
         let asked = pool.is_asked_about(donor, &name);
@@ -157,10 +166,10 @@ impl Answer<Report> for ReadingCalls {
             self.scan_state.worse(now, BAD_COPY_MET);
             self.scan_state.changed_at(donor, now);
         }
-        // Believed only after the donor looked: a reader alone marks nothing as lost.
+        // This is believed only after the donor looked: a reader alone marks nothing as lost.
         match call.fault {
             CopyFault::WrongBytes | CopyFault::Missing => {
-                pool.accuse(donor, Holding { name, len }, who.member, now);
+                pool.accuse(donor, Holding { name, len: chunk.len }, who.member, now);
             }
             CopyFault::Unreadable => pool.order_verify(donor, name, now),
         }

@@ -33,16 +33,16 @@ handles! {
     }
 }
 
-/// The reason that an admin's pause gives.
+/// The reason that is shown while an admin's pause stops repair.
 const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 
-/// The longest absence that an admin may announce. Nothing is made again meanwhile: who is away for
+/// The longest absence that an admin may announce. No chunk is made again meanwhile: a donor that is away for
 /// longer has left.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 
 impl Answer<RepairStatus> for RepairCalls {
     async fn answer(self, _call: RepairStatus, _: CallingMember) -> Result<RepairState, Failure> {
-        let stats = self.stats.get(&self.catalog, &self.time).await?;
+        let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
         let state = self.pool.lock().repair_state(self.time.tick());
         Ok(self.overview.repair_state(state, &stats))
     }
@@ -68,7 +68,7 @@ impl Answer<RepairControl> for RepairCalls {
             self.scan_state.changed_anywhere(now); // whoever asks for it wants all looked at
             self.scan_state.hurry(now);
         }
-        let stats = self.stats.get(&self.catalog, &self.time).await?;
+        let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
         Ok(self.overview.repair_state(state, &stats))
     }
 }
@@ -95,8 +95,8 @@ impl Answer<Away> for RepairCalls {
 }
 
 impl RepairCalls {
-    /// Refuses what a donor says of itself when it would be silent for too long: one that is not heard
-    /// any more could put off its repair for ever.
+    /// Refuses an absence that a donor announces for itself and that is too long: a donor that is not heard any more
+    /// could put off its repair for ever.
     fn check_own_word(&self, donor: DonorId, asked: Duration) -> Result<(), Failure> {
         let (silent, longest) = {
             let pool = self.pool.lock();

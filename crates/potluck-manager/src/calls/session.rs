@@ -7,8 +7,9 @@ use crate::failure;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::session_rates::SessionRates;
-use crate::sessions::WriteSessions;
+use crate::sessions::{InSession, WriteSessions};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tickets;
@@ -23,7 +24,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
-use potluck_pool::{NewSession, Pool, Ticketed};
+use potluck_pool::{NewSession, Pool, QuotaRoom, Ticketed};
 use potluck_wire::control::{
     Abort, Condition, Done, DonorAccess, Grow, GrowingFile, Grown, Held, Offer, Offered, Renew,
     Renewed, Reserve, Reserved,
@@ -47,13 +48,14 @@ handles! {
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
         sessions: WriteSessions,
+        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
 
-/// How long a request waits for room that interrupted uploads held.
+/// The time for which a request waits for room that interrupted uploads held.
 const MAKING_ROOM: Duration = Duration::from_secs(8);
-/// Time between two looks whether the room is there.
+/// The time between two looks whether the room is there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl WriteSessionCalls {
@@ -106,7 +108,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             asked,
             room: None,
         };
-        // A file that lives in the catalog needs no donor.
+        // A file whose content is in the catalog needs no donor.
         let more = bytes;
         let bytes = call.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
         if bytes != Some(0) {
@@ -117,13 +119,16 @@ impl Answer<Reserve> for WriteSessionCalls {
             let now = self.time.tick();
             let own = pool.reservation_at(&path);
             let promised = |spaces: &_| pool.promised_in(spaces, own);
-            // What a tree takes the place of is known at its commit.
+            // What a tree takes the place of is not known before its commit.
             if let Some(Err(over)) = replaced.map(|gone| limits.admit_beside(promised, more, gone))
             {
                 return Ok(Err(over));
             }
-            let most = limits.left(promised).saturating_add(replaced.unwrap_or_default());
-            let ticketed = pool.open_session_at(&path, new.clone(), bytes, most, now)?;
+            let quotas = QuotaRoom {
+                left: limits.left(promised).saturating_add(replaced.unwrap_or_default()),
+                whole: limits.whole(promised),
+            };
+            let ticketed = pool.open_session_at(&path, new.clone(), bytes, quotas, now)?;
             let contacts = tickets::contacts(pool, ticketed.plan.donors(), now);
             Ok(Ok((ticketed, contacts)))
         });
@@ -156,15 +161,27 @@ impl WriteSessionCalls {
         Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
     }
 
+    /// Enters a session for a call that says which file it writes. A member who may not write that file any more is
+    /// told so: it is why the session is over.
+    async fn enter(
+        &self,
+        caller: &CallingMember,
+        session: SessionId,
+        file: Option<&GrowingFile>,
+    ) -> Result<(Ticketed, InSession), Failure> {
+        if let Some(GrowingFile { path, .. }) = file {
+            self.access.need(caller, Right::Write, path).await?;
+        }
+        self.sessions.enter(session, caller)
+    }
+
     /// Refuses a file that is written to donors while it grows, as soon as its commit is bound to be refused.
     async fn admit_growing(
         &self,
-        caller: &CallingMember,
         session: SessionId,
         file: Option<GrowingFile>,
     ) -> Result<(), Failure> {
         let Some(GrowingFile { path, bytes }) = file else { return Ok(()) };
-        self.access.need(caller, Right::Write, &path).await?;
         let admission = self.catalog.admit_write(path.clone(), Condition::Always, bytes).await?;
         let AdmittedWrite { limits, replaced: Some(replaced), .. } = admission else {
             return Ok(());
@@ -174,8 +191,9 @@ impl WriteSessionCalls {
         Ok(limits.admit_beside(|spaces| pool.reserved_in(spaces, own), bytes, replaced)?)
     }
 
-    /// How a session reaches the donors of its plan. Those whose receipts its member found false are shown as away, so
-    /// that what they said to have stored is sent to others; where there are too few others, the session needs them.
+    /// Returns how a session reaches the donors of its plan. Donors whose receipts its member found false are shown
+    /// as away, so that what they said to have stored is sent to others; where there are too few others, the
+    /// session needs them.
     fn access(
         &self,
         caller: &CallingMember,
@@ -227,8 +245,8 @@ impl WriteSessionCalls {
 
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
-        let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
-        self.admit_growing(&caller, call.session, call.file).await?;
+        let (entered, _in_session) = self.enter(&caller, call.session, call.file.as_ref()).await?;
+        self.admit_growing(call.session, call.file).await?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
@@ -243,10 +261,11 @@ impl Answer<Grow> for WriteSessionCalls {
         let grown = self.with_room(|pool| {
             let now = self.time.tick();
             let own = pool.draws_on(&session);
-            let most = limits.left(|spaces| pool.promised_in(spaces, own));
+            let promised = |spaces: &_| pool.promised_in(spaces, own);
+            let quotas = QuotaRoom { left: limits.left(promised), whole: limits.whole(promised) };
             let (bytes, places) = (call.bytes, (&call.avoid[..], call.whole));
             let before = pool.counted(&session);
-            let plan = pool.grow_session_within(&session, bytes, most, places, now)?;
+            let plan = pool.grow_session_within(&session, bytes, quotas, places, now)?;
             let contacts = tickets::contacts(pool, plan.donors(), now);
             let counted = pool.counted(&session).saturating_sub(before);
             Ok((plan, pool.ticketed(&session), counted, contacts))
@@ -279,7 +298,7 @@ impl Answer<Renew> for WriteSessionCalls {
 
 impl Answer<Abort> for WriteSessionCalls {
     async fn answer(self, call: Abort, caller: CallingMember) -> Result<Done, Failure> {
-        // Whoever aborts what is over already has what it wants.
+        // Whoever aborts a session that is over already has what it wants.
         if let Ok((_, _in_session)) = self.sessions.enter(call.session, &caller) {
             match call.keep {
                 true => self.sessions.interrupt(call.session).await?,
@@ -292,25 +311,23 @@ impl Answer<Abort> for WriteSessionCalls {
 
 impl Answer<Offer> for WriteSessionCalls {
     async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
-        // Who may not write any more is told so: that is why the session is over.
-        if let Some(GrowingFile { path, .. }) = &call.so_far {
-            self.access.need(&caller, Right::Write, path).await?;
-        }
-        let (_, _in_session) = self.sessions.enter(call.session, &caller)?;
-        self.admit_growing(&caller, call.session, call.so_far).await?;
-        // Copies of a donor that has not listed them count for nothing: all would be sent again.
+        let (_, _in_session) = self.enter(&caller, call.session, call.so_far.as_ref()).await?;
+        self.admit_growing(call.session, call.so_far).await?;
+        // Copies of a donor that has not listed them do not count yet, and all would be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);
-        // First the protection, then the question: what is found in use now stays, for nothing that a
+        // The chunks are protected first and looked for then: what is found in use now stays, for nothing that a
         // session has offered is condemned.
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
+        let turn = self.read_turns.take(&caller).await?;
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
+        drop(turn);
 
         // A chunk that is on its way out, or at a donor that is not trusted, is sent again: that is how a
         // damaged file is mended by whoever has it.
         let view = self.pool.lock().view(self.time.tick());
-        // Chunks that donors told of were stored in memory, as far as is known.
+        // As far as is known, chunks that donors told of are in memory and not on disk.
         let uncommitted: Vec<_> = {
             let pool = self.pool.lock();
             let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);

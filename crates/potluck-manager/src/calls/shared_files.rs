@@ -1,4 +1,4 @@
-//! Files that writers share: claims of ranges, and whose turn it is to make a version.
+//! Answers calls about files that writers share: claims of ranges, and the turn to make a version.
 
 use super::Answer;
 use crate::access::Access;
@@ -9,6 +9,7 @@ use crate::shared_files::{AllSharedFiles, ClaimRefusal, SharedFiles, WriterFacts
 use potluck_catalog::Catalog;
 use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     CLAIM_LEASE, LONGEST_WRITER_NAME, SharedClaim, SharedClaimed, SharedLeave, SharedLeft,
@@ -38,7 +39,8 @@ impl SharedFileCalls {
         self.time.is_restarted_within(CLAIM_LEASE)
     }
 
-    /// Refuses what would be remembered of a file that is not shared: anybody could name as many as they like.
+    /// Refuses a call about a file that is not shared: it would be remembered, and anybody could name as many files
+    /// as they like.
     async fn need_shared(&self, path: &PoolPath) -> Result<(), Failure> {
         match self.catalog.shared_file(path.clone()).await? {
             Some(_) => Ok(()),
@@ -91,6 +93,9 @@ impl Answer<SharedClaim> for SharedFileCalls {
         if call.name.is_empty() || call.name.len() > LONGEST_WRITER_NAME {
             return Err(Failure::bad_request("a claim has a name"));
         }
+        if call.ranges.iter().any(|range| range.is_empty() || range.end > LARGEST_FILE) {
+            return Err(Failure::bad_request("a claim is of bytes that a file may have"));
+        }
         if call.is_first || call.is_all {
             self.need_shared(&call.path).await?;
         }
@@ -122,8 +127,8 @@ impl Answer<SharedTurn> for SharedFileCalls {
         let SharedTurn { path, writer, over } = call;
         self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let key = (caller.member()?.member, writer);
-        if let Some(published) = over {
-            self.files().end_turn(&path, key, &published);
+        if let Some(over) = over {
+            self.files().end_turn(&path, key, &over, self.time.tick());
             return Ok(SharedTurnTaken::Own);
         }
         self.need_shared(&path).await?;

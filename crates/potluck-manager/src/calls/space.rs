@@ -1,6 +1,7 @@
 //! Making, removing and listing spaces.
 
-use super::{Answer, advice};
+use super::Answer;
+use super::advice::{self, DonorCounts};
 use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
@@ -11,7 +12,7 @@ use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, NewSpace};
+use potluck_catalog::{Catalog, NewSpace, Space};
 use potluck_core::path::check_space;
 use potluck_core::rights::Right;
 use potluck_core::seal::SpaceKey;
@@ -38,7 +39,7 @@ handles! {
     }
 }
 
-/// Spaces that a user may make: more than anybody needs, and few beside what a catalog holds.
+/// The number of spaces that a user may make: more than anybody needs, and few beside what a catalog holds.
 const MOST_SPACES: u64 = 100;
 
 impl Answer<SpaceCreate> for SpaceCalls {
@@ -52,8 +53,8 @@ impl Answer<SpaceCreate> for SpaceCalls {
         call.policy.check().map_err(|why| failure::of_policy(&why))?;
         let key = call.policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
         let wall_ms = self.time.wall_ms();
-        let takers = self.pool.lock().takers(self.time.tick()).len() as u32;
-        let advice = advice::of_space(&call.name, &call.policy, takers);
+        let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
+        let advice = advice::of_space(&call.name, &call.policy, donors);
         let made_by = Some(who.member);
         let new = NewSpace { name: call.name, policy: call.policy, key, made_by };
         let most = (who.role != Role::Admin).then_some(MOST_SPACES);
@@ -61,7 +62,7 @@ impl Answer<SpaceCreate> for SpaceCalls {
         let what = format!("made the space {}, with all rights in it", new.name);
         self.catalog.create_space(new, most, wall_ms).await?;
         self.auditor.changed(&caller, SpaceCreate::NAME, what).await;
-        // So that it is known before the first file is asked about.
+        // A scan looks now, so that the space is known before the first file is asked about.
         self.scan_state.look_again(self.time.tick());
         Ok(SpaceCreated { advice })
     }
@@ -72,7 +73,8 @@ impl Answer<SpaceRemove> for SpaceCalls {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
         let what = format!("removed the space {}, with all rights in it", call.name);
         let space = self.catalog.remove_space(call.name, call.recursive).await?;
-        // Nobody could list or release them any more: they end with the right to see the space.
+        // Nobody could list or release its reservations any more: they end with the right to see
+        // the space.
         let reserved = self.pool.lock().reservations();
         for (id, _) in reserved.into_iter().filter(|(_, it)| it.space == space) {
             self.sessions.end(id).await?;
@@ -86,8 +88,8 @@ impl Answer<SpaceRemove> for SpaceCalls {
 impl Answer<SpaceList> for SpaceCalls {
     async fn answer(self, _call: SpaceList, caller: CallingMember) -> Result<Spaces, Failure> {
         let seen = self.access.seen(&caller).await?;
-        let mut spaces = self.catalog.spaces().await?;
-        spaces.retain(|space| seen.has(&space.name));
-        Ok(Spaces { spaces })
+        let all = self.catalog.spaces().await?;
+        let spaces = all.iter().filter(|space| seen.has(&space.name)).filter_map(Space::info);
+        Ok(Spaces { spaces: spaces.collect() })
     }
 }

@@ -1,19 +1,22 @@
-//! The pool at one moment.
+//! Answers the calls that ask for the state of the pool at one moment.
 
 use super::Answer;
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
-use crate::pool_status::Overview;
+use crate::pool_status::{Overview, StatusReader};
+use crate::read_turns::ReadTurns;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_wire::control::{Check, PoolStatus, Status, Verdict};
 use potluck_wire::error::Failure;
+use std::sync::Arc;
 
 handles! {
     /// The handles for telling the state of the pool.
     pub struct StatusCalls {
         wait_until: WaitingForDonors,
         overview: Overview,
+        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -21,7 +24,8 @@ handles! {
 impl Answer<Status> for StatusCalls {
     async fn answer(self, _call: Status, caller: CallingMember) -> Result<PoolStatus, Failure> {
         let seen = self.access.seen(&caller).await?;
-        Ok(self.overview.pool_status(&seen).await?)
+        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        Ok(self.overview.pool_status(&seen, &StatusReader::of(caller.member()?)).await?)
     }
 }
 
@@ -29,6 +33,8 @@ impl Answer<Check> for StatusCalls {
     async fn answer(self, _call: Check, caller: CallingMember) -> Result<Verdict, Failure> {
         let seen = self.access.seen(&caller).await?;
         self.wait_until.all_seen().await;
-        Ok(self.overview.pool_status(&seen).await?.verdict)
+        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        let reader = StatusReader::of(caller.member()?);
+        Ok(self.overview.pool_status(&seen, &reader).await?.verdict)
     }
 }

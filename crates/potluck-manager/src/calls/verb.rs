@@ -33,15 +33,4 @@ macro_rules! verbs {
         }
     };
 }
-verbs! {
-    Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove
-    SpaceList Reserve Offer Grow Renew Abort Commit LostParts Open OpenPart RenewLeases Report Unreached List Stat
-    MakeDir MakeLinks SetAttributes Move Remove Usage CopyFiles Status Check PolicySet
-    Register Inventory Heartbeat Locate Find
-    GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
-    GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
-    CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
-    SeriesPurge Pin KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
-    GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh LockTake LockKeep LockGive
-    RoomReserve RoomReservationList RoomRelease SharedClaim SharedLeave SharedTurn SharedWriters
-}
+potluck_wire::every_call!(verbs);

@@ -1,11 +1,12 @@
 //! Watch streams, and bringing what clients know of directories up to date.
 
-use super::{Answer, Verb, is_refusal};
+use super::{Answer, Verb};
 use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
 use crate::watches::Watches;
 use potluck_catalog::{Catalog, Error, SeenSpaces};
 use potluck_core::chunk::Digest;
@@ -27,6 +28,7 @@ handles! {
         env: Env,
         time: PoolTime,
         catalog: Catalog,
+        read_turns: Arc<ReadTurns>,
         access: Access,
         watches: Arc<Watches>,
         auditor: Auditor,
@@ -53,16 +55,14 @@ impl Answer<Refresh> for WatchCalls {
         for dir in &dirs {
             if !seen.contains_key(dir.path.space()) {
                 let of_space = self.access.seen_at(&caller, &dir.path).await;
-                if let Err(why) = &of_space
-                    && is_refusal(&caller, why)
-                {
+                if let Err(why) = &of_space {
                     self.auditor.refused(&caller, Verb::Refresh.name(), why);
                 }
                 seen.insert(dir.path.space().to_owned(), of_space);
             }
         }
         let may_list = |dir: &&KnownDir| seen[dir.path.space()].is_ok();
-        // Before anything is read, so that the stream is told of all that is changed after that.
+        // The watch begins before anything is read, so that the stream is told of all that is changed after that.
         let watched = match &watch {
             Some(stream) => {
                 let listed = dirs.iter().filter(may_list).map(|dir| &dir.path);
@@ -73,6 +73,7 @@ impl Answer<Refresh> for WatchCalls {
         let mut watched = watched.into_iter();
         let names = |dir: &KnownDir| dir.names.iter().map(|known| known.name.clone()).collect();
         let asked = dirs.iter().filter(may_list).map(|dir| (dir.path.clone(), names(dir)));
+        let _turn = self.read_turns.take(&caller).await?;
         let mut found = self.catalog.look_up(asked.collect()).await?.into_iter();
         let (mut news, mut left) = (Vec::new(), LOOKED_AT);
         for dir in dirs {

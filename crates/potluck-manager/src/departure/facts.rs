@@ -8,12 +8,12 @@ use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Going, MayGo};
 
 impl Departures {
-    /// Whether donors may go, by what a look at all they have found, or the last scan.
+    /// Judges whether donors may go, by what a look at all they have found, or the last scan.
     pub async fn may_go(&self, departure: &Departure, leaving: Leaving) -> Result<MayGo, Error> {
         let donors = &departure.donors;
         let mut used = 0;
         for donor in donors.iter().copied() {
-            used += self.catalog.used_at(donor).await?.0;
+            used += self.catalog.held_at(donor).await?.used_chunks;
         }
         let now = self.time.tick();
         let scanned = self.scan_state.kept().began.is_some();
@@ -42,7 +42,7 @@ impl Departures {
 #[derive(Debug, Clone, Default)]
 struct Facts {
     name: String,
-    /// True if it answers.
+    /// True if the donor answers.
     heard: bool,
     /// True if the donor was given up.
     given_up: bool,
@@ -50,19 +50,19 @@ struct Facts {
     compared: bool,
     /// Whether its owner or an admin asked for all of it back.
     gives_back: bool,
-    /// Only a part of what it holds leaves.
+    /// True if only a part of what the donor holds leaves.
     part: bool,
-    /// A write session may store there.
+    /// True if a write session may store at the donor.
     written: bool,
-    /// Other donors that take something.
+    /// The number of other donors that take something.
     others: usize,
-    /// Why other donors take nothing, where some do not.
+    /// The reason why other donors take nothing, where some do not.
     unwilling: Option<String>,
-    /// Bytes that they can take.
+    /// Bytes that the other donors can take.
     room: u64,
     /// Whether a scan looked at everything since the manager's start.
     scanned: bool,
-    /// Chunks there that files use.
+    /// Chunks at the donor that files use.
     used: u64,
     /// The chunks that have to be made elsewhere first.
     leaving: Leaving,
@@ -104,7 +104,8 @@ impl Facts {
                 ),
             };
         }
-        // Chunks that were to move when it was heard last are as unreachable as those found since.
+        // Chunks that were to move when the donor was last heard are as unreachable as those found
+        // since.
         let needed = unreached + awaited + moving.chunks > 0 || self.written || self.part;
         if !self.heard && needed {
             return say(
@@ -205,7 +206,8 @@ mod tests {
             ..Facts::default()
         };
         let stuck = |copies| {
-            let blocked = Blocked { chunks: 3, widest: Some(Redundancy::Copies(copies)) };
+            let widest = Some(Redundancy::Copies(copies));
+            let blocked = Blocked { chunks: 3, widest };
             Leaving { blocked, ..live.leaving }
         };
         let lacks = |unreached, awaited| Leaving { unreached, awaited, ..live.leaving };

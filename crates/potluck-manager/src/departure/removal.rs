@@ -11,9 +11,9 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 /// The effects that whoever removes a donor puts up with.
 #[derive(Debug, Clone, Copy)]
 pub struct RemovalTerms {
-    /// Files may be less safe until they are made whole again.
+    /// Whether files may be less safe until they are made whole again.
     pub now: bool,
-    /// The files on this list may be lost.
+    /// The digest of a list of files that may be lost.
     pub agreed: Option<Digest>,
 }
 
@@ -39,7 +39,7 @@ impl Departures {
     ) -> Result<DonorBeingRemoved, Failure> {
         self.pool.lock().condemn_donor(donor);
         let condemned = DonorBeingRemoved { pool: self.pool.clone(), donor };
-        // Files that were committed before that are in the catalog after this turn of its writer.
+        // After this turn of its writer, files that were committed before are in the catalog.
         self.catalog.in_turn().await?;
         let departure = Departure::of(donor);
         let outlook = self.look(&departure).await?;
@@ -96,7 +96,7 @@ impl RemovalTerms {
     }
 }
 
-/// The least that who removes donors has to say: what is told before, and what holds then.
+/// The least that whoever removes donors has to agree to, given the losses and what holds now.
 pub fn needs(loss: &Loss, less_safe: &LessSafe, may_go: &MayGo) -> RemovalNeeds {
     match (loss.files, less_safe.files) {
         (0, _) if may_go.verdict == Going::NotKnown => RemovalNeeds::Time,

@@ -61,7 +61,7 @@ fn a_holder_that_is_silent_for_the_lease_has_nothing_and_hears_so() {
     assert!(matches!(take(&mut table, ADA, file, Exclusive, T), Taking::Granted));
     let before = T + LOCK_LEASE - Duration::from_millis(1);
     assert!(matches!(take(&mut table, BOB, file, Shared, before), Taking::Waits(_)));
-    let after = before + SWEEP;
+    let after = T + LOCK_LEASE;
     assert!(matches!(take(&mut table, BOB, file, Shared, after), Taking::Granted));
     assert!(table.hear(ADA, after).is_none(), "it has to say what it had");
     let taken = table.take(ADA, false, &at("pot://lab/other", Shared), true, after);

@@ -1,6 +1,6 @@
-//! The pool's own metadata adapts to the donors there are. A scan tells how many copies can be
-//! had; here that is written down, and what is lost or has no place any more is given up. Nothing is
-//! lost by that: the catalog itself is here, and writes it anew to donors that take it.
+//! The pool's own metadata adapts to the donors there are. A scan tells how many copies can be had; here that
+//! number is written down, and files that are lost or have no place any more are given up. Nothing is lost by that:
+//! the catalog itself is here, and writes its metadata anew to donors that take it.
 
 use super::any_taker;
 use crate::gc_freeze::GcFreeze;
@@ -26,10 +26,10 @@ handles! {
 }
 
 impl Adapting {
-    /// Follows what a scan found; whether anything changed, so that another should look.
+    /// Follows what a scan found; whether anything changed, so that another scan should look.
     pub async fn adapt(&self, found: &Metadata) -> Result<bool, Error> {
         if self.gc_freeze.why().is_some() {
-            return Ok(false); // a newer catalog may know more of it
+            return Ok(false); // a newer catalog may know more of the metadata
         }
         if found.health.files > 0 && self.has_no_place(found) {
             tracing::info!(
@@ -53,7 +53,7 @@ impl Adapting {
         Ok(true)
     }
 
-    /// Whether it is to be on no donor: nobody asks for it, or all that hold it leave, and nothing of
+    /// Whether the metadata is to be on no donor: nobody asks for it, or all that hold it leave, and nothing of
     /// users waits there that would be found again by it.
     fn has_no_place(&self, found: &Metadata) -> bool {
         if self.settings.get().metadata_copies == 0 {

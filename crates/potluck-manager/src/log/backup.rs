@@ -1,4 +1,4 @@
-//! Backups to files: what the manager writes by itself, and what a person asks for.
+//! Backups to files: those that the manager writes by itself, and those that a person asks for.
 //!
 //! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
 //! when a new generation of the log is due, and the last few are kept.
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Writing takes at most one part in this many of all time.
+/// The divisor for the share of all time that writing takes at most: one part in so many.
 const SHARE: u32 = 20;
 
 handles! {
@@ -57,7 +57,8 @@ impl FileLog {
                 Err(StateError::Closing) => {}
                 Err(why) => {
                     self.log.file.failing(why.to_string());
-                    // The copy on donors may not be written either. A catalog that cannot be says so itself.
+                    // This forgets changes that no copy may wait for any longer. If the catalog cannot be
+                    // written, it says so itself.
                     let _ = self.catalog.note_log(None).await;
                 }
             }
@@ -90,8 +91,8 @@ impl Sink for Files {
     const COPY: LogCopy = LogCopy::InFile;
     type Trouble = StateError;
 
-    /// The file is the newest in the directory, and as it was left. Any other may be another manager's, on
-    /// a copy of the catalog, and is not touched.
+    /// Whether the file is the newest in the directory, and as it was left. Any other file may be another
+    /// manager's, on a copy of the catalog, and is not touched.
     async fn goes_on(&self, position: &Position) -> Result<bool, StateError> {
         let Some(place) = position.file.clone() else { return Ok(false) };
         let files = self.clone();
@@ -145,7 +146,7 @@ impl Files {
         Ok(Sealer { key, pool, epoch, attempt: 0, wall_ms, position, first: 1, has_gaps: false })
     }
 
-    /// Begins a new file, and removes the oldest. One that cannot be removed, as an owner may have it,
+    /// Begins a new file, and removes the oldest. An old file that cannot be removed, as an owner may have it,
     /// stays: without the note that the new one is there, each round would write another.
     fn write_base(&self) -> Result<Position, StateError> {
         let number = self.ready()? + 1;
@@ -155,7 +156,7 @@ impl Files {
         let (sealer, entropy) = (self.sealer(None)?, &*log.env.entropy);
         let after = write_base(base, &path, &log.term.pool_name, sealer, entropy)?;
         tracing::debug!(path = %path.display(), "a new backup of the catalog");
-        // While nothing is reclaimed, an older file may know more than this catalog.
+        // While nothing is reclaimed, an older file may know more than this catalog, and stays.
         if log.gc_freeze.why().is_none()
             && let Err(why) = prune(&self.dir)
         {

@@ -1,4 +1,4 @@
-//! How well each copy of the log is kept.
+//! The state of each copy of the log: whether it can be written, and since when it is complete.
 
 use potluck_core::clock::Tick;
 use std::sync::Mutex;
@@ -12,17 +12,18 @@ pub struct LogCopies {
     pub donors: LogCopyState,
 }
 
-/// How one copy of the log is kept.
+/// The state of one copy of the log.
 #[derive(Debug, Default)]
 pub struct LogCopyState(Mutex<(Option<Tick>, Option<String>)>);
 
 impl LogCopyState {
-    /// It is written without trouble, and had all changes at the moment `complete`, if it ever had.
+    /// Notes that the copy is written without trouble, and had all changes at the moment `complete`, if it ever
+    /// had.
     pub fn well(&self, complete: Option<Tick>) {
         *self.0.lock().expect("no holder panics") = (complete, None);
     }
 
-    /// When it was last known to have all changes.
+    /// The moment at which the copy was last known to have all changes.
     pub fn complete_at(&self) -> Option<Tick> {
         self.0.lock().expect("no holder panics").0
     }
@@ -32,12 +33,12 @@ impl LogCopyState {
         self.0.lock().expect("no holder panics").1 = Some(why);
     }
 
-    /// Seconds since it was last known to have all changes.
+    /// The seconds since the copy was last known to have all changes.
     pub fn seconds(&self, now: Tick) -> Option<u64> {
         Some(now.saturating_sub(self.complete_at()?).as_secs())
     }
 
-    /// Why the last attempt to write it failed, if it did.
+    /// The reason why the last attempt to write the copy failed, if it did.
     pub fn failed(&self) -> Option<String> {
         self.0.lock().expect("no holder panics").1.clone()
     }

@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a change waits at most, while donors take blocks.
+/// The longest that a change waits to be written, while donors take blocks.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// The longest pause after failures: each attempt may leave a whole base behind that is nobody's
 /// until it is reclaimed.
@@ -76,7 +76,7 @@ impl DonorLog {
                     self.log.donors.well(complete);
                 }
                 Err(MetadataTrouble::Catalog(Error::Closed)) => {}
-                // No donor's fault, and said of the catalog itself.
+                // This is no donor's fault, and the catalog itself tells of it.
                 Err(MetadataTrouble::Catalog(why)) if why.is_disks() => {
                     pause = after_failure(pause)
                 }
@@ -89,7 +89,7 @@ impl DonorLog {
     }
 }
 
-/// How long to wait after one more failure.
+/// The pause after one more failure, where `pause` was the one before.
 pub(super) fn after_failure(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_PAUSE)
 }
@@ -141,8 +141,8 @@ impl Sink for Donors<'_> {
 }
 
 impl<'s> Donors<'s> {
-    /// Begins to write about `bytes`, when the copy is at `before`: after `position`, or as a new
-    /// generation.
+    /// Begins to write about `bytes`, when the copy is at `before`: the new blocks go after `position`, or are a
+    /// new generation.
     async fn write(
         &mut self,
         bytes: u64,
@@ -153,7 +153,7 @@ impl<'s> Donors<'s> {
         let log = self.log;
         *self.attempts += 1;
         let key = kit::load_key(&log.state.ca()).map_err(io::Error::other)?;
-        // One for all blocks: a freeze may raise the manager's meanwhile.
+        // All blocks get one epoch, for a freeze may raise the manager's meanwhile.
         let epoch = log.term.epoch();
         // A catalog that was restored does not know how far the lost one came, but its epoch is later:
         // generations of different terms are far apart.
@@ -194,7 +194,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Makes the blocks part of the pool, by which donors have the changes up to the change `change`.
+    /// Makes the blocks part of the pool: donors then have all changes up to the one numbered `change`.
     async fn commit(self, change: ChangeNumber) -> Result<(), MetadataTrouble> {
         let Sealer { position: Some(position), epoch, .. } = self.sealer else { return Ok(()) };
         let (before, after) = (self.before, Position { change, ..position });

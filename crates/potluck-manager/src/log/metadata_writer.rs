@@ -16,17 +16,17 @@ use potluck_catalog::{Advance, Batch, Catalog, PreparedChunk, PreparedFile, Stor
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::ids::{DonorId, Incarnation, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
-use potluck_pool::{DonorContact, MANAGER, NewSession, Pool, Ticketed};
+use potluck_pool::{DonorContact, MANAGER, NewSession, Pool, ReceiptJudgement, Ticketed};
 use potluck_recovery::log::block::PIECE;
 use potluck_wire::control::Condition;
 use potluck_wire::env::Env;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
-use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ handles! {
     }
 }
 
-/// A ticket outlives the writing of any catalog.
+/// The validity of a ticket, which outlives the writing of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
 /// A write under way. Dropped without a commit, its session ends with its lease.
@@ -58,6 +58,11 @@ pub struct MetadataWriter {
     next: u64,
     connections: BTreeMap<DonorId, PeerConnection>,
     failed: BTreeSet<DonorId>,
+    /// The number of donors' losses that were noted when the write began: receipts of donors that were started
+    /// again since are void.
+    losses: u64,
+    /// The incarnations of donors that acknowledged chunks.
+    acknowledged_by: BTreeMap<DonorId, Incarnation>,
 }
 
 impl MetadataWriter {
@@ -66,7 +71,7 @@ impl MetadataWriter {
         let wall_ms = handles.time.wall_ms();
         let space = handles.catalog.system_space(policy(1), wall_ms).await?;
         let now = handles.time.tick();
-        let (new, ticketed) = {
+        let (new, ticketed, losses) = {
             let mut pool = handles.pool.lock();
             let copies = copies_now(&pool, &handles.settings.get(), bytes, now);
             let new = NewSession {
@@ -78,9 +83,9 @@ impl MetadataWriter {
                 room: None,
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
-            // Busy from now on: no lease ends while it is written.
+            // The session is busy from now on, so that its lease does not end while it is written.
             pool.enter(&new.id, MANAGER, now).map_err(|_| MetadataTrouble::Ended)?;
-            (new, ticketed)
+            (new, ticketed, pool.losses())
         };
         let in_session = InSession::new(handles.pool.clone(), handles.time.clone(), new.id);
         let stored = StoredSession {
@@ -108,10 +113,12 @@ impl MetadataWriter {
             next: 0,
             connections: BTreeMap::new(),
             failed: BTreeSet::new(),
+            losses,
+            acknowledged_by: BTreeMap::new(),
         })
     }
 
-    /// Copies that are wished for.
+    /// The number of copies that are wished for.
     pub fn copies(&self) -> u32 {
         self.ticketed.policy.copies
     }
@@ -165,7 +172,7 @@ impl MetadataWriter {
     ) -> Result<(), MetadataTrouble> {
         let now = self.handles.time.tick();
         let contact = self.handles.pool.lock().contact(donor, now).filter(|contact| contact.live);
-        let Some(DonorContact { addresses, key: Some(key), .. }) = contact else {
+        let Some(DonorContact { addresses, signer: Some(signer), .. }) = contact else {
             return Err(MetadataTrouble::NoDonor);
         };
         let handles = self.handles.clone();
@@ -176,23 +183,26 @@ impl MetadataWriter {
                 let caveats = [
                     Caveat::Donor(donor),
                     Caveat::Ops(Ops::PUT.and(Ops::RECORD)),
-                    Caveat::Bytes(self.ticketed.most_stored()),
                     Caveat::Issued(now_ms),
                     Caveat::Expires(now_ms + TICKET_FOR.as_millis() as u64),
                     Caveat::Session(self.session),
                 ];
-                let ticket = Ticket::issue(&key, &*handles.env.entropy, &caveats);
+                let ticket = Ticket::issue(&signer.key, &*handles.env.entropy, &caveats);
                 let (net, entropy) = (&*handles.env.net, &*handles.env.entropy);
                 empty.insert(PeerConnection::open(net, entropy, &addresses, &ticket).await?)
             }
         };
         let ack = AckLevel::Disk;
         let receipt = connection.put(name, ack, kind, bytes).await?;
-        let genuine = Receipt::issue(&key, &self.session, &name, bytes.len() as u32, ack);
-        if receipt == genuine { Ok(()) } else { Err(PeerError::WrongBytes.into()) }
+        let what = (&name, bytes.len() as u32);
+        if signer.judge(&receipt, &self.session, what, ack) != ReceiptJudgement::Counts {
+            return Err(PeerError::WrongBytes.into());
+        }
+        self.acknowledged_by.insert(donor, signer.incarnation);
+        Ok(())
     }
 
-    /// Makes the files part of the pool, by which the log goes on as `advance` says.
+    /// Commits the files to the pool, by which the log goes on as `advance` says.
     pub async fn commit(
         self,
         files: Vec<PreparedFile>,
@@ -200,9 +210,13 @@ impl MetadataWriter {
     ) -> Result<(), MetadataTrouble> {
         let handles = &self.handles;
         let chunks = files.iter().flat_map(|file| &file.chunks);
-        let pairs = chunks
-            .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
-        handles.pool.lock().acknowledged(pairs);
+        let copies = chunks.flat_map(|chunk| {
+            let of = |(donor, _): &(DonorId, AckLevel)| {
+                Some((*donor, *self.acknowledged_by.get(donor)?, &chunk.name))
+            };
+            chunk.holders.iter().filter_map(of)
+        });
+        handles.pool.lock().acknowledged(copies);
         let Ticketed { space, asked, .. } = self.ticketed;
         let batch = Arc::new(Batch {
             session: self.session,
@@ -213,17 +227,19 @@ impl MetadataWriter {
             asked,
             reserved: Vec::new(),
             files: files.into_iter().map(Ok).collect(),
-            atomic: true,
             done: true,
         });
         let donors = handles.pool.lock().snapshot(handles.time.tick());
+        let donors = donors.for_work_begun_at(self.losses);
         let done = handles.catalog.commit_log(batch, advance, donors, handles.time.when()).await?;
-        if done.open {
-            // A donor that took a copy has died or begun to leave meanwhile.
+        let is_unseen = handles.scan_state.kept().metadata.files == 0;
+        if done.open || is_unseen {
+            // A donor that took a copy has died or begun to leave meanwhile, or no scan has seen that there are copies.
             handles.scan_state.changed(handles.time.tick());
         }
+        let now = handles.time.tick();
         let mut pool = handles.pool.lock();
-        pool.in_use_again(&done.again);
+        pool.in_use_again(&done.again, now);
         pool.end_session(&self.session);
         drop(pool);
         handles.background.wake();
@@ -242,8 +258,8 @@ impl MetadataWriter {
     }
 }
 
-/// Copies that are asked for of `bytes` of the pool's own metadata when it is written now: on as many
-/// donors as take all of it, for with fewer than are asked for it would not be written at all.
+/// The number of copies that are asked for when `bytes` of the pool's own metadata are written now: as many as
+/// there are donors that take all of it, for with fewer donors than copies it would not be written at all.
 pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
     let stored = bytes.div_ceil(PIECE as u64).max(1) * u64::from(sealed_len(PIECE as u32));
     let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
@@ -277,7 +293,7 @@ pub fn prepared(
     PreparedFile { path, version, inline: None, pages, chunks, condition, in_parts: None }
 }
 
-/// Donors that the pool's own metadata is written to at once, at least.
+/// The number of donors that the pool's own metadata is written to at once, at least.
 const STRIPE: u32 = 4;
 
 /// Returns the policy of the pool's own metadata.
@@ -356,7 +372,7 @@ mod tests {
             asked: AskedPolicy::default(),
             room: None,
         };
-        // More than is left when another write was promised most of it.
+        // This is more than is left when another write was promised most of the room.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");
         pool.open_session(new(2), Some(90 << 20), at(1)).expect("as many as are counted");
         assert_eq!((copies(&pool, 1), copies(&pool, 90 << 20)), (2, 1));

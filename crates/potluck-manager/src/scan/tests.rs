@@ -2,28 +2,34 @@
 
 use super::Scan;
 use crate::handles::Handles;
-use crate::scan_state::{Priority, ScanScope};
+use crate::scan_state::{Priority, ScanScope, Unseen};
 use crate::tasks::repair::tests::still;
 use potluck_catalog::fixture::{arrives, file, in_parts, new_space};
 use potluck_catalog::{Batch, CommitOutcome, PreparedFile, StoredFile, StoredSession, When};
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_pool::redundancy::Findings;
-use potluck_wire::control::SpaceHealth;
+use potluck_wire::control::{Call, Fsck, HealthLevel, SpaceHealth, Stat};
+use potluck_wire::serve::{Answers, Peer};
+use potluck_wire::token::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SESSION: SessionId = SessionId([7; 16]);
+/// The time from one walk over all files to the next.
+const EVERY: Duration = Duration::from_secs(600);
 
 /// Makes a plain space, whose policy asks for so many copies.
 async fn made(manager: &Handles, name: &str, copies: u32) -> SpaceId {
     let policy = Policy { sealed: false, copies, ..Policy::default() };
     let made = manager.catalog.create_space(new_space(name, policy, None), None, 0).await;
     made.expect("a space");
-    let roots = manager.catalog.roots().await.expect("spaces");
-    roots.iter().find(|root| root.name == name).expect("there").space
+    let spaces = manager.catalog.spaces().await.expect("spaces");
+    spaces.iter().find(|space| space.name == name).expect("there").id
 }
 
 /// Has files become visible in a space, by a session of their own.
@@ -52,7 +58,6 @@ async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<P
             asked: AskedPolicy::default(),
             reserved: Vec::new(),
             files: vec![Ok(file)],
-            atomic: false,
             done: false,
         };
         let donors = manager.pool.lock().snapshot(manager.time.tick());
@@ -122,7 +127,7 @@ async fn a_scan_that_follows_donors_finds_what_a_walk_over_all_files_finds() {
         manager.pool.lock().quarantine(DonorId(donor), why);
         let mut found = since(&mut last).await;
         assert_eq!(told(&found), told(&walk().await), "step {step}");
-        // Where nothing happens it stays so.
+        // If nothing happens, the findings stay the same.
         found = since(&mut found).await;
         assert_eq!(told(&found), told(&walk().await), "again in step {step}");
         lacking.insert(step, found.lacking.iter().sum::<u64>());
@@ -163,4 +168,58 @@ async fn the_first_file_of_a_space_has_that_space_looked_at_and_no_other() {
     assert_eq!(files.collect::<Vec<_>>(), [("empty", 1), ("lab", 61), ("new", 1)]);
     let walked = scan.run(ScanScope::Everything, Priority::Urgent).await.expect("read");
     assert_eq!(found, told(&walked.expect("it is in a hurry").0));
+}
+
+/// Has the manager's admin make a call.
+async fn asked<C: Call>(manager: &Handles, call: &C) -> C::Reply {
+    let admins = manager.members.all().into_iter().filter(|member| member.role == Role::Admin);
+    let certificate = admins.map(|admin| admin.fingerprint).next();
+    let peer = Peer { certificate, address: ([127, 0, 0, 1], 1).into(), connection: 0 };
+    let body = serde_json::to_vec(call).expect("JSON");
+    let answered = Arc::new(manager.clone()).answer(peer, C::NAME.into(), body.into()).await;
+    serde_json::from_slice(&answered.expect("answered")).expect("JSON")
+}
+
+/// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody asked
+/// for one of its files before the scan had looked.
+#[tokio::test]
+async fn whoever_finds_a_file_less_safe_has_the_files_of_its_donor_looked_at_and_no_others() {
+    let (_dir, manager) = still().await;
+    stored(&manager, 2).await;
+    // The large file has one copy, and a file that is known to be less safe already is no news.
+    let large = "pot://lab/large".parse().expect("a path");
+    let when = When { pool_ms: 0, wall_ms: 0, ..When::default() };
+    manager.catalog.remove(large, Default::default(), false, when).await.expect("removed");
+    let scan = Scan::from(&manager);
+    let mut at = Duration::ZERO;
+    let mut look = async || {
+        at += Duration::from_secs(10);
+        let (_, scope) = manager.scan_state.kept().begin(at, Priority::Urgent, EVERY);
+        let found = scan.run(scope, Priority::Urgent).await.expect("read");
+        let (mut findings, walked) = found.expect("it is in a hurry");
+        manager.scan_state.kept().take(&mut findings, at, walked.then_some(Duration::ZERO));
+        (findings.files, walked)
+    };
+    assert!(look().await.1, "nothing is remembered yet");
+    let (unsettled, walked) = look().await;
+    assert!(unsettled < 10 && !walked, "{unsettled} files");
+    let incomplete = || manager.scan_state.kept().spaces["lab"].incomplete;
+    let before = incomplete();
+    manager.pool.lock().quarantine(DonorId(11), Some("it lied".into()));
+    let path = || "pot://lab/d0/0".parse().expect("a path");
+    let stat = Stat { path: path(), chunks: false };
+    let health = asked(&manager, &stat).await.health.expect("it is on donors");
+    assert_eq!(health.level, HealthLevel::Incomplete);
+    let fsck = Fsck { path: PoolPath::root(), incomplete: true, after: None };
+    let of_donor = 60 / 6 * 2;
+    let found = asked(&manager, &fsck).await.found.len() as u64;
+    assert!(found >= of_donor, "{found}");
+    let doubted = manager.scan_state.unseen(&BTreeSet::new());
+    assert!(matches!(doubted, Some(Unseen::Worse(_))), "until the next scan: {doubted:?}");
+    assert_eq!(look().await, (of_donor + unsettled, false));
+    assert_eq!(incomplete(), before + of_donor);
+    // A check of a part of the pool that is well meanwhile does not have others looked at either.
+    let well = Fsck { path: "pot://lab/d1/1".parse().expect("a path"), ..fsck };
+    assert!(asked(&manager, &well).await.found.is_empty());
+    assert_eq!(look().await, (of_donor + unsettled, false));
 }

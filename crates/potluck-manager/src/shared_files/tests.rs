@@ -24,6 +24,11 @@ fn path() -> PoolPath {
     call(1, "", &[]).path
 }
 
+fn published(names: &[&str]) -> SharedTurnOver {
+    let published = names.iter().map(|name| (*name).to_owned()).collect();
+    SharedTurnOver { published, left_out: Vec::new() }
+}
+
 #[test]
 fn a_claim_of_what_another_has_names_the_bytes_and_the_other() {
     let mut files = SharedFiles::default();
@@ -54,7 +59,7 @@ fn who_has_finished_keeps_what_it_claimed_until_a_version_is_made() {
     assert_eq!(files.take_turn(&path(), other, long), Ok(false), "one at a time");
     assert_eq!(files.claim(ADA, &call(4, "c", &[(0, 1)]), long), Err(ClaimRefusal::Closed));
     // What one of them wrote is in a version, and what the other did waits for the next.
-    files.end_turn(&path(), key, &["a".into()]);
+    files.end_turn(&path(), key, &published(&["a"]), long);
     assert_eq!(files.claim(ADA, &call(4, "c", &[(0, 1)]), long), Ok(()));
     let refused = files.claim(ADA, &call(4, "c", &[(200, 201)]), long);
     assert!(matches!(refused, Err(ClaimRefusal::Taken { .. })), "{refused:?}");
@@ -141,4 +146,44 @@ fn a_member_has_no_more_ranges_in_all_files_together_than_there_may_be() {
     let one_more =
         SharedClaim { name: "b".into(), ranges: call(1, "", &[(1, 2)]).ranges, ..one_more };
     assert_eq!(files.claim(ADA, &one_more, T), Ok(()), "it gave some up");
+}
+
+#[test]
+fn who_asks_again_after_a_version_was_made_of_its_bytes_hears_that_they_are_in_it() {
+    let mut files = SharedFiles::default();
+    for (member, writer, name, at) in [(ADA, 1, "a", 0), (BOB, 2, "b", 1)] {
+        files.claim(member, &call(writer, name, &[(at, at + 1)]), T).expect("free");
+        files.leave(member, &leave(writer, true), false, T);
+    }
+    let key = (BOB, SharedWriterId([9; 16]));
+    assert_eq!(files.take_turn(&path(), key, T), Ok(true));
+    let over = SharedTurnOver { left_out: vec!["b".into()], ..published(&["a"]) };
+    files.end_turn(&path(), key, &over, T);
+    assert_eq!(files.leave(ADA, &leave(1, true), false, T), SharedLeft::Published);
+    assert_eq!(files.leave(BOB, &leave(2, true), false, T), SharedLeft::Last, "it was left out");
+    let of_another = files.leave(BOB, &leave(1, true), false, T);
+    assert_eq!(of_another, SharedLeft::Last, "the number is another member's");
+    let late = files.leave(ADA, &leave(1, true), false, T + CLAIM_LEASE);
+    assert_eq!(late, SharedLeft::Last, "nobody asks for so long");
+}
+
+#[test]
+fn a_file_is_written_from_the_first_writer_that_joins_until_its_bytes_are_in_a_version() {
+    let mut files = SharedFiles::default();
+    let dir = path().parent().expect("a directory");
+    let beside: PoolPath = "pot://lab/beside".parse().expect("a path");
+    assert!(files.written_below(&dir, T).is_empty());
+    files.claim(ADA, &call(1, "a", &[]), T).expect("free");
+    for above in [&path(), &dir] {
+        assert_eq!(files.written_below(above, T), [path()]);
+    }
+    assert!(files.written_below(&beside, T).is_empty());
+    files.leave(ADA, &leave(1, true), false, T);
+    assert_eq!(files.written_below(&dir, T), [path()], "what it wrote is in no version yet");
+    let key = (BOB, SharedWriterId([9; 16]));
+    files.take_turn(&path(), key, T).expect("nobody has it");
+    files.end_turn(&path(), key, &published(&["a"]), T);
+    assert!(files.written_below(&dir, T).is_empty());
+    files.claim(BOB, &call(2, "b", &[]), T).expect("free");
+    assert!(files.written_below(&dir, T + CLAIM_LEASE).is_empty(), "it was not heard");
 }

@@ -35,9 +35,9 @@ handles! {
     }
 }
 
-/// One donor in so many is challenged each time.
+/// The divisor for the share of donors that are challenged each time: one donor in so many.
 const SHARE: usize = 10;
-/// Bytes hashed at most.
+/// The number of bytes of a chunk that are hashed at most.
 const PART: u32 = 64 << 10;
 
 impl Audit {
@@ -101,7 +101,7 @@ impl Audit {
         self.pool.lock().repairs.tasks.give(by, now, purpose, Work::Probe { chunk, len, from });
     }
 
-    /// A donor answers a challenge.
+    /// Takes a donor's answer to a challenge.
     pub fn answered(&self, donor: DonorId, purpose: Purpose, outcome: TaskOutcome) {
         let now = self.time.tick();
         match (purpose, outcome) {
@@ -145,7 +145,7 @@ impl Audit {
         }
     }
 
-    /// Stops to trust a donor, for a reason that is kept.
+    /// Quarantines a donor: it is not trusted any more, for a reason that is kept.
     pub async fn quarantine(&self, donor: DonorId, why: String) -> Result<(), Error> {
         self.pool.lock().quarantine(donor, Some(why.clone()));
         self.scan_state.hurry(self.time.tick());

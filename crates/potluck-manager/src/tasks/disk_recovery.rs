@@ -7,7 +7,7 @@ use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
 use std::sync::Arc;
 
-/// Bytes that it must take to be well again: some hundred commits.
+/// The number of bytes that the disk must take to be well again: some hundred commits.
 const PROBE_BYTES: usize = 1 << 20;
 
 handles! {
@@ -21,7 +21,7 @@ handles! {
 }
 
 impl DiskRecovery {
-    /// Whether it did not take a write since it was last well.
+    /// Whether the disk did not take a write since it was last well.
     pub fn is_faulty(&self) -> bool {
         self.catalog.disk_fault().is_some()
     }

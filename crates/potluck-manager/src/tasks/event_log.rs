@@ -3,12 +3,14 @@
 //! The pool is looked at once a second and compared with what was said of it last. Therefore no line
 //! is repeated while nothing changes, whatever fails however often, and a manager that starts tells
 //! of each trouble that it finds. What is wrong is judged where alarms are made, for every front; here it is
-//! told when an alarm begins and when it is over.
+//! told when an alarm begins and when it is over. What single donors and members did again and again is told here as
+//! numbers ([`RecurringNotices`]).
 
 use crate::alarms::Alarms;
 use crate::callers::KnownMembers;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::recurring_notices::RecurringNotices;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use potluck_core::clock::Tick;
@@ -29,23 +31,24 @@ handles! {
         members: Arc<KnownMembers>,
         stats: Arc<StatsCache>,
         alarms: Alarms,
+        notices: Arc<RecurringNotices>,
     }
 }
 
 /// Time between two looks at the pool.
 const EVERY: Duration = Duration::from_secs(1);
-/// Repair has ended when it had nothing to do for so long: what one change sets going comes in
-/// several steps.
+/// The time for which repair has nothing to do when it has ended: what one change sets going comes in several
+/// steps.
 const REST: Duration = Duration::from_secs(10);
-/// An alarm is over when it has not been there for so long: one that comes and goes is told once.
+/// The time for which an alarm has not been there when it is over: one that comes and goes is told once.
 const OVER: Duration = Duration::from_secs(5);
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Line {
-    /// Somebody may want to do something about it.
+enum EventLine {
+    /// A line about something that somebody may want to do something about.
     Warn(String),
-    /// Things are well, or are again.
+    /// A line that says that things are well, or are again.
     Info(String),
 }
 
@@ -57,7 +60,7 @@ struct Look {
     now: Tick,
     donors: Vec<DonorStatus>,
     repair: RepairState,
-    /// When a chunk was made last by repair.
+    /// The moment at which repair last made a chunk.
     made_last: Option<Tick>,
     /// The alarms of this look.
     alarms: Vec<Alarm>,
@@ -77,10 +80,10 @@ struct EventLog {
 /// The presence of a donor as it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// It was not heard since the manager started.
+    /// The donor was not heard since the manager started.
     Unheard,
     Here,
-    /// It was said to be silent, and has been for so many seconds.
+    /// The log said that the donor is silent, which it has been for so many seconds.
     Silent(u64),
     GivenUp(u64),
 }
@@ -108,9 +111,13 @@ impl Events {
             }
             for line in event_log.compare(&self.look(&bad)) {
                 match line {
-                    Line::Warn(said) => tracing::warn!("{said}"),
-                    Line::Info(said) => tracing::info!("{said}"),
+                    EventLine::Warn(said) => tracing::warn!("{said}"),
+                    EventLine::Info(said) => tracing::info!("{said}"),
                 }
+            }
+            for (member, said) in self.notices.due(self.time.tick()) {
+                let name = self.members.names(&[member]).concat();
+                tracing::info!("{name} ({member}): {said}");
             }
         }
     }
@@ -138,7 +145,7 @@ fn seconds(seconds: u64) -> humantime::FormattedDuration {
 
 impl EventLog {
     /// Returns the lines that a look gives reason to tell.
-    fn compare(&mut self, look: &Look) -> Vec<Line> {
+    fn compare(&mut self, look: &Look) -> Vec<EventLine> {
         let mut lines = Vec::new();
         self.donors.retain(|known, _| look.donors.iter().any(|donor| donor.donor == *known));
         for donor in &look.donors {
@@ -152,23 +159,23 @@ impl EventLog {
             let named = donor.map_or_else(String::new, |donor| called(&donor.name, donor.donor));
             let seen = (named, look.now);
             if self.alarms.insert((alarm.kind, alarm.donor), seen).is_none() {
-                lines.push(Line::Warn(alarm.what.clone()));
+                lines.push(EventLine::Warn(alarm.what.clone()));
             }
         }
         self.alarms.retain(|(kind, _), (named, last)| {
             let lasts = look.now.saturating_sub(*last) < OVER;
-            lines.extend((!lasts).then(|| Line::Info(over(*kind, named))));
+            lines.extend((!lasts).then(|| EventLine::Info(over(*kind, named))));
             lasts
         });
         lines.extend(self.repaired(look));
         lines
     }
 
-    fn repaired(&mut self, look: &Look) -> Option<Line> {
+    fn repaired(&mut self, look: &Look) -> Option<EventLine> {
         let RepairState { made, made_bytes, .. } = look.repair;
         let before = self.made.replace((made, made_bytes)).unwrap_or((made, made_bytes));
         let (chunks, bytes) = to_make(&look.repair);
-        // A short repair is over before anybody looks: what it made shows that it was there.
+        // A short repair may be over before anybody looks, and then what it made shows that there was one.
         let (done, done_bytes) = (made - before.0.min(made), made_bytes - before.1.min(made_bytes));
         let busy = (chunks > 0 && look.repair.paused.is_none()) || done > 0;
         match &mut self.repair {
@@ -180,7 +187,7 @@ impl EventLog {
                 let (began, last_busy) = (look.now, look.now);
                 let (made, made_bytes) = before;
                 self.repair = Some(Repairing { began, made, made_bytes, last_busy });
-                Some(Line::Info(format!(
+                Some(EventLine::Info(format!(
                     "repair began: {} to make, {}",
                     count(chunks + done, "chunk"),
                     format_size(bytes + done_bytes)
@@ -196,7 +203,7 @@ impl EventLog {
                     seconds(took.max(1))
                 );
                 self.repair = None;
-                Some(Line::Info(format!("repair ended: {done}")))
+                Some(EventLine::Info(format!("repair ended: {done}")))
             }
             _ => None,
         }
@@ -239,22 +246,22 @@ fn to_make(repair: &RepairState) -> (u64, u64) {
 }
 
 /// Returns the presence of a donor after a look, and the line to tell, if it changed.
-fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
+fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<EventLine>) {
     let named = called(&donor.name, donor.donor);
     let silent = donor.silent_seconds.unwrap_or(0);
     match (before, donor.state) {
         (Presence::Silent(was) | Presence::GivenUp(was), DonorState::Live) => {
             let line = format!("{named} is back; it was silent for {}", seconds(was));
-            (Presence::Here, Some(Line::Info(line)))
+            (Presence::Here, Some(EventLine::Info(line)))
         }
         (_, DonorState::Live) => (Presence::Here, None),
         (Presence::Here, DonorState::Suspect | DonorState::Silent | DonorState::Away) => {
             let line = match donor.away_seconds {
-                Some(left) => Line::Info(format!(
+                Some(left) => EventLine::Info(format!(
                     "{named} is away, as was announced; it is waited for {} more",
                     seconds(left)
                 )),
-                None => Line::Info(format!(
+                None => EventLine::Info(format!(
                     "{named} is silent, for {} now; it is given up when that lasts",
                     seconds(silent)
                 )),
@@ -270,7 +277,7 @@ fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
                 "{named} is given up, silent for {}: what it holds is made again elsewhere",
                 seconds(silent)
             );
-            (Presence::GivenUp(silent), Some(Line::Warn(line)))
+            (Presence::GivenUp(silent), Some(EventLine::Warn(line)))
         }
         (before, _) => (before, None),
     }

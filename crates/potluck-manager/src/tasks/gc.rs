@@ -15,6 +15,7 @@ use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Condemned, Error, UnusedSince, Upkeep};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +37,13 @@ const PER_STEP: usize = 4096;
 const PER_JOB: usize = 1024;
 /// Copies of removed donors, and chunks that are gone, that are forgotten in one transaction.
 const COPIES: usize = 2000;
-/// Such transactions in a round.
+/// Transactions in one round that forget copies and chunks.
 const STEPS: usize = 64;
-/// How long a chunk that is gone from everywhere is remembered, in case that a writer whose
-/// session is over still sends it: then it is found and reclaimed again (promise D2).
+/// The time for which a chunk that is gone from everywhere is remembered, in case that a writer whose session is
+/// over still sends it: then it is found and reclaimed again (promise D2).
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// How far the collector is round.
+/// The place that the collector has reached in its round.
 #[derive(Debug)]
 pub struct GcRound {
     /// The condemned chunk up to which this round has looked.
@@ -63,8 +64,7 @@ impl Garbage {
         if self.gc_freeze.why().is_some() {
             return Ok(());
         }
-        // Orders first, so that what is condemned in this step is ordered in the next at the
-        // earliest.
+        // Orders come first, so that what is condemned in this step is ordered in the next at the earliest.
         self.order(round).await?;
         self.condemn(round).await
     }
@@ -89,7 +89,9 @@ impl Garbage {
         if names.is_empty() {
             return Ok(());
         }
-        let still = self.catalog.still_condemned(names).await?;
+        let known = self.catalog.chunks(names).await?.into_iter();
+        let still: Vec<ChunkName> =
+            known.filter(|chunk| chunk.is_condemned).map(|chunk| chunk.name).collect();
         self.pool.lock().order_deletions(&decided, &still, now);
         tracing::debug!(chunks = still.len(), "ordered deletions");
         Ok(())
@@ -116,11 +118,11 @@ impl Garbage {
     /// Condemns chunks that no file has used for the GC delay.
     async fn condemn(&self, round: &mut GcRound) -> Result<(), Error> {
         let gc_delay = self.settings.get().gc_delay.as_millis() as u64;
-        // In a pool that is younger than the delay, only what waits for nothing.
+        // In a pool that is younger than the delay, only chunks that need not wait are condemned.
         let before = self.time.now_ms().saturating_sub(gc_delay);
         let after = round.unused;
         let page = self.catalog.unused_chunks(before, after, PER_STEP).await?;
-        // Chunks that sessions have offered stay in the queue: go on behind them.
+        // Chunks that sessions have offered stay in the queue, so the next page begins behind them.
         round.unused = match page.last() {
             Some((last, _)) if page.len() == PER_STEP => *last,
             _ => UnusedSince::FIRST,
@@ -130,7 +132,7 @@ impl Garbage {
         if names.is_empty() {
             return Ok(());
         }
-        // A session that offers one of them from here on is told that it is not held.
+        // A session that offers one of these chunks from here on is told that the pool does not hold it.
         for names in names.chunks(PER_JOB) {
             self.catalog.condemn(names.to_vec(), before).await?;
         }

@@ -1,6 +1,6 @@
-//! Whether donors are reached where others are told that they are. One that reports each second may
-//! still be behind a firewall, or tell addresses that only it can use: nobody could store or read
-//! there, and nobody would know why.
+//! Tries whether donors are reached at the addresses that others are told. A donor that reports each second may
+//! still be behind a firewall, or tell addresses that only it can use: nobody could store or read there, and nobody
+//! would know why.
 //!
 //! Every address is tried with a ticket that no other donor takes, so that another machine that has
 //! the same address elsewhere is not taken for it.
@@ -33,7 +33,7 @@ handles! {
 const AT_ONCE: usize = 16;
 /// Time from one look for donors that are due to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the ticket is good with which a donor is tried.
+/// The time for which the ticket is good with which a donor is tried.
 const TICKET: Duration = Duration::from_secs(60);
 
 impl Reach {
@@ -46,8 +46,8 @@ impl Reach {
         }
     }
 
-    /// A connection of a member ended. When a donor's last word came over it, and the donor is nowhere to be
-    /// reached, it died, and nobody is told for seconds that all is well: this costs one try, and
+    /// Tries a donor when a member's connection ended over which the donor's last word came. If the donor is
+    /// nowhere to be reached, it died, and nobody is told for seconds that all is well: this costs one try, and
     /// nothing while nobody dies.
     pub async fn connection_ended(&self, connection: u64) {
         let now = self.time.tick();
@@ -64,10 +64,10 @@ impl Reach {
         self.pool.lock().tried(contact.donor, &contact.addresses, &reached, why, self.time.tick());
     }
 
-    /// The addresses at which a donor is reached, and why not at the others; `None` where nobody could
-    /// prove to be it.
+    /// The addresses at which a donor is reached, and why it is not reached at the others; `None` where nobody
+    /// could prove to be that donor.
     async fn try_at_all(&self, contact: &DonorContact) -> Option<(Vec<Address>, String)> {
-        let key = contact.key.as_ref()?;
+        let key = &contact.signer.as_ref()?.key;
         let now = self.time.now_ms();
         let caveats = [
             Caveat::Donor(contact.donor),

@@ -1,5 +1,5 @@
-//! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of
-//! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
+//! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of it. The
+//! decisions are made in core's `repair_plan` and in [`potluck_pool`]; here is the waiting.
 
 use crate::applying_task_results::ApplyingTaskResults;
 use crate::converting::Conversions;
@@ -45,7 +45,7 @@ handles! {
     }
 }
 
-/// How often what waits is handed out, and how donors are is looked at.
+/// The time between two rounds that hand out what waits and look how donors are.
 const EVERY: Duration = Duration::from_millis(250);
 
 impl Repair {
@@ -108,7 +108,7 @@ impl Repair {
         self.scan_state.due(now, &self.settings.get(), stuck, assembling)
     }
 
-    /// One scan and all that follows from it.
+    /// Runs one scan and all that follows from it.
     async fn look_once(&self, priority: Priority) -> Result<(), Error> {
         let began = self.time.tick();
         let every = self.settings.get().scan_every;
@@ -128,7 +128,7 @@ impl Repair {
         ended.map(drop)
     }
 
-    /// Whether it came to its end.
+    /// Runs one scan; whether it came to its end.
     async fn look_at(
         &self,
         scope: ScanScope,
@@ -146,7 +146,8 @@ impl Repair {
             for (donor, chunk) in &findings.keep {
                 pool.stay(*donor, *chunk, now);
             }
-            // Jobs that nobody can take are known before anybody is told how long repair needs.
+            // Jobs are handed out now: those that nobody can take are known before anybody is told how long
+            // repair needs.
             pool.hand_out(now, &|contact| self.tickets.source(contact));
             pool.repairs.encodings.awaited()
         };
@@ -171,17 +172,17 @@ impl Repair {
         self.pool.lock().repairs.note_excess(trimmed.waiting);
         let more_excess = findings.more_excess && findings.damaged.files == 0;
         if arrived > 0 {
-            // Files that were less safe than was asked of them are not so any more.
+            // Files that were less safe than was asked of them may be safe now, which the next scan shows.
             self.scan_state.hurry(now);
         }
-        // A chunk that is kept back is made by nobody: whether it is there is seen when its donors have looked.
+        // Nobody makes a chunk that is kept back: a scan sees whether it is there when its donors have looked.
         if trimmed.ordered > 0 || adapted || more_excess || kept_back {
             self.scan_state.changed(now);
         }
         Ok(true)
     }
 
-    /// Writes down what versions have by now; how many have what they were being changed to.
+    /// Writes down what versions have by now; gives how many have what they were being changed to.
     async fn conclude(&self, findings: &mut Findings) -> Result<u64, Error> {
         let safe = std::mem::take(&mut findings.safe);
         let open = std::mem::take(&mut findings.open);

@@ -13,11 +13,11 @@ use crate::wakeup::Wakeup;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How often background work is looked for when nobody asks.
+/// The time between two looks for background work when nobody asks.
 const EVERY: Duration = Duration::from_millis(250);
-/// Garbage is collected at every so many rounds: a step a second is thousands of chunks.
+/// The number of rounds between two steps of garbage collection: a step a second is thousands of chunks.
 const GC_ROUNDS: u64 = 2;
-/// How often a disk that did not take a write is tried.
+/// The time between two tries of a disk that did not take a write.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
 
 handles! {

@@ -18,7 +18,7 @@ handles! {
 }
 
 impl SavedTime {
-    /// Saves the pool's time now, when donors were heard, and when members were seen.
+    /// Saves the pool's time now, and the times when donors were heard and members were seen.
     pub async fn save(&self) -> Result<(), Error> {
         let now_ms = self.time.now_ms();
         let silences = self.pool.lock().silences(self.time.tick());
@@ -26,7 +26,8 @@ impl SavedTime {
             .into_iter()
             .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))
             .collect();
-        // Together, so that how long a donor was silent can be told from both after a crash.
+        // Both are saved together, so that the silence of a donor can be told from them after a
+        // crash.
         let seen = self.members.seen();
         self.catalog.save_time(now_ms, seen, heard).await
     }

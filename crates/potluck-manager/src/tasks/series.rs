@@ -28,7 +28,7 @@ handles! {
     }
 }
 
-/// How often series are looked at.
+/// The time between two looks at series.
 const EVERY: Duration = Duration::from_secs(30);
 /// Files and chunks of a step that are judged at once.
 const JUDGED: PageLimit = PageLimit { chunks: 20_000, entries: 2000 };
@@ -60,7 +60,7 @@ impl SeriesPurger {
         for path in all {
             match self.purge(path, false).await {
                 Err(why) if why.is_of_catalog() => return Err(why),
-                // It was removed meanwhile, or somebody should look at it, which does not hold up the others.
+                // The series was removed meanwhile, or somebody should look at it; it does not hold up the others.
                 Err(why) => tracing::warn!(%why, "a series is not purged"),
                 Ok(_) => {}
             }
@@ -86,7 +86,7 @@ impl SeriesPurger {
         let mut fates: Vec<StepFate> = fates.collect();
         let is_purged = |fate: &StepFate| matches!(fate, StepFate::Purged(_));
         if fates.iter().any(is_purged) {
-            // From the newest on: that an older one is pinned is no reason to lose the newest.
+            // The newest whole step is looked for: that an older one is pinned is no reason to lose it.
             let mut whole = None;
             for (at, step) in steps.iter().enumerate() {
                 let step = path.join(&step.name).ok();
@@ -100,7 +100,7 @@ impl SeriesPurger {
             match whole {
                 Some(at) if is_purged(&fates[at]) => fates[at] = StepFate::LastWhole,
                 Some(_) => {}
-                // Nobody knows which of them will be again.
+                // No step is whole now, and nobody knows which of them will be again, so all stay.
                 None => fates.iter_mut().filter(|fate| is_purged(fate)).for_each(|fate| {
                     *fate = StepFate::LastWhole;
                 }),
@@ -109,7 +109,7 @@ impl SeriesPurger {
         if !dry_run {
             let purged = steps.iter().zip(&fates).filter(|(_, fate)| is_purged(fate));
             let mut purged: Vec<SeriesStep> = purged.map(|(step, _)| step.clone()).collect();
-            purged.reverse(); // what is oldest goes first, whatever ends this
+            purged.reverse(); // the oldest goes first, whatever ends this
             let looked_at = Arc::new(series.clone()); // without its steps
             for steps in purged.chunks(PURGED_AT_ONCE) {
                 let (of, when) = (Arc::clone(&looked_at), self.time.when());
@@ -127,7 +127,7 @@ impl SeriesPurger {
         Ok(SeriesSteps { rule: series.rule, steps: about.collect() })
     }
 
-    /// Whether all of a step can be read at this moment. One without a byte is no step to go back to.
+    /// Whether all of a step can be read at this moment. A step without a byte is none to go back to.
     async fn is_whole(&self, path: PoolPath) -> Result<bool, Error> {
         let used = self.catalog.usage(path.clone(), None, 1000, SeenSpaces::ALL).await;
         match used {

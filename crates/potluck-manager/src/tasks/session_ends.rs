@@ -3,6 +3,7 @@
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::recurring_notices::Notice;
 use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
@@ -31,12 +32,16 @@ impl SessionEnds {
     pub async fn end_expired(&self) -> Result<(), Error> {
         let expired = self.pool.lock().expired(self.time.tick());
         for session in expired {
-            tracing::info!(?session, "the lease of a write session ended");
+            if self.sessions.tells(Notice::LeaseEnded, session) {
+                tracing::info!(?session, "the lease of a write session ended");
+            }
             self.sessions.interrupt(session).await?;
         }
         let over = self.pool.lock().reservations_over(self.time.without_leaps_ms());
         for reservation in over {
-            tracing::info!(?reservation, "reserved room is free for all again");
+            if self.sessions.tells(Notice::ReservationOver, reservation) {
+                tracing::info!(?reservation, "reserved room is free for all again");
+            }
             self.sessions.end(reservation).await?;
         }
         Ok(())
@@ -47,14 +52,17 @@ impl SessionEnds {
         let window = self.settings.get().resume_window;
         let parked = self.pool.lock().parked_too_long(window, self.time.tick());
         for session in parked {
-            tracing::info!(?session, "what an interrupted upload stored is given up");
+            if self.sessions.tells(Notice::UploadGivenUp, session) {
+                tracing::info!(?session, "what an interrupted upload stored is given up");
+            }
             self.sessions.end(session).await?;
         }
         Ok(())
     }
 
-    /// Accounts for the chunks of sessions that have ended. What no file has used since nobody reads, and the GC delay,
-    /// which is for readers, counts as over: whoever needs the room may be waiting for it (promise D2).
+    /// Accounts for the chunks of sessions that have ended. A chunk that no file has used counts as unused for the
+    /// whole GC delay, which is for readers, since nobody reads it: whoever needs the room may be waiting for it
+    /// (promise D2).
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
         let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;

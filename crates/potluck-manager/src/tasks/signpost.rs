@@ -1,5 +1,5 @@
-//! Where this manager is, for those who look for it: signed by the pool's authority, and shown to the
-//! donors that do not find it.
+//! Tells where this manager is to those who look for it: signed by the pool's authority, and shown to the donors
+//! that do not find it.
 
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
@@ -57,15 +57,16 @@ impl OwnWhereabouts {
     }
 }
 
-/// How long donors have after a start to come by themselves.
+/// The time that donors have after a start to come by themselves.
 const FIRST: Duration = Duration::from_secs(5);
-/// How often donors that have not come are visited.
+/// The time between two visits to donors that have not come.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Donors visited side by side.
 const AT_ONCE: usize = 16;
 
 impl Signposts {
-    /// When the machine gets other addresses, has what others are told, and what is kept for later, follow.
+    /// Follows the addresses of the machine: when it gets others, what members are told changes, and what is kept
+    /// for later.
     pub async fn follow_addresses(self, mut watch: AddressWatch, listen: SocketAddr) {
         let here = from_this_machine(listen).into();
         loop {

@@ -18,7 +18,7 @@ const REPLIES: usize = 64;
 const CHECKPOINTS: usize = 16;
 /// Kept versions that are let go in one step.
 const KEPT: usize = 64;
-/// How long the reply of a commit can be asked for again.
+/// The time for which the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
 handles! {

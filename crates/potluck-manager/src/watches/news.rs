@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Names of one directory that are told apart.
 const NAMES_OF_DIR: usize = 256;
-/// Bytes of names and directories that wait for one stream.
+/// Bytes of names and directories that wait for one stream at most.
 const BYTES: usize = 256 << 10;
 /// Bytes that a directory or a name counts beside those of its text.
 const OVERHEAD: usize = 64;
@@ -29,16 +29,16 @@ enum ChangedNames {
 /// The news of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameNews {
-    /// Attributes of what is behind it were set.
+    /// Attributes of what is behind the name were set.
     Touched,
-    /// Something else is behind it.
+    /// Something else is behind the name.
     Changed,
-    /// Nothing is behind it any more.
+    /// Nothing is behind the name any more.
     Absent,
 }
 
 impl NameNews {
-    /// What this comes to where `newer` is heard after it.
+    /// The news that these and `newer`, which are heard after them, add up to.
     fn then(self, newer: Self) -> Self {
         match (self, newer) {
             (Self::Touched, newer) => newer,
@@ -48,7 +48,8 @@ impl NameNews {
     }
 }
 
-/// How much is told as changed as a whole from now on, so that nothing further of it need be watched.
+/// The part of a stream's news that is told as changed as a whole from now on, so that nothing further of it need
+/// be watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToldWhole {
     Nothing,
@@ -57,12 +58,12 @@ pub enum ToldWhole {
 }
 
 impl News {
-    /// Whether there are none.
+    /// Whether there are no news.
     pub fn is_empty(&self) -> bool {
         !self.everything && self.dirs.is_empty()
     }
 
-    /// Something happened to a name.
+    /// Adds that something happened to a name.
     pub fn add_name(&mut self, dir: &PoolPath, name: &str, now: NameNews) -> ToldWhole {
         if self.everything {
             return ToldWhole::Everything;
@@ -86,17 +87,17 @@ impl News {
         self.grow(added, ToldWhole::Nothing)
     }
 
-    /// Any name of a directory may have changed.
+    /// Adds that any name of a directory may have changed.
     pub fn add_dir(&mut self, dir: &PoolPath) -> ToldWhole {
         if self.everything {
             return ToldWhole::Everything;
         }
-        // What its names were counted with stays counted until the news are sent.
+        // The bytes that its names were counted with stay counted until the news is sent.
         let before = self.dirs.insert(dir.clone(), ChangedNames::All);
         self.grow(before.map_or(bytes_of(dir), |_| 0), ToldWhole::Dir)
     }
 
-    /// Anything may have changed.
+    /// Adds that anything may have changed.
     pub fn add_everything(&mut self) -> ToldWhole {
         *self = Self { everything: true, ..Self::default() };
         ToldWhole::Everything
@@ -107,7 +108,8 @@ impl News {
         if self.bytes > BYTES { self.add_everything() } else { told }
     }
 
-    /// Adds news of before these, and gives the directories that are told as a whole by that; `None`: everything is.
+    /// Adds older news to these, and gives the directories that are told as a whole because of that; `None` if
+    /// everything is.
     pub fn add_older(&mut self, older: Self) -> Option<Vec<PoolPath>> {
         if older.everything {
             self.add_everything();
@@ -136,7 +138,7 @@ impl News {
         (!self.everything).then_some(whole)
     }
 
-    /// Puts news of before those that there are of a name, if there are any.
+    /// Puts older news of a name before the news that there are of it, if there are any.
     fn set_older(&mut self, dir: &PoolPath, name: &str, before: NameNews) -> bool {
         let Some(ChangedNames::Some(names)) = self.dirs.get_mut(dir) else { return false };
         let Some(newest) = names.get_mut(name) else { return false };

@@ -73,12 +73,12 @@ async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others
     let news = tested.news(USER, Some(first), 0).await;
     let in_a = DirChange { gone: vec!["g".into()], ..names("pot://lab/a", &["f"]) };
     assert_eq!((news.number, &news.dirs[..]), (1, &[names("pot://lab", &["c"]), in_a][..]));
-    // Without news the answer is a heartbeat.
+    // If there is no news, the answer comes after the wait and is empty.
     let before = tokio::time::Instant::now();
     let none = tested.news(OTHER, Some(second), 0).await;
     assert_eq!(none, WatchNews { stream: second, ..WatchNews::default() });
     assert_eq!(before.elapsed(), WATCH_WAIT);
-    // And with some it comes at once.
+    // If there is news, the answer comes at once.
     let waits = tested.news(USER, Some(first), 1);
     let mut waits = std::pin::pin!(waits);
     poll_fn(|context| {
@@ -109,7 +109,7 @@ async fn attributes_are_told_apart_from_other_changes_of_which_they_hide_none() 
     let both = vec![OWN_NAME.into(), "a".into()];
     let expected = DirChange { attributes: both, ..names("pot://lab", &["b"]) };
     assert_eq!(news.dirs, [expected], "and who watches the root is told of no space");
-    // What did not arrive comes before what was heard since.
+    // What did not arrive is sent again, before what was heard since.
     tested.changed(&["pot://lab/c"]);
     assert_eq!(tested.news(USER, Some(stream), 1).await.number, 2); // this answer is lost
     touched(&["pot://lab/c"]);
@@ -231,12 +231,12 @@ async fn who_loses_rights_hears_no_more_names_and_a_revoked_member_has_no_stream
     assert_eq!(ended.dirs, []);
     assert_eq!(tested.watch(&other, OTHER, &["pot://lab"]), [false]);
     assert_ne!(tested.open(OTHER).await, other);
-    // Whoever was found to have rights that were taken before the watch begins watches nothing.
+    // Rights that were looked up before a change of rights let nobody watch.
     let before = tested.watches.changes_of_rights();
     tested.watches.committed(vec![CommittedChange::Rights(None)]);
     let dirs = [path("pot://lab")];
     assert_eq!(tested.watches.watch(&stream, USER, dirs.iter(), before), [false]);
-    // Changes that cannot be told are anything.
+    // If it is not known what changed, anything may have changed.
     tested.watches.committed(vec![CommittedChange::Unknown]);
     assert!(tested.news(USER, Some(stream), 1).await.everything);
 }

@@ -2,17 +2,19 @@
 
 use crate::granting::{make_space, path, policy_set, reserve_at, reserve_bytes};
 use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer};
+use crate::writing::small;
 use potluck_core::attributes::Permissions;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::quota::Quota;
 use potluck_core::rights::Right;
+use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Abort, AlarmKind, Grow, GrowingFile, Invite, MakeDir, Outcome, PolicySet, PoolState, QuotaSet,
     Reserve, RoomRelease, RoomReserve, SpaceRemove, Status, Unreached,
 };
 use potluck_wire::error::{ErrorKind, code};
-use potluck_wire::ticket::{Acknowledged, Receipt};
+use potluck_wire::ticket::Acknowledged;
 use potluck_wire::token::Role;
 use std::time::Duration;
 
@@ -28,17 +30,17 @@ async fn what_open_sessions_are_promised_counts_for_quotas() {
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
     let donor = lab.donor("d").await;
     let quota = Quota { bytes: Some(1 << 20), files: None };
-    let set = |of: &str, quota| QuotaSet { of: of.into(), quota };
+    let set = |of: &str, quota: Quota| QuotaSet { of: of.into(), change: quota.into() };
     for space in ["own", "other"] {
         make_space(&ada, space, false).await;
     }
-    // Of the space, then of all that its maker made.
+    // The quota is of the space first, and then of all that its maker made.
     for (of, second) in [("pot://own", "pot://own/b"), ("ada", "pot://other/b")] {
         lab.admin().call(&set(of, quota)).await.expect("set");
         let first = reserve_bytes(&ada, "pot://own/a", 800_000).await.expect("fits").session;
         let over = reserve_bytes(&ada, second, 800_000).await.expect_err("too much together");
         assert_eq!((over.kind, over.code.as_str()), (ErrorKind::NoSpace, code::OVER_QUOTA));
-        // What is there does not count twice, and what ends does not count any more.
+        // What is stored does not count twice, and what has ended does not count any more.
         offer(&ada, first, &[1]).await;
         let file = file(&first, "pot://own/a", &[1], &[&donor]);
         commit(&ada, first, 0, vec![file], false).await.expect("committed");
@@ -62,7 +64,7 @@ async fn room_that_is_reserved_counts_for_quotas_until_it_is_written_or_given_ba
     }
     let bytes = 1 << 20;
     let quota = Quota { bytes: Some(bytes), files: None };
-    lab.admin().call(&QuotaSet { of: "ada".into(), quota }).await.expect("set");
+    lab.admin().call(&QuotaSet { of: "ada".into(), change: quota.into() }).await.expect("set");
     let room = async |at: &str, bytes| {
         ada.call(&RoomReserve { path: path(at), bytes, for_ms: 600_000 }).await
     };
@@ -83,7 +85,7 @@ async fn room_that_is_reserved_counts_for_quotas_until_it_is_written_or_given_ba
     growing(stream, "pot://own/run/stream", 2000).await.expect("where room is reserved for it");
     ada.call(&Abort { session: stream, keep: false }).await.expect("ended");
 
-    // What a tree takes the place of is known at its commit.
+    // What a tree takes the place of is not known before its commit.
     let tree = async |at: &str, number: u64| {
         let session = reserve_bytes(&ada, at, 100_000).await.expect("a tree").session;
         offer(&ada, session, &[number, number + 1]).await;
@@ -125,7 +127,10 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
     let _donor = lab.donor("d").await; // with room for 10 GiB
     make_space(&ada, "own", false).await;
     let quota = Quota { bytes: Some(1 << 20), files: None };
-    lab.admin().call(&QuotaSet { of: "pot://own".into(), quota }).await.expect("set");
+    lab.admin()
+        .call(&QuotaSet { of: "pot://own".into(), change: quota.into() })
+        .await
+        .expect("set");
     let unknown = Reserve { bytes: None, ..reserve_at("pot://own/e") };
     let session = ada.call(&unknown).await.expect("a stream").session;
     assert_eq!(promised(&lab).await, 1 << 20);
@@ -150,6 +155,53 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
     reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
 }
 
+/// What the session's client was told is what the session promised, whatever the client says at its commit.
+#[tokio::test]
+async fn a_writer_who_does_not_manage_a_space_commits_no_file_below_what_its_session_promised() {
+    let lab = Lab::new().await;
+    let ada = lab.user().await;
+    lab.take("lab", "everyone", &[Right::Manage]).await;
+    let (one, two) = (lab.donor("a").await, lab.donor("b").await);
+    let written = |session: &SessionId, at: &str, n: u64, copies: u32| {
+        let mut written = file(session, at, &[n], &[&one, &two]);
+        written.copies = copies;
+        written
+    };
+    let open = async |caller: &Caller| {
+        let reserve = Reserve { bytes: Some(1 << 20), ..reserve_at("pot://lab/q") };
+        caller.call(&reserve).await.expect("reserved").session
+    };
+    let earlier = open(&ada).await;
+    let policy = Override { copies: Some(2), ..Override::default() };
+    lab.admin().call(&PolicySet { policy, ..policy_set("pot://lab") }).await.expect("set");
+    let admin = lab.admin();
+    for (caller, n) in [(&admin, 1), (&ada, 11)] {
+        let manages = n == 1;
+        let session = open(caller).await;
+        offer(caller, session, &[n, n + 1]).await;
+        let files = vec![
+            written(&session, "pot://lab/less", n, 1),
+            written(&session, "pot://lab/as-promised", n + 1, 2),
+            small("pot://lab/in-the-catalog", b"few bytes"),
+        ];
+        let told = commit(caller, session, 0, files, true).await.expect("told").files;
+        match &told[0] {
+            Outcome::Stored { .. } => assert!(manages, "{told:?}"),
+            Outcome::Refused(why) => {
+                assert!(!manages && why.code == code::NO_RIGHT, "{told:?}");
+            }
+        }
+        let others = &told[1..];
+        assert!(others.iter().all(|it| matches!(it, Outcome::Stored { .. })), "{told:?}");
+    }
+    // A write that began under the earlier policy ends well, and what it wrote is changed to the present
+    // one.
+    offer(&ada, earlier, &[21]).await;
+    let files = vec![written(&earlier, "pot://lab/earlier", 21, 1)];
+    let told = commit(&ada, earlier, 0, files, true).await.expect("told").files;
+    assert!(matches!(told[0], Outcome::Stored { .. }), "{told:?}");
+}
+
 #[tokio::test]
 async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
     let lab = Lab::new().await;
@@ -166,7 +218,7 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
     lab.admin().call(&PolicySet { policy, ..policy_set("pot://lab/safe") }).await.expect("set");
     let written = |session: &SessionId, ack: AckLevel, at: &str, n: u64| {
         let mut written = file(session, at, &[n], &[&donor]);
-        let receipt = Receipt::issue(&donor.key, session, &chunk(n), LEN, ack);
+        let receipt = donor.receipt_for(session, (&chunk(n), LEN), ack);
         written.acknowledged.0[0] = Acknowledged { chunk: 0, donor: donor.id, ack, receipt };
         written
     };
@@ -187,7 +239,7 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
         ];
         let told = commit(&ada, session, 0, files, true).await.expect("told").files;
         assert!(matches!(told[2], Outcome::Stored { .. }), "{told:?}");
-        // Of a command that asks for less than it may, nothing is taken, however it was acknowledged.
+        // If a command asks for less than it may, nothing of it is taken, however it was acknowledged.
         let asks_too_little = says_so && !manages;
         assert_eq!(matches!(told[1], Outcome::Refused(_)), asks_too_little, "{told:?}");
         match &told[0] {

@@ -24,8 +24,12 @@ pub struct Member {
     pub holds: BTreeSet<ChunkName>,
     /// Silent, as if its machine slept.
     pub asleep: bool,
+    /// The bytes that its owner lends, where that is less than all.
+    pub lends: Option<u64>,
     /// Bytes beyond its owner's limits.
     pub excess: u64,
+    /// Those of them that its disk lacks.
+    pub disk_lacks: u64,
     /// Who sends wrong bytes and says they are right, which this one may be itself.
     pub liar: Option<DonorId>,
     /// Says that it has more room than any other, and to have stored what it was told to fetch, which it has not.
@@ -61,11 +65,14 @@ impl Member {
         heartbeat.removed = Packed(std::mem::take(&mut self.removed));
         heartbeat.sound = Packed(std::mem::take(&mut self.sound));
         heartbeat.results = std::mem::take(&mut self.results);
-        heartbeat.excess = self.excess;
+        let held = self.holds.len() as u64 * u64::from(LEN);
+        let beyond = self.lends.map_or(0, |lends| held.saturating_sub(lends));
+        heartbeat.excess = self.excess.max(beyond);
+        heartbeat.disk_lacks = self.disk_lacks;
         if self.pretends {
             heartbeat.room = 1 << 50;
         }
-        heartbeat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
+        heartbeat.disk.lent_used = held;
         let reply = self.donor.send_heartbeat(heartbeat).await;
         for Tombstone { chunk, write_sequence, .. } in reply.chunk_orders.delete {
             if write_sequence >= self.write_sequence {
@@ -216,7 +223,9 @@ impl Crew {
                 donor,
                 holds: BTreeSet::new(),
                 asleep: false,
+                lends: None,
                 excess: 0,
+                disk_lacks: 0,
                 liar: None,
                 pretends: false,
                 tasks: Vec::new(),

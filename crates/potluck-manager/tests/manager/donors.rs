@@ -47,7 +47,7 @@ async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_no
         donors.iter().map(|donor| donor.state).collect::<Vec<_>>()
     };
     assert_eq!(states().await, [DonorState::Live, DonorState::Live]);
-    // Both connections end; at the port of one of them somebody still answers.
+    // Both connections end, and at the port of one donor somebody still answers.
     alive.caller = lab.caller(&alive.identity);
     dead.caller = lab.caller(&dead.identity);
     let missed = [DonorState::Live, DonorState::Suspect];
@@ -67,7 +67,7 @@ async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
     let unknown = donor.send_heartbeat(donor.heartbeat(0)).await;
     assert!(unknown.register && unknown.chunk_orders.is_empty());
 
-    // Its disk was set back: one chunk is not there, and a foreign one is.
+    // The donor's disk was set back: one chunk is not there, and a foreign one is.
     donor.report(&[chunk(0), chunk(2), chunk(50)]).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     let seen = &status.donors[0];
@@ -75,7 +75,7 @@ async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
     let stat = Stat { path: "pot://lab/1".parse().expect("path"), chunks: false };
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0);
 
-    // It comes back, and counts again.
+    // The chunk is found again, and counts.
     let mut found = donor.heartbeat(3);
     found.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }.into()]);
     donor.send_heartbeat(found).await;
@@ -159,13 +159,13 @@ async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do
     let named = |alarm: &Alarm| alarm.to_string().contains("basement lends is gone (pulled)");
     assert!(status.alarms.iter().any(named), "{:?}", status.alarms);
 
-    // It comes back with what it holds.
+    // The donor comes back with what it holds.
     donor.report(&[chunk(1)]).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert!(!status.alarms.iter().any(named), "{:?}", status.alarms);
 
-    // One that takes no writes can still be read.
+    // A donor whose disk takes no writes can still be read.
     heartbeat.disk_fault = Some(DiskFault { missing: false, why: "EIO".into() });
     donor.send_heartbeat(heartbeat).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
@@ -190,7 +190,7 @@ async fn a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count
         Inventory { incarnation: donor.incarnation, page, holdings: Packed(held.collect()), last }
     };
     donor.caller.call(&page(0, &[], false)).await.expect("begun");
-    // Stored and committed after its bucket was listed, before that page arrives.
+    // This chunk is stored and committed after its bucket was listed, and before that page arrives.
     write(&user, "pot://lab/3", 3, &donor).await;
     assert_eq!((live(0).await, live(3).await), (1, 1));
     donor.caller.call(&page(1, &[0, 2], true)).await.expect("listed");

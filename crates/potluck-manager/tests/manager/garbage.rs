@@ -61,7 +61,7 @@ async fn what_was_never_committed_is_reclaimed_d2() {
     assert_eq!(status.donors[0].unclaimed, 0, "chunks of an open session are merely early");
     user.call(&Abort { session, keep: false }).await.expect("aborted");
     tombstone(&donor, 1, 2).await;
-    // It arrives when its session is over.
+    // The chunk arrives when its session is over.
     let mut late = donor.heartbeat(3);
     late.added = Packed(vec![Holding { name: chunk(2), len: crate::lab::LEN }.into()]);
     donor.send_heartbeat(late).await;
@@ -149,7 +149,8 @@ async fn a_chunk_that_is_needed_again_survives_its_tombstone_d5() {
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
     let offered = offer(&user, session, &[1]).await;
     assert!(offered.held.is_empty(), "it is on its way out and must be sent again");
-    // Without a new receipt it proves nothing; the put has a higher write sequence than what is allowed.
+    // Without a new receipt the put proves nothing; it has a higher write sequence than is allowed to be
+    // deleted.
     let unproven = file(&session, "pot://lab/b", &[1], &[]);
     let outcome = commit(&user, session, 0, vec![unproven], false).await.expect("answered");
     assert!(matches!(outcome.files[0], Outcome::Refused(_)));
@@ -164,7 +165,7 @@ async fn a_chunk_that_is_needed_again_survives_its_tombstone_d5() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn donors_of_another_catalog_lose_nothing_d5() {
-    // As after a restore from an old backup: the catalog knows none of the donor's chunks.
+    // As after a restore from an old backup, the catalog knows none of the donor's chunks.
     let lab = Lab::new().await;
     let donor = lab.donor("basement").await;
     let names: Vec<_> = (0..100).map(chunk).collect();
@@ -230,4 +231,29 @@ async fn chunks_only_on_a_removed_donor_are_forgotten() {
     remove(&lab, "pot://lab/a").await;
     eventually("all is forgotten", async || (condemned(&lab).await == 0).then_some(())).await;
     let _ = lab.join(Role::Donor, "another").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_that_is_sent_again_counts_once() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let promised = async || lab.admin().call(&Status {}).await.expect("status").donors[0].promised;
+    let before = promised().await;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1]).await;
+    let reserved = promised().await - before;
+    let stored = |n| Holding { name: chunk(n), len: crate::lab::LEN }.into();
+    // One chunk is put by the session though a file uses it, and of the other nobody knows.
+    let mut heartbeat = donor.heartbeat(3);
+    heartbeat.added = Packed(vec![stored(1), stored(9)]);
+    for _ in 0..3 {
+        donor.send_heartbeat(heartbeat.clone()).await;
+        assert_eq!(unclaimed(&lab).await, 1);
+        assert_eq!(promised().await, before + reserved - u64::from(crate::lab::LEN));
+    }
+    // The same chunks in another heartbeat are another put.
+    heartbeat.batch = donor.heartbeat(4).batch;
+    donor.send_heartbeat(heartbeat).await;
+    assert_eq!(unclaimed(&lab).await, 2);
 }

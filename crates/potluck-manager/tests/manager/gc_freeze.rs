@@ -122,7 +122,7 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
         catalog.copy_to(&old.join(CATALOG)).expect("a snapshot");
         drop(catalog);
 
-        // The same term goes on, and perhaps uses the chunk again.
+        // The same term goes on, and may use the chunk again.
         if lacks {
             write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
         }
@@ -140,7 +140,7 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
         if lacks {
             assert_eq!(deletions(&donor).await, 0);
             assert!(status(&lab).await.gc_frozen.is_some());
-            // A freeze that was ended once does not come back, whoever comes late.
+            // A freeze that was ended does not come back, whichever donor comes late.
             lab.admin().call(&GcResume {}).await.expect("resumed");
             donor.report(&[chunk(1)]).await;
         }
@@ -273,7 +273,7 @@ async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_it
     remove(&lab, "pot://lab/a").await;
     assert!(deletions(&honest).await > 0, "space is reclaimed as ever");
 
-    // What another manager of this pool did say is enough when one donor tells it.
+    // If another manager of this pool did say it, one donor that tells it is enough.
     honest.hear(&other);
     assert!(!honest.register().await.unproven);
     let told = status(&lab).await;

@@ -110,14 +110,14 @@ async fn donors_that_leave_together_do_not_count_on_each_other() {
     assert!(both.may_go.why.contains("2 copies need 2 donors and 1 is"), "{both:?}");
     assert_eq!((both.lost_files, both.less_safe_files), (1, 0), "{both:?}");
 
-    // A donor asks for those that leave with it, and is told the paths of what lies on it.
+    // A donor may ask about those that leave with it, and is told the paths of what it holds.
     let own = &crew.members[2].donor.caller;
     let all = own.call(&departing(&crew, &[0, 1, 2])).await.expect("of them");
     assert_eq!((all.lost_files, all.lost), (2, vec!["pot://lab/single/2".to_string()]));
     let others = own.call(&departing(&crew, &[0, 1])).await.expect_err("not of them");
     assert_eq!(others.kind, ErrorKind::Auth);
 
-    // The manager itself removes none that files need, whoever asks.
+    // The manager itself removes no donor that files need, whoever asks.
     let member = MemberId(crew.members[0].id().0);
     let refused = admin.call(&Revoke::of(member)).await.expect_err("needed");
     assert_eq!((refused.kind, &*refused.code), (ErrorKind::Conflict, code::NOT_EMPTY));
@@ -145,7 +145,7 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
     assert!(refused.message.contains("pot://lab/double/2"), "{refused:?}");
     assert!(!progress(&crew, 1).await.active);
 
-    // Agreed to, it may be lost here, and there it is moved first: it never is.
+    // The only copy may be lost here, as was agreed, and there it is moved first: it never is lost.
     assert_eq!(admin.call(&now(1)).await.expect("begun").lost_files, 1);
     // The lists outlive the manager.
     crew.lab.stop().await;
@@ -192,7 +192,7 @@ async fn what_is_lost_anyway_keeps_no_donor() {
     let agreed = admin.call(&departing(&crew, &[2])).await.expect("told").listing;
     admin.call(&Revoke { agreed, ..Revoke::of(dead) }).await.expect("removed");
     assert_eq!(look(0).await, ["pot://lab/single/4"], "it is lost for ever");
-    // And its rest does not hold up who leaves.
+    // What is left of it does not hold up a donor that leaves.
     admin.call(&RepairControl { action: RepairAction::Now }).await.expect("resumed");
     admin.call(&give_back(&crew, 0)).await.expect("begun");
     crew.until("safe to remove", async |crew: &Crew| {
@@ -215,7 +215,7 @@ async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
     crew.lab.admin().call(&cancel).await.expect("called off");
     assert_eq!(held(&crew).await, 1);
 
-    // Sent to a donor that deletes it without waiting, it is nowhere.
+    // If it is sent to a donor that deletes it without waiting, it is nowhere.
     let now = GiveBack { now: true, ..give_back(&crew, 0) };
     crew.lab.admin().call(&now).await.expect("begun");
     let sent = file(&session, "pot://lab/b", &[1], &[&crew.members[0].donor]);
@@ -251,10 +251,10 @@ async fn an_owner_in_need_gets_spare_copies_at_once_s2() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/triple", &[1, 2, 3, 4], &[0, 1, 2]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(2).await).await;
-    // A fifth of what it holds: at least one copy goes, and none is missed.
-    crew.members[0].excess = 4 * u64::from(LEN);
+    // The donor is over quota by a fifth of what it holds: at least one copy goes, and none is missed.
+    (crew.members[0].excess, crew.members[0].disk_lacks) = (4 * u64::from(LEN), u64::from(LEN));
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
-    crew.members[0].excess = 0;
+    (crew.members[0].excess, crew.members[0].disk_lacks) = (0, 0);
     crew.until("made again", async |crew: &Crew| crew.tolerates(2).await).await;
 }
 
@@ -274,7 +274,7 @@ async fn an_owner_in_need_waits_for_no_budget_and_no_pause_s2() {
     crew.members[0].excess = 60 * u64::from(LEN);
     crew.send_heartbeat().await;
     eventually("all is handed out", async || {
-        // Nobody heartbeats meanwhile.
+        // No donor sends a heartbeat meanwhile.
         crew.clock.go_on();
         (crew.repair().await.under_way == 60).then_some(())
     })
@@ -285,4 +285,22 @@ async fn an_owner_in_need_waits_for_no_budget_and_no_pause_s2() {
     assert!(made[1..].iter().all(|made| *made >= 10), "not all to one: {made:?}");
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     assert!(chunks.iter().all(|n| crew.holders(&chunk(*n)).len() == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_lends_less_keeps_what_fits_nowhere_else_and_is_told_so() {
+    let mut crew = Crew::new(3).await;
+    let (stay, go): (Vec<u64>, Vec<u64>) = ((0..20).collect(), (20..40).collect());
+    crew.copies("pot://lab/triple", &stay, &[0, 1, 2]).await;
+    crew.copies("pot://lab/single", &go, &[0]).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(0).await).await;
+    let bytes = |chunks: u64| chunks * u64::from(LEN);
+    let look = Departing { over: Some(bytes(40)), ..departing(&crew, &[0]) };
+    let told = crew.members[0].donor.caller.call(&look).await.expect("looked");
+    assert_eq!((told.may_go.verdict, told.less_safe_files), (Going::Stuck, 0), "{told:?}");
+    crew.members[0].lends = Some(0);
+    let few = async |crew: &Crew| (crew.members[0].holds.len() <= 20).then_some(());
+    crew.until("what can be moved is moved", few).await;
+    assert!(stay.iter().all(|n| crew.holders(&chunk(*n)) == [0, 1, 2]), "no file is less safe");
+    assert!(go.iter().all(|n| crew.holders(&chunk(*n)) != [0]), "these could move, and did");
 }

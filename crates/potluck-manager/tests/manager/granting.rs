@@ -299,7 +299,8 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         let names = |of: &[&str]| of.iter().map(|name| name.to_string()).collect();
         GroupChange { name: "students".into(), add: names(add), remove: names(remove) }
     };
-    // By a grant of her own, by one to her group, and by a group that is no more.
+    // She has the right by a grant of her own, then by one to her group, and then the group is
+    // removed.
     for round in 0..3 {
         let who = if round == 0 { "ada" } else { "students" };
         lab.admin().call(&change(&["ada"], &[])).await.expect("changed");
@@ -321,7 +322,7 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         }
         let late = commit(&caller, session, 1, vec![written], false).await.expect_err("too late");
         assert_eq!(late.code, code::NO_SESSION, "round {round}: {late}");
-        // Who asks why the session is over is told.
+        // Whoever asks why the session is over is told.
         let so_far = Some(GrowingFile { path: path("pot://lab/f"), bytes: 0 });
         let (chunks, ack) = (Packed(Vec::new()), AckLevel::Memory);
         let why = refused(&caller, &Offer { session, chunks, ack, so_far }).await;
@@ -355,12 +356,11 @@ async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
     let bert = lab.join(Role::User, "bert").await;
     lab.donor("basement").await;
     let admin = lab.admin();
-    for name in ["bert", "staff"] {
+    for name in ["crew", "staff"] {
         admin.call(&GroupCreate { name: name.into() }).await.expect("made");
     }
     for (who, kind) in [
         ("ada", ErrorKind::Usage),
-        ("bert", ErrorKind::Usage),
         ("basement", ErrorKind::NotFound),
         ("nobody", ErrorKind::NotFound),
         ("group:nobody", ErrorKind::NotFound),
@@ -371,7 +371,7 @@ async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
     }
     let granted = admin.call(&grant("lab", &two.about.member.to_string())).await.expect("granted");
     assert_eq!((granted.to, granted.name), (Grantee::Member(two.about.member), Some("ada".into())));
-    admin.call(&grant("lab", "group:bert")).await.expect("granted");
+    admin.call(&grant("lab", "group:crew")).await.expect("granted");
     admin.call(&grant("lab", &bert.about.member.to_string())).await.expect("granted");
     admin.call(&grant("lab", "staff")).await.expect("granted");
     let grants =
@@ -380,7 +380,7 @@ async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
     let group = |name: &str| Grantee::Group(name.into());
     let member = Grantee::Member;
     let maker = member(lab.admin_identity().about.member);
-    for whom in [group("bert"), group("staff"), group("everyone"), member(two.about.member), maker]
+    for whom in [group("crew"), group("staff"), group("everyone"), member(two.about.member), maker]
     {
         assert!(to.contains(&whom), "{whom:?} in {to:?}");
     }
@@ -391,7 +391,7 @@ async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
     let groups = admin.call(&GroupList {}).await.expect("listed").groups;
     assert_eq!(
         groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(),
-        ["bert", "staff"]
+        ["crew", "staff"]
     );
     assert_eq!(refused(&lab.caller(&one), &GroupList {}).await.code, code::NOT_ALLOWED);
 }
@@ -416,6 +416,9 @@ async fn every_refusal_and_every_change_of_rights_is_in_the_audit_log() {
         refused(&caller, &list("pot://hidden")).await;
     }
     refused(&lab.donor("desk").await.caller, &list("pot://hers")).await;
+    let quota = Quota { bytes: Some(1 << 20), files: None };
+    lab.admin().call(&QuotaSet { of: "ada".into(), change: quota.into() }).await.expect("set");
+    reserve_bytes(&caller, "pot://hers/f", 2 << 20).await.expect_err("too large");
     assert_eq!(
         refused(&caller, &AuditRead { since_wall_ms: None, after: None }).await.code,
         code::NOT_ALLOWED
@@ -440,13 +443,14 @@ async fn every_refusal_and_every_change_of_rights_is_in_the_audit_log() {
     assert!(admins.contains(&"made the group students"), "{admins:?}");
     assert!(words(AuditKind::Changed, None).contains(&"user ada (2) joined"), "{told:?}");
     let hers = words(AuditKind::Refused, Some("ada"));
-    assert_eq!(hers.len(), 3, "repetitions are counted: {hers:?}");
+    assert_eq!(hers.len(), 4, "repetitions are counted: {hers:?}");
     assert!(hers[0].contains("`potluck group` is for an admin"), "{hers:?}");
     assert_eq!(hers[1], "there is no space “hidden”");
+    assert!(hers.iter().any(|what| what.contains("1.0 MiB")), "{hers:?}");
     assert_eq!(words(AuditKind::Refused, Some("desk")).len(), 1);
     assert_eq!(words(AuditKind::Refused, Some("admin")).len(), 0);
 
-    // After a restart it goes on, and who was removed is told of, too.
+    // The audit log goes on after a restart, and tells who was removed.
     let last = told.last().expect("entries").number;
     lab.stop().await;
     lab.start().await;
@@ -458,6 +462,26 @@ async fn every_refusal_and_every_change_of_rights_is_in_the_audit_log() {
     assert_eq!(new[0].what, "user ada (2) is revoked");
     assert_eq!((new[1].kind, new[1].member), (AuditKind::Refused, None));
     assert!(new[1].what.contains("ada"), "{new:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_means_the_member_that_has_it_and_no_member_has_the_name_of_a_group() {
+    let lab = Lab::new().await;
+    let ada = lab.join(Role::User, "ada").await;
+    lab.admin().call(&GroupCreate { name: "students".into() }).await.expect("made");
+    for name in ["everyone", "7", "group:students", "students"] {
+        let token = lab.token(Role::User).await;
+        let why = lab.join_with(&token, name).await.expect_err("refused");
+        assert!(why.message.contains(name), "{why}");
+        lab.join_with(&token, "bert").await.expect("the token is still good");
+    }
+    let group = GroupCreate { name: "ada".into() };
+    assert_eq!(refused(&lab.admin(), &group).await.code, code::EXISTS);
+    let number = ada.about.member.to_string();
+    let who = SpaceGrant { space: "lab".into(), who: number, rights: Rights::ALL };
+    let granted = lab.admin().call(&who).await.expect("granted");
+    assert_eq!(granted.to, Grantee::Member(ada.about.member));
+    assert_eq!(refused(&lab.admin(), &grant("lab", "77")).await.code, code::NO_ENTRY);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -480,7 +504,7 @@ async fn a_quota_is_kept_at_reserve_and_at_commit() {
     let (ada, donor) = (lab.caller(&lab.join(Role::User, "ada").await), lab.donor("d").await);
     let set = |of: &str, bytes: u64| QuotaSet {
         of: of.into(),
-        quota: Quota { bytes: Some(bytes), files: None },
+        change: Quota { bytes: Some(bytes), files: None }.into(),
     };
     let admin = lab.admin();
     assert_eq!(refused(&ada, &set("pot://lab", 1)).await.code, code::NOT_ALLOWED);
@@ -497,7 +521,7 @@ async fn a_quota_is_kept_at_reserve_and_at_commit() {
     admin.call(&set("ada", 7)).await.expect("set");
     let early = reserve_bytes(&ada, "pot://lab/g", 1501).await.expect_err("too much");
     assert_eq!((early.kind, early.code.as_str()), (ErrorKind::NoSpace, code::OVER_QUOTA));
-    // Who says less than it writes is refused at the commit.
+    // A session that said less than it writes is refused at the commit.
     let session = reserve_bytes(&ada, "pot://lab/g", 1000).await.expect("fits").session;
     offer(&ada, session, &[2, 3]).await;
     let written = |at, chunk| file(&session, at, &[chunk], &[&donor]);
@@ -510,9 +534,10 @@ async fn a_quota_is_kept_at_reserve_and_at_commit() {
     assert!(matches!(&copied[..], [not] if is_over(&not.failure)), "{copied:?}");
 
     let used = ada.call(&Usage { path: path("pot://lab"), after: None }).await.expect("sums");
-    assert_eq!(used.quota.and_then(|quota| quota.bytes), Some(1999));
+    let quota = used.quota.expect("the space has a quota");
+    assert_eq!((quota.quota.bytes, quota.bytes), (Some(1999), 2000));
     let status = ada.call(&Status {}).await.expect("told");
-    assert_eq!((status.spaces[0].bytes, status.spaces[0].quota), (Some(2000), used.quota));
+    assert_eq!(status.spaces[0].quota, Some(quota));
     let quotas =
         async |caller: &Caller| caller.call(&QuotaList {}).await.expect("told").quotas.len();
     lab.take("lab", "everyone", &Right::ALL).await;

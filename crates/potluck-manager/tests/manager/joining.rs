@@ -132,7 +132,7 @@ async fn a_donor_invites_others_for_its_own_machine_within_bounds() {
         token.secret = donor.caller.call(&invite).await.expect("not too many yet").secret;
     }
     assert!(refused(&donor.caller, &invite).await.message.contains("63 donors"));
-    // Once it is removed, its invitations are worth nothing.
+    // Once the donor is removed, its invitations are worth nothing.
     let revoke = Revoke { now: true, ..Revoke::of(donor.identity.about.member) };
     lab.admin().call(&revoke).await.expect("removed");
     assert_eq!(lab.join_with(&token, "late").await.expect_err("void").code, code::BAD_TOKEN);

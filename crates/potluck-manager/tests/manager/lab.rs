@@ -28,11 +28,15 @@ use potluck_wire::token::{JoinToken, Role};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// The number of the next changes of a donor, of whichever: each heartbeat brings others, but for one that is sent again.
+static BATCH: AtomicU64 = AtomicU64::new(1);
 
 pub struct Lab {
     _dir: TempDir,
@@ -242,7 +246,7 @@ pub fn donor_port() -> u16 {
         let port = listener.local_addr().expect("an address").port();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                // Whoever goes away meanwhile is not told.
+                // A client that goes away meanwhile is not told.
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream
                     .write_all(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
@@ -307,6 +311,7 @@ impl Donor {
             disk: DiskState::default(),
             room: 10 << 30,
             lends: None,
+            batch: BATCH.fetch_add(1, Ordering::Relaxed),
             added: Packed::default(),
             removed: Packed::default(),
             spoiled: Packed::default(),
@@ -315,11 +320,12 @@ impl Donor {
             sound: Packed::default(),
             results: Vec::new(),
             excess: 0,
+            disk_lacks: 0,
             scrub: Default::default(),
             disk_fault: None,
             settings_fault: None,
             follows: None,
-            quiet: Packed::default(),
+            sessions: Packed::default(),
         }
     }
 
@@ -342,8 +348,18 @@ impl Donor {
     /// Returns what this donor would answer to a put of chunk `index` of a file.
     pub fn receipt(&self, session: &SessionId, index: usize, name: &ChunkName) -> Acknowledged {
         let ack = AckLevel::Memory;
-        let receipt = Receipt::issue(&self.key, session, name, LEN, ack);
+        let receipt = self.receipt_for(session, (name, LEN), ack);
         Acknowledged { chunk: index as u32, donor: self.id, ack, receipt }
+    }
+
+    /// Returns the receipt that this incarnation of the donor gives for so many bytes of a chunk.
+    pub fn receipt_for(
+        &self,
+        session: &SessionId,
+        (name, len): (&ChunkName, u32),
+        ack: AckLevel,
+    ) -> Receipt {
+        Receipt::issue(&self.key, self.incarnation, session, name, len, ack)
     }
 }
 

@@ -13,7 +13,7 @@ use potluck_wire::control::{
     Commit, Committed, Condition, FileCommit, InParts, List, Open, OpenPart, Outcome, Remove,
 };
 use potluck_wire::packed::{Blob, Packed};
-use potluck_wire::ticket::{Acknowledged, Receipt};
+use potluck_wire::ticket::Acknowledged;
 use std::fs;
 use std::ops::Range;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn part(
         chunk: at,
         donor: donor.id,
         ack: AckLevel::Memory,
-        receipt: Receipt::issue(&donor.key, session, &entry.name, CHUNK, AckLevel::Memory),
+        receipt: donor.receipt_for(session, (&entry.name, CHUNK), AckLevel::Memory),
     };
     let receipts = (0..).zip(&entries);
     let receipts = receipts.flat_map(|of| donors.iter().map(move |donor| receipt(of, donor)));
@@ -149,7 +149,7 @@ async fn written_read_and_removed(chunks: u64) {
     let removed = now() - call;
     let first = OpenPart { number: 0, ..last };
     let deadline = now() + Duration::from_secs(60) + released_in(chunks);
-    // From its end on.
+    // The time for this counts from the end of the removal.
     while user.call(&first).await.is_ok() {
         assert!(now() < deadline, "its parts are not taken apart");
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -81,7 +81,7 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
     assert_eq!(few.message, "4+2 needs 6 donors and 5 are available");
     let _sixth = lab.donor("sixth").await;
 
-    // 33 MiB are two groups of 16 MiB and one of 1 MiB cut into four.
+    // A file of 33 MiB makes two groups of 16 MiB and one of 1 MiB that is cut into four.
     let plan = reserved(&user, "pot://lab/a", Some(33 << 20), ec("4+2")).await.plan;
     assert_eq!((plan.copies, plan.chunk_size, plan.chunks()), (6, 4 << 20, 3));
     assert_eq!(
@@ -138,7 +138,7 @@ async fn a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk_d3() {
     assert_eq!((stated.live_copies, stated.donors.len(), stated.chunk_list.len()), (1, 3, 3));
     assert!(stated.chunk_list[2].parity && stated.chunk_list[2].group == Some(0));
 
-    // One chunk is lost: the group rebuilds it; with two lost it cannot.
+    // If one chunk is lost, the group rebuilds it; with two lost it cannot.
     let lose = async |donor: &Donor, n| donor.removed(1, &[chunk(n)]).await;
     lose(&d[0], 1).await;
     let stated = stat(&user, "pot://lab/a").await;
@@ -216,7 +216,7 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     assert_eq!(dry.lacks, [""; 0]);
     let three = PolicySet { dry_run: true, ..set("pot://lab", copies(3)) };
     assert_eq!(admin.call(&three).await.expect("said").needs_bytes, 4 * u64::from(LEN));
-    // As of a space, only new files have it, and donors may join before there are any.
+    // As with a space, only new files get it, and donors may join before there are any.
     let later = PolicySet { new_files_only: true, ..set("pot://lab/d", ec("16+8")) };
     let later = user.call(&PolicySet { dry_run: true, ..later }).await.expect("said");
     assert_eq!((later.needs_donors, later.lacks.len()), (24, 1));

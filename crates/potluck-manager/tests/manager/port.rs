@@ -114,7 +114,7 @@ async fn a_member_s_connection_takes_no_place_of_strangers_x3() {
     }
     asked(stranger(&lab).await).await;
     lab.admin().call(&Status {}).await.expect("a member is served");
-    // Those who came first are still there.
+    // The connections that came first are still there.
     for stream in members {
         asked(stream).await;
     }

@@ -5,6 +5,7 @@ use crate::lab::{LEN, chunk, commit, reserve};
 use crate::writing::small;
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_core::clock::Clock;
+use potluck_core::ids::Incarnation;
 use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{
     Away, Departing, DonorState, Fsck, Outcome, Remove, RepairAction, RepairControl, Work,
@@ -43,10 +44,10 @@ async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3
     }
     assert_eq!(crew.members[1].made(), 0, "no second copy where one is");
 
-    // Back again, one copy is too many; never fewer than two are left.
+    // The donor is back, and one copy is too many; never fewer than two are left.
     crew.members[0].asleep = false;
     let names: Vec<_> = crew.members[0].holds.iter().copied().collect();
-    crew.members[0].donor.incarnation = potluck_core::ids::Incarnation(2);
+    crew.members[0].donor.incarnation = Incarnation(2);
     crew.members[0].donor.report(&names).await;
     crew.until("trimmed", async |crew: &Crew| {
         let copies = [chunk(1), chunk(2)].map(|name| crew.holders(&name).len());
@@ -137,7 +138,7 @@ async fn stat_fsck_and_status_judge_alike_d3() {
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| {
         let space = crew.status().await.spaces.into_iter().find(|space| space.name == "lab")?;
-        // Both copies stand on one desk.
+        // Both copies are on machines of one desk, which fail together.
         let found = (space.files, space.incomplete, space.tolerates);
         (space.scanned && found == (1, 1, Some(0))).then_some(())
     })
@@ -209,13 +210,13 @@ async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more
 async fn what_is_closest_to_loss_is_repaired_first_within_the_budget_a3() {
     let rate = 5 * u64::from(LEN);
     let mut crew = Crew::with(5, |config| config.repair_rate = rate).await;
-    // In the order of their paths the safer ones come first.
+    // In the order of their paths the safer files come first.
     crew.copies("pot://lab/a", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0, 1, 2]).await;
     crew.copies("pot://lab/b", &[11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
     let clock = Arc::clone(&crew.clock);
-    // When nothing was found yet.
+    // The clock is read while nothing was found yet.
     let mut began = clock.now();
     let waiting = crew
         .until("the loss is found", async |crew: &Crew| {
@@ -265,7 +266,7 @@ async fn when_a_switch_dies_repair_waits_for_an_admin_a4() {
     );
     let go_on = RepairControl { action: RepairAction::Resume };
     crew.lab.admin().call(&go_on).await.expect("resumed");
-    // Another term of the manager does not ask again.
+    // After another start the manager does not ask again.
     crew.lab.stop().await;
     crew.restart().await;
     crew.until("repaired", async |crew: &Crew| {
@@ -362,9 +363,9 @@ async fn a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair
     let would = crew.lab.admin().call(&ask).await.expect("told");
     assert!(would.lost.contains(&"pot://lab/a/1".to_string()), "{would:?}");
 
-    // Back again there is a copy too many, and it is not known what the damaged file needs.
+    // The donor is back with a copy too many, and it is not known what the damaged file needs.
     crew.members[0].asleep = false;
-    crew.members[0].donor.incarnation = potluck_core::ids::Incarnation(2);
+    crew.members[0].donor.incarnation = Incarnation(2);
     crew.members[0].donor.report(&[chunk(1), chunk(2)]).await;
     crew.until("seen", async |crew: &Crew| (crew.repair().await.excess > 0).then_some(())).await;
     crew.work(Duration::from_millis(1000)).await;
@@ -390,7 +391,7 @@ async fn a_scan_that_fails_is_told_of_l1() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon_a3() {
-    // Nothing but what is told here has the manager look again.
+    // Only what is told here has the manager look again.
     let slow = |config: &mut potluck_manager::ManagerConfig| {
         config.suspect_after = Duration::from_secs(30);
         config.repair_grace = Duration::from_secs(60);
@@ -418,14 +419,42 @@ async fn what_is_quarantined_may_go_when_it_has_another_copy_or_nobody_needs_it(
     crew.copies("pot://lab/double", &[1], &[0, 1]).await;
     crew.copies("pot://lab/single", &[2], &[0]).await;
     let donor = &crew.members[0].donor;
-    // In the heartbeat that says so: what another donor has is counted already.
+    // This one heartbeat tells of the bad copies and asks about them; what another donor has is counted already.
     let mut heartbeat = donor.heartbeat(0);
     heartbeat.spoiled.0 = vec![chunk(1)];
     heartbeat.unreadable.0 = vec![chunk(2)];
     heartbeat.quarantined.0 = vec![chunk(1), chunk(2), chunk(3)];
     let reply = donor.send_heartbeat(heartbeat).await;
     assert_eq!(reply.discard.0, [chunk(1), chunk(3)]);
-    // The only copy, wherever else it was, is there again.
+    // The only copy of chunk 2 is at its donor again.
     crew.members[0].donor.report(&[chunk(2)]).await;
     assert_eq!(crew.health("pot://lab/single/2").await.tolerates, Some(0));
+}
+
+/// Issue 10/15: an absent machine never counts as a copy that another failure may rely on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_quarantined_stays_while_the_donor_of_the_other_copy_is_away_or_not_trusted() {
+    let mut crew = Crew::with(2, |config| config.repair_grace = Duration::from_secs(600)).await;
+    crew.copies("pot://lab/double", &[1], &[0, 1]).await;
+    let discarded = async |crew: &Crew| {
+        let donor = &crew.members[0].donor;
+        let mut heartbeat = donor.heartbeat(0);
+        heartbeat.spoiled.0 = vec![chunk(1)];
+        heartbeat.quarantined.0 = vec![chunk(1), chunk(3)];
+        donor.send_heartbeat(heartbeat).await.discard.0
+    };
+    assert_eq!(discarded(&crew).await, [chunk(1), chunk(3)], "while the other is there");
+    // Nobody hears the other for a while.
+    for _ in 0..6 {
+        discarded(&crew).await;
+        crew.clock.go_on();
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    assert_eq!(discarded(&crew).await, [chunk(3)], "chunk 1 may be nowhere else");
+    crew.members[1].donor.send_heartbeat(crew.members[1].donor.heartbeat(0)).await;
+    assert_eq!(discarded(&crew).await, [chunk(1), chunk(3)], "it is heard again");
+    // The other donor was started again, and has not told yet what it still has.
+    crew.members[1].donor.incarnation = Incarnation(77);
+    crew.members[1].donor.register().await;
+    assert_eq!(discarded(&crew).await, [chunk(3)], "it may have lost it");
 }

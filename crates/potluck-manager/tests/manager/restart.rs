@@ -27,7 +27,8 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
     assert_eq!(status.epoch.0, before.epoch.0 + 1);
     assert_eq!((status.sessions, status.donors[0].promised), (1, before.donors[0].promised));
 
-    // The receipt cannot be checked before its donor has registered: come again.
+    // The receipt cannot be checked before its donor has registered, so the client is to come
+    // again.
     let batch = || vec![file(&session, "pot://lab/a", &[1], &[&donor])];
     let early = commit(&user, session, 0, batch(), true).await.expect_err("too early");
     assert_eq!((early.kind, early.code.as_str()), (ErrorKind::Retry, code::NOT_ACKNOWLEDGED));
@@ -53,7 +54,10 @@ async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_res
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
     let len = u64::from(LEN);
     let quota = Quota { bytes: Some(12 * len), files: None };
-    lab.admin().call(&QuotaSet { of: "pot://lab".into(), quota }).await.expect("set");
+    lab.admin()
+        .call(&QuotaSet { of: "pot://lab".into(), change: quota.into() })
+        .await
+        .expect("set");
     let session = reserve_bytes(&user, "pot://lab", 10 * len).await.expect("fits").session;
     let chunks: Vec<u64> = (1..=9).collect();
     offer(&user, session, &chunks).await;
@@ -149,7 +153,7 @@ async fn nothing_is_called_unreadable_before_its_donors_had_time_to_register_l1(
     let space = space.await;
     assert_eq!((space.unreadable, space.lost), (0, 0));
 
-    // One that never comes is not waited for longer than the grace, and may come yet.
+    // A donor that never comes is not waited for longer than the grace, and may come yet.
     lab.stop().await;
     lab.config.repair_grace = Duration::from_secs(3);
     lab.start().await;

@@ -8,7 +8,8 @@ use potluck_core::link_target::LinkTarget;
 use potluck_recovery::state_dir::{CATALOG, KIT};
 use potluck_recovery::{Restore, RestoreExtent, backup, restore_file};
 use potluck_wire::control::{
-    Condition, MakeLinks, NewLink, Open, OpenLink, Remove, SetAttributes, Status,
+    Condition, MakeLinks, NewLink, Open, OpenLink, Remove, RoomReservation, RoomReservationList,
+    RoomReserve, SetAttributes, Status,
 };
 use potluck_wire::error::ErrorKind;
 use potluck_wire::token::Role;
@@ -69,10 +70,14 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     let links = vec![NewLink { path, target: target.clone(), mtime: Some(mtime), owner }];
     let make = MakeLinks { links, parents: true, condition: Condition::Always };
     lab.caller(&ada).call(&make).await.expect("made");
+    let path = "pot://lab/night".parse().expect("path");
+    let reserve = RoomReserve { path, bytes: 5000, for_ms: 3_600_000 };
+    let room = lab.caller(&ada).call(&reserve).await.expect("reserved");
     let (kit, copy) = keep(&lab).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert!(status.alarms.is_empty(), "{status:?}");
-    // Later than the backup: the restored catalog does not know it, and its chunk must stay.
+    // This file is later than the backup: the restored catalog does not know it, and its chunk must
+    // stay.
     write(&lab.caller(&ada), "pot://lab/later", 2, &donor).await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
     donor.heard = (heartbeat.epoch, heartbeat.start);
@@ -107,6 +112,10 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     assert_eq!(links, [OpenLink { path: "links/to-it".into(), target, mtime, owner }]);
     assert_eq!((opened.files[0].mtime, opened.files[0].permissions), (mtime, permissions));
     assert_eq!(opened.files[0].owner, owner);
+    let listed = lab.caller(&ada).call(&RoomReservationList { path: None }).await.expect("listed");
+    let until_wall_ms = listed.reservations[0].until_wall_ms;
+    assert_eq!(listed.reservations, [RoomReservation { until_wall_ms, ..room.clone() }]);
+    assert!(until_wall_ms >= room.until_wall_ms, "it is not sooner over by a restore");
     let status = lab.admin().call(&Status {}).await.expect("the new admin");
     assert!(status.gc_frozen.is_some());
     assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");
@@ -178,7 +187,7 @@ async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_no
     lab.stop().await;
     fs::remove_dir_all(&state).expect("lost");
 
-    // The names that a restore leaves which was killed while it finished.
+    // These are the names that a restore leaves if it is killed while it finishes.
     for left in ["admin", "ca", "restoring"] {
         fs::create_dir_all(state.join(left)).expect("made");
     }
@@ -190,7 +199,7 @@ async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_no
     assert!(!state.join("restoring").exists());
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(&state.join(CATALOG)), 0o600, "it holds the keys of sealed spaces");
-    // Who joined after the backup was written keeps a number that nobody else gets.
+    // Members who joined after the backup was written keep numbers that nobody else gets.
     lab.start().await;
     let next = lab.join(Role::User, "later").await.about.member.0;
     assert!(next > donor.id.0 + 500, "{next}");

@@ -25,7 +25,7 @@ async fn a_donor_that_denies_what_all_find_who_fetch_it_is_not_trusted() {
         (crew.repair().await.made >= 1 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
-    // All it had is elsewhere, and deleted there: nothing is left to test.
+    // All that the donor had is elsewhere and was deleted there, so nothing is left to test.
     crew.until("empty", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     crew.lab.admin().call(&Trust { donor: liar }).await.expect("trusted");
     assert_eq!(crew.status().await.donors[0].quarantined, None);
@@ -140,7 +140,7 @@ async fn a_liar_is_found_by_audits_and_fails_its_test_when_it_is_to_be_trusted_a
     crew.restart().await;
     assert_eq!(crew.status().await.donors[0].quarantined, Some(why), "kept");
 
-    // Its memory was replaced.
+    // The donor's memory was replaced, and it lies no more.
     crew.members.iter_mut().for_each(|member| member.liar = None);
     crew.lab.admin().call(&Trust { donor: liar }).await.expect("begun");
     let why = crew.status().await.donors[0].quarantined.clone().expect("not yet");
@@ -177,7 +177,7 @@ async fn a_reader_that_reports_on_and_on_does_not_keep_the_verdict_from_being_kn
         })
         .await;
     }
-    // Another member's word is another's.
+    // Another member's report counts by itself.
     crew.lab.user().await.call(&report(1)).await.expect("reported");
     assert!(crew.repair().await.not_known.is_some());
 }

@@ -135,7 +135,7 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     let failure = told[1].failure.as_ref().expect("refused");
     assert_eq!((failure.code.as_str(), told[1].watched), (code::NO_SPACE_NAMED, false));
     assert_eq!((names(&told[2]), told[2].watched), (vec!["a"], true));
-    // The stream of somebody else is nobody's.
+    // Nobody else can use the stream of a member.
     assert!(!refresh(&user, Some(of_admin), &asked[2..]).await[0].watched);
     make_dir(&admin, "pot://secret/b").await;
     let permissions = Permissions::DIR;

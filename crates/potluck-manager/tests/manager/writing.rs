@@ -1,10 +1,13 @@
 //! Write sessions, as the manager keeps them: visibility, conditions, receipts, leases, and refusals.
 
-use crate::lab::{Lab, commit, donor_port, eventually, file, offer, refused, reserve, write};
+use crate::lab::{
+    Donor, Lab, chunk, commit, donor_port, eventually, file, offer, refused, reserve, write,
+};
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{MemberId, SessionId};
+use potluck_core::ids::{Incarnation, MemberId, SessionId};
 use potluck_core::policy::{Override, Width};
+use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Abort, AlarmKind, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open,
@@ -207,7 +210,7 @@ async fn only_genuine_receipts_of_offered_chunks_are_believed_d2() {
     offer(&user, session, &[1, 2, 3, 4]).await;
 
     let mut forged = file(&session, "pot://lab/forged", &[1], &[&donor]);
-    forged.acknowledged.0[0].receipt = Receipt([7; 16]);
+    forged.acknowledged.0[0].receipt = Receipt::from_bytes(&[7; Receipt::SIZE]);
     let other = file(&SessionId([9; 16]), "pot://lab/other-session", &[2], &[&donor]);
     let never = file(&session, "pot://lab/not-offered", &[99], &[&donor]);
     let mut short = file(&session, "pot://lab/short", &[3], &[&donor]);
@@ -237,6 +240,48 @@ async fn only_genuine_receipts_of_offered_chunks_are_believed_d2() {
     );
     assert!(matches!(outcomes[7], Outcome::Stored { .. }));
     assert!(outcomes[..7].iter().all(|outcome| !refusal(outcome).hint.is_empty()));
+}
+
+/// A donor that lost power after its answer has a key of before, and may not have the chunk.
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_of_an_earlier_incarnation_count_for_nothing_d3() {
+    let lab = Lab::new().await;
+    let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1, 2]).await;
+    let files = |donor: &Donor| {
+        [("pot://lab/a", 1), ("pot://lab/b", 2)]
+            .map(|(at, n)| file(&session, at, &[n], &[donor]))
+            .to_vec()
+    };
+    let before = files(&donor);
+    // The donor was started again: it has one of the two chunks, and has told all that it has.
+    donor.incarnation = Incarnation(donor.incarnation.0 + 1);
+    donor.report(&[chunk(1)]).await;
+    let outcome = commit(&user, session, 0, before.clone(), false).await.expect("answered");
+    assert!(outcome.files.iter().all(Outcome::is_sent_again), "{outcome:?}");
+    // The donor is not blamed: the receipts were its own, and what is written next goes there.
+    let bytes = 1 << 20;
+    assert_eq!(reserve(&user, bytes).await.expect("reserved").plan.donors(), [donor.id].into());
+    let reach = Grow {
+        session,
+        bytes: 0,
+        holders: Vec::new(),
+        avoid: Vec::new(),
+        whole: false,
+        file: None,
+    };
+    let reached = user.call(&reach).await.expect("answered").donors;
+    let lives: Vec<_> = reached.iter().map(|it| (it.live, it.incarnation)).collect();
+    assert_eq!(lives, [(true, Some(donor.incarnation))], "its client is told");
+
+    // Each receipt is judged by itself.
+    let one_again = vec![before[0].clone(), files(&donor)[1].clone()];
+    let outcome = commit(&user, session, 1, one_again, false).await.expect("answered");
+    assert!(outcome.files[0].is_sent_again(), "{outcome:?}");
+    assert!(matches!(outcome.files[1], Outcome::Stored { .. }), "{outcome:?}");
+    let outcome = commit(&user, session, 2, files(&donor)[..1].to_vec(), true).await;
+    assert!(matches!(outcome.expect("answered").files[0], Outcome::Stored { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,7 +337,7 @@ async fn tickets_last_for_minutes_and_are_renewed_with_their_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn donors_are_told_which_quiet_sessions_are_over() {
+async fn donors_are_told_which_sessions_are_over() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let open = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -300,8 +345,20 @@ async fn donors_are_told_which_quiet_sessions_are_over() {
     user.call(&Abort { session: ended, keep: false }).await.expect("aborted");
     let never = SessionId([9; 16]);
     let mut asks = donor.heartbeat(1);
-    asks.quiet = Packed(vec![open, ended, never]);
+    asks.sessions = Packed(vec![open, ended, never]);
     assert_eq!(donor.send_heartbeat(asks).await.over.0, [ended, never]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_member_may_not_write_any_more_is_over_at_donors_with_the_next_heartbeat() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let cut_off = reserve(&user, 1 << 20).await.expect("reserved").session;
+    let over = async || donor.send_heartbeat(donor.heartbeat(1)).await.over.0;
+    assert_eq!(over().await, []);
+    lab.take("lab", "everyone", &Right::ALL).await;
+    // This holds whether it has stored anything there or not.
+    assert_eq!(over().await, [cut_off]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,13 +429,13 @@ async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
         offer(user, session, &[1]).await;
         let mut file = file(&session, "pot://lab/a", &[1], &[&donors[0], &donors[1]]);
         file.copies = 2;
-        file.acknowledged.0[0].receipt = Receipt([7; 16]);
+        file.acknowledged.0[0].receipt = Receipt::from_bytes(&[7; Receipt::SIZE]);
         let committed = commit(user, session, 0, vec![file], false).await.expect("answered");
         assert!(committed.files[0].is_sent_again(), "{committed:?}");
         session
     };
     let session = fails(&user).await;
-    // What goes on is told that nothing is there, and what begins does not go there.
+    // A session that goes on is told that nothing is there, and one that begins does not go there.
     let (bytes, holders, avoid, whole, file) = Default::default();
     let reach = Grow { session, bytes, holders, avoid, whole, file };
     let reached = user.call(&reach).await.expect("answered").donors;
@@ -388,7 +445,7 @@ async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
         let reserved = open(&user).await;
         assert!(!reserved.plan.donors().contains(&liar), "{:?}", reserved.plan);
     }
-    // Others are not bound by its word, until two say the same.
+    // Other members are not bound by one member's report, until two say the same.
     let other = lab.user().await;
     assert!(open(&other).await.plan.donors().contains(&liar));
     let alarmed = async || {

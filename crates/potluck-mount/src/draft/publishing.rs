@@ -1,4 +1,4 @@
-//! How a file that was written becomes visible whole, whatever its content is in.
+//! The publishing of drafts: a file that was written becomes visible whole, whatever its content is in.
 
 use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
 use crate::errno::errno;
@@ -6,7 +6,7 @@ use crate::small_files::SmallFile;
 use crate::stream::FileStream;
 use crate::write_rates::{AllCopies, Published};
 use potluck_client::{Attributes, PutOptions, VisibleFile, Writer};
-use potluck_core::attributes::{AttributesToSet, FileTime};
+use potluck_core::attributes::AttributesToSet;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, SetAttributes};
 use potluck_wire::error::code;
@@ -26,8 +26,6 @@ impl Draft {
         }
         self.note.publishing(path);
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
-        // The time that is shown of it before is that which it has.
-        self.attributes.mtime.get_or_insert(FileTime::of_ms(self.pool.wall_ms()));
         let finished = match self.content {
             Content::Streamed { .. } => self.finish_stream(path, &options).await,
             Content::Edited(_) => self.finish_edit(path, &options).await,
@@ -48,7 +46,7 @@ impl Draft {
         Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
     }
 
-    /// Has what was written of a shared file be in its next version.
+    /// Puts what was written of a shared file into its next version.
     async fn finish_shared(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         let Content::Shared(shared) = &mut self.content else {
             return Ok(PublishedChange::Nothing);
@@ -56,7 +54,7 @@ impl Draft {
         self.note.publishing(path);
         shared.finish().await.inspect_err(|_| self.note.unpublished(path))?;
         self.note.published();
-        (self.is_dirty, self.version) = (false, None); // whichever is there by now
+        (self.is_dirty, self.version) = (false, None); // its version is whichever is there by now
         self.publish_attributes(path).await?;
         Ok(PublishedChange::Content { dir_modified: None })
     }
@@ -70,7 +68,7 @@ impl Draft {
         let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
         let set = SetAttributes { path: path.clone(), version: self.version, attributes };
         match self.pool.set_attributes(&set).await {
-            // Another version took its place since, as it may do after.
+            // Another version took its place since, as it might have done afterwards.
             Err(failure) if failure.code == code::WRONG_VERSION => {}
             set => set.map_err(|failure| errno(&failure))?,
         }
@@ -152,7 +150,7 @@ impl Draft {
         Ok((self.finish_writer(writer, size).await?, copies))
     }
 
-    /// Has a writer make a file visible, with zeros where it has less than `size` bytes.
+    /// Makes a file visible by its writer, with zeros where it has less than `size` bytes.
     async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
         while writer.written() < size {
             let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];

@@ -1,10 +1,12 @@
 //! Setting the attributes of files and directories.
 
 use super::{FileSystem, OpenMode, ShownEntry};
+use crate::draft::Draft;
 use crate::errno::errno;
 use crate::shared_draft::SharedDraft;
 use potluck_client::Attributes;
 use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
+use potluck_core::path::PoolPath;
 use potluck_wire::control::SetAttributes;
 use potluck_wire::error::code;
 use rustix::io::Errno;
@@ -16,37 +18,37 @@ pub struct AttributeChange {
     pub size: Option<u64>,
     /// The modification time.
     pub mtime: Option<FileTime>,
-    /// Who may do what with it.
+    /// The permission bits of the mode.
     pub permissions: Option<Permissions>,
-    /// Whom it belongs to.
+    /// The owner and group to set.
     pub owner: Option<OwnerChange>,
 }
 
-/// A new owner, group, or both.
+/// A new owner, a new group, or both.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnerChange {
     /// The number of the user.
     pub uid: Option<u32>,
     /// The number of the group.
     pub gid: Option<u32>,
-    /// Whom that belongs to in this mount of which nobody said.
+    /// Whom entries of which nobody set the owner belong to in this mount.
     pub unsaid: FileOwner,
 }
 
 impl OwnerChange {
-    /// The owner of what belonged to `before`.
+    /// Returns the owner after this change of what belonged to `before`.
     fn of(self, before: Option<FileOwner>) -> FileOwner {
         let FileOwner { uid, gid } = before.unwrap_or(self.unsaid);
         FileOwner { uid: self.uid.unwrap_or(uid), gid: self.gid.unwrap_or(gid) }
     }
 }
 
-/// What a program gives to that which it makes.
+/// The attributes that a program gives to an entry that it makes.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEntry {
-    /// Who may do what with it.
+    /// The permissions of the entry.
     pub permissions: Permissions,
-    /// Whom it belongs to, where owners are kept.
+    /// The owner of the entry, where owners are kept.
     pub owner: Option<FileOwner>,
 }
 
@@ -54,9 +56,8 @@ impl FileSystem {
     /// Sets attributes. Those of a file that is being written are published with it, and the size of one that nobody
     /// writes by storing it anew.
     pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
-        let AttributeChange { size, mtime, permissions, owner } = change;
         let shared = self.handles().draft(inode);
-        let shared = match (shared, size) {
+        let shared = match (shared, change.size) {
             (Some(shared), _) => shared,
             (None, None) => return self.set_attributes(inode, change).await,
             (None, Some(_)) => {
@@ -65,28 +66,50 @@ impl FileSystem {
                 SharedDraft::new(self.begin_draft(inode, mode).await?)
             }
         };
-        {
-            let mut draft = shared.lock().await;
-            let path = self.inodes().last_path(inode)?;
-            if let Some(size) = size {
-                draft.set_size(&path, size).await?;
+        let mut draft = shared.lock().await;
+        let changed = self.change_draft(&mut draft, inode, change).await;
+        let is_open = self.is_open(inode, &shared);
+        let path = match changed {
+            Ok(path) => path,
+            Err(why) => {
+                if !is_open {
+                    draft.withdraw().await; // no close() will say that this mount has done its part of a shared file
+                }
+                return Err(why);
             }
-            let before = draft.attributes();
-            if mtime.is_some() || permissions.is_some() || owner.is_some() {
-                let permissions = permissions.unwrap_or(before.permissions);
-                let owner = owner.map(|new| new.of(before.owner)).or(before.owner);
-                let mtime = mtime.or(before.mtime);
-                draft.set_attributes(Attributes { mtime, permissions, owner });
-            }
-            // Otherwise the last handle publishes it, also what was set after all was written.
-            if !self.is_open(inode, &shared) {
-                self.metadata.publishing(&path, draft.publish(&path)).await?;
-            }
+        };
+        // If the file is open, its last handle publishes it, with what was set after all was written.
+        if !is_open {
+            self.metadata.publishing(&path, draft.publish(&path)).await?;
         }
+        drop(draft);
         Ok(self.facts_of_draft(inode, &shared))
     }
 
-    /// What a program makes in a directory, with the group of the directory where that hands it on.
+    /// Changes a draft, and returns the path at which it is published.
+    async fn change_draft(
+        &self,
+        draft: &mut Draft,
+        inode: u64,
+        change: AttributeChange,
+    ) -> Result<PoolPath, Errno> {
+        let AttributeChange { size, mtime, permissions, owner } = change;
+        let path = self.inodes().last_path(inode)?;
+        if let Some(size) = size {
+            draft.set_size(&path, size).await?;
+        }
+        let before = draft.attributes();
+        if mtime.is_some() || permissions.is_some() || owner.is_some() {
+            let permissions = permissions.unwrap_or(before.permissions);
+            let owner = owner.map(|new| new.of(before.owner)).or(before.owner);
+            let mtime = mtime.or(before.mtime);
+            draft.set_attributes(Attributes { mtime, permissions, owner });
+        }
+        Ok(path)
+    }
+
+    /// Returns what a program gives to an entry that it makes in a directory, with the group of the directory where
+    /// that hands it on.
     pub(super) async fn inheriting(
         &self,
         parent: u64,
@@ -132,7 +155,7 @@ impl FileSystem {
         self.metadata.changed_here(&set.path);
         match done {
             Ok(()) => {}
-            // Somebody put another version in its place, as they may have done after this.
+            // Somebody put another version in its place, as they might have done after this.
             Err(failure) if failure.code == code::WRONG_VERSION => {
                 return self.facts(inode, None).await;
             }

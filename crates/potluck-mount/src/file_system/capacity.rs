@@ -3,21 +3,43 @@
 use super::FileSystem;
 use crate::errno::errno;
 use crate::inodes::ROOT;
-use potluck_wire::control::Status;
+use potluck_core::path::PoolPath;
+use potluck_core::quota::QuotaOf;
+use potluck_wire::control::{QuotaList, Status};
 use rustix::io::Errno;
+use std::time::Duration;
 
-/// Bytes that the pool has and has left, as its policy stores them.
+/// How long a program that writes waits for the manager to say whether its file is within the quota.
+const MOST_ASKED: Duration = Duration::from_secs(1);
+
+/// The bytes that the pool has and has left, as its policy stores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes that could be stored if nothing were.
+    /// The bytes that could be stored in an empty pool.
     pub total: u64,
-    /// Bytes that can still be stored.
+    /// The bytes that can still be stored.
     pub free: u64,
 }
 
+/// A quota in bytes of files, and how much of it is used.
+#[derive(Debug, Clone, Copy)]
+struct BytesQuota {
+    most: u64,
+    used: u64,
+}
+
+impl Capacity {
+    /// Returns what programs can store where this quota is a limit, too.
+    fn within(self, quota: Option<BytesQuota>) -> Self {
+        let Some(BytesQuota { most, used }) = quota else { return self };
+        let free = self.free.min(most.saturating_sub(used));
+        Self { total: free + used, free }
+    }
+}
+
 impl FileSystem {
-    /// What the pool has and has left for files of the directory's policy, a donor's room counted as if the rest of
-    /// the donors had as much.
+    /// Returns what the pool has and has left for files of the directory's policy, a donor's room counted as if the
+    /// rest of the donors had as much; or what the quota of the space leaves, where that is less.
     pub async fn capacity(&self) -> Result<Capacity, Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
         let root = self.inodes().path(ROOT)?;
@@ -38,13 +60,48 @@ impl FileSystem {
             true => 0,
             false => self.reservations_of(&root).await?.iter().map(|it| it.left).sum(),
         };
-        // Rooms are without what was promised to anybody.
+        // The rooms of donors are without what was promised to anybody, so what is reserved here is added.
         let free = storable(&rooms, shards, data) + reserved;
-        Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
+        let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
+        match root.space() {
+            "" => Ok(capacity),
+            space => Ok(capacity.within(self.quota_of(space).await?)),
+        }
+    }
+
+    /// Refuses a file at `path` that is to have `size` bytes where the manager would refuse it for the quota of the
+    /// space when it is published. A file that becomes no larger is never refused. If the manager does not answer
+    /// within a second, the file is not refused here.
+    ///
+    /// Errors: [`Errno::DQUOT`].
+    pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+        let quota = tokio::time::timeout(MOST_ASKED, async {
+            let quota = self.quota_of(path.space()).await.ok()??;
+            let replaced = self.stat(path).await.map_or(0, |entry| entry.size);
+            Some((quota, replaced))
+        });
+        match quota.await {
+            Ok(Some((BytesQuota { most, used }, replaced))) => {
+                let after = used.saturating_add(size).saturating_sub(replaced);
+                match size > replaced && after > most {
+                    true => Err(Errno::DQUOT),
+                    false => Ok(()),
+                }
+            }
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns the most bytes of files that a space may have, and those that it has, if it has such a quota.
+    async fn quota_of(&self, space: &str) -> Result<Option<BytesQuota>, Errno> {
+        let listed = self.pool.call(&QuotaList {}).await.map_err(|failure| errno(&failure))?;
+        let of = QuotaOf::Space(space.to_owned());
+        let found = listed.quotas.into_iter().find(|quota| quota.of == of);
+        Ok(found.and_then(|it| Some(BytesQuota { most: it.quota.bytes?, used: it.bytes })))
     }
 }
 
-/// Bytes that fit where each group has `shards` shards on donors of their own, `data` of them data.
+/// Returns the bytes that fit where each group has `shards` shards on donors of their own, `data` of them data.
 fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
     let (mut fits, mut too_much) = (0, rooms.iter().sum::<u64>() + 1);
     while too_much - fits > 1 {
@@ -61,6 +118,16 @@ fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_leaves_at_most_what_donors_have_room_for() {
+        let pool = Capacity { total: 1000, free: 600 };
+        let within = |most, used| pool.within(Some(BytesQuota { most, used }));
+        assert_eq!(pool.within(None), pool);
+        assert_eq!(within(100, 30), Capacity { total: 100, free: 70 });
+        assert_eq!(within(5000, 30), Capacity { total: 630, free: 600 }, "donors have less room");
+        assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
+    }
 
     #[test]
     fn what_fits_is_bounded_by_the_donors_that_each_group_needs() {

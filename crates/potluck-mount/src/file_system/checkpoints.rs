@@ -1,4 +1,4 @@
-//! Checkpoints in a mount: from its begin to its end the content of a directory is that which is staged. This mount sees
+//! Checkpoints in a mount: from its begin to its end a directory's content is what is staged for it. This mount sees
 //! it, and so do others that joined the checkpoint.
 
 use super::{FileSystem, ShownEntry, entry_of};
@@ -11,17 +11,23 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::MutexGuard;
+use std::time::Duration;
 
-/// What a program asks for by setting the attribute of a checkpoint.
+/// How long the kernel may take to tell the mount that a file was closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// The time between looks whether the kernel has told that a file was closed.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The requests that a program makes by setting the attribute of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointRequest {
-    /// Begins one for the directory, or for a name in it, which need not be there.
+    /// Begins a checkpoint for the directory, or for a name in it, which need not be there.
     Begin(Option<String>),
-    /// Writes to one that somebody began.
+    /// Joins a checkpoint that somebody began.
     Join(CheckpointId, Option<String>),
-    /// Has what is staged become visible.
+    /// Commits the checkpoint: what is staged becomes visible.
     Commit,
-    /// Has what is staged removed.
+    /// Aborts the checkpoint: what is staged is removed.
     Abort,
 }
 
@@ -50,8 +56,8 @@ impl FromStr for CheckpointRequest {
     }
 }
 
-/// The checkpoints of a mount, by the numbers of their directories: those that are open in it, and of each directory the
-/// one that ended last.
+/// The checkpoints of a mount, by the numbers of their directories: those that are open in it, and of each directory
+/// the one that ended last.
 pub type MountedCheckpoints = HashMap<u64, MountedCheckpoint>;
 
 /// A checkpoint of a mount.
@@ -67,7 +73,7 @@ impl FileSystem {
         self.checkpoints.lock().expect("no holder panics")
     }
 
-    /// Where the content of a directory is staged, if it is.
+    /// Returns the path at which the content of a directory is staged, if it is.
     pub(super) fn staging_at(&self, parent: u64, name: &str) -> Option<PoolPath> {
         let inodes = self.inodes();
         inodes.find(parent, name).and_then(|number| inodes.staging(number).cloned())
@@ -83,7 +89,8 @@ impl FileSystem {
         }
     }
 
-    /// What is at a name. A directory whose checkpoint ended elsewhere is that which everybody sees from then on.
+    /// Looks up what is at a name. A directory whose checkpoint ended elsewhere is that which everybody sees from
+    /// then on.
     pub(super) async fn stat_or_end(&self, parent: u64, name: &str) -> Result<ListedEntry, Errno> {
         let found = self.stat(&self.child(parent, name)?).await;
         let number = self.inodes().find(parent, name).unwrap_or(parent);
@@ -98,12 +105,12 @@ impl FileSystem {
     pub(super) async fn has_ended_elsewhere(&self, inode: u64) -> bool {
         let staged = {
             let inodes = self.inodes();
-            // None is staged inside another.
+            // No staging directory is inside another, so the first that is found is the only one.
             let above = inodes.staged().find(|number| inodes.is_below(inode, *number));
             above.and_then(|number| Some((number, inodes.staging(number)?.clone())))
         };
         let Some((number, staging)) = staged else { return false };
-        // What is kept of it may be what it was.
+        // What the mount keeps of it may be out of date, so the pool is asked.
         let is_gone = match self.pool.stat(&staging).await {
             Err(failure) => failure.code == code::NO_ENTRY,
             Ok(_) => false,
@@ -126,7 +133,7 @@ impl FileSystem {
         }
     }
 
-    /// The identifier of the checkpoint that a directory is staged for.
+    /// Returns the identifier of the checkpoint that a directory is staged for.
     pub(super) fn checkpoint_of(&self, inode: u64) -> Result<String, Errno> {
         let checkpoints = self.checkpoints();
         let open = checkpoints.get(&inode).filter(|checkpoint| checkpoint.is_open);
@@ -135,8 +142,8 @@ impl FileSystem {
 
     /// Begins, joins or ends the checkpoint of a directory.
     ///
-    /// Errors: [`Errno::BUSY`] while programs write files in the directory; [`Errno::NODATA`] where no checkpoint was begun
-    /// in this mount, [`Errno::STALE`] where it has ended elsewhere.
+    /// Errors: [`Errno::BUSY`] while programs write files in the directory; [`Errno::NODATA`] where no checkpoint was
+    /// begun in this mount, [`Errno::STALE`] where it has ended elsewhere.
     pub(super) async fn change_checkpoint(
         &self,
         inode: u64,
@@ -164,9 +171,7 @@ impl FileSystem {
         if let Some(open) = open {
             return if id.is_none_or(|id| id == open.id) { Ok(()) } else { Err(Errno::BUSY) };
         }
-        if self.is_written_below(number) {
-            return Err(Errno::BUSY);
-        }
+        self.check_unwritten_below(number).await?;
         let target = self.inodes().path(number)?;
         let style = CommitStyle::Replace;
         let begun = match id {
@@ -181,7 +186,20 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Whether a program has a file open that it writes, in a directory or below it.
+    /// Refuses what must not be done while programs write files in a directory or below it. The kernel tells that a
+    /// file is not open any more a moment after close() returned, or the program ended, so that is waited for.
+    async fn check_unwritten_below(&self, dir: u64) -> Result<(), Errno> {
+        let until = self.pool.now() + RELEASED_WITHIN;
+        while self.is_written_below(dir) {
+            if self.pool.now() > until {
+                return Err(Errno::BUSY);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a program has a file open for writing, in a directory or below it.
     fn is_written_below(&self, dir: u64) -> bool {
         let drafts = self.handles().drafts();
         drafts.into_iter().any(|(number, _)| {
@@ -192,10 +210,9 @@ impl FileSystem {
 
     async fn commit_checkpoint(&self, inode: u64) -> Result<(), Errno> {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
-        if self.is_written_below(inode) {
-            return Err(Errno::BUSY);
-        }
-        // What was closed by a program that did not wait for the answer is there, or nothing of the checkpoint is.
+        self.check_unwritten_below(inode).await?;
+        // A program may close a file without waiting for the answer: its file is published now, or nothing of the
+        // checkpoint is.
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let is_below = self.inodes().is_below(number, inode);
@@ -221,9 +238,13 @@ impl FileSystem {
 
     async fn abort_checkpoint(&self, inode: u64) -> Result<(), Errno> {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
-        let MountedCheckpoint { id, space, .. } = checkpoint;
+        let MountedCheckpoint { id, space, is_open, .. } = checkpoint;
         self.pool.abort_checkpoint(&space, id).await.map_err(|failure| errno(&failure))?;
-        // What programs still write there is removed with it, and must not appear where others look.
+        // If the checkpoint is over, what programs write there now is everybody's.
+        if !is_open {
+            return Ok(());
+        }
+        // What programs still write there is removed with the checkpoint, and must not appear where others look.
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
@@ -241,7 +262,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Shows at a directory what everybody sees, now that its checkpoint is over.
+    /// Shows everybody's content at a directory, now that the directory's checkpoint is over.
     fn is_over(&self, inode: u64) {
         let (staging, target) = {
             let mut inodes = self.inodes();

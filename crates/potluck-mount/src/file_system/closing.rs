@@ -11,22 +11,22 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Who may still write to a file after a descriptor of it was closed.
+/// The programs that may still write to a file after a descriptor of it was closed.
 enum Writers {
-    /// The process that closed it, or the one that opened it, by another descriptor.
+    /// The process that closed the file, or the one that opened it, may still write by another descriptor.
     Opener,
-    /// Others, or that is not known.
+    /// Others may still write, or it is not known who may.
     Others,
     None,
 }
 
 impl FileSystem {
     /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
-    /// anybody does after that one. A file that was removed meanwhile is not published; and one that was made, or cut off when
-    /// it was opened, and not written, only when nobody may write it any more.
+    /// anybody does after that one. A file that was removed meanwhile is not published; and one that was made, or cut
+    /// off when it was opened, and not written, only when nobody may write it any more.
     ///
-    /// The locks of `owner` on the file end with it, when what was written under them is there. What another program is in
-    /// the middle of writing under an exclusive lock is not published, but by that one.
+    /// The locks of `owner` on the file end with it, when what was written under them is there. What another program
+    /// is in the middle of writing under an exclusive lock is not published, but by that one.
     pub async fn flush(&self, handle: u64, thread: u32, owner: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let locked = self.locked_number(opened.inode);
@@ -47,8 +47,8 @@ impl FileSystem {
         published
     }
 
-    /// Who may still write a file that was merely begun, after a thread closed a descriptor of it. What was written is
-    /// published whoever may write more.
+    /// Tells who may still write a file that was merely begun, after a thread closed a descriptor of it. What was
+    /// written is published whoever may write more.
     async fn writers_left(&self, handle: u64, opened: &OpenHandle, thread: u32) -> Writers {
         let Handle::Writing { draft, .. } = &opened.handle else { return Writers::None };
         if !draft.lock().await.is_merely_begun() {
@@ -68,7 +68,7 @@ impl FileSystem {
         }
     }
 
-    /// What descriptors of a file are known by, if it has a name.
+    /// Returns what tells descriptors of a file apart from others, if the file has a name.
     fn named(&self, inode: u64) -> Option<NamedInode> {
         let place = self.inodes().place(inode).cloned();
         place.map(|(_, name)| NamedInode { inode, name })
@@ -102,7 +102,7 @@ impl FileSystem {
             match self.locks.may_publish(inode).await {
                 Ok(true) => {}
                 Ok(false) => draft.lose(Errno::IO),
-                // The locks may still be there: a later close, or the end of the mount, publishes what was written.
+                // The locks may still be held: a later close, or the end of the mount, publishes what was written.
                 Err(why) => {
                     draft.failed(&path, why);
                     return Err(why);
@@ -112,8 +112,8 @@ impl FileSystem {
         self.publish_at(draft, &path).await
     }
 
-    /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without closing:
-    /// the record says so, too.
+    /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without
+    /// closing: the record says so, too.
     pub(super) async fn publish_at(&self, draft: &mut Draft, path: &PoolPath) -> Result<(), Errno> {
         let publish = async {
             if draft.is_dirty() {
@@ -129,11 +129,11 @@ impl FileSystem {
         published
     }
 
-    /// Refuses to publish in a directory that is not there any more, as another client has renamed or removed it: it would be
-    /// made anew, with this file in it.
+    /// Refuses to publish in a directory that is not there any more, as another client has renamed or removed it: it
+    /// would be made anew, with this file in it.
     async fn check_dir(&self, path: &PoolPath) -> Result<(), Errno> {
         let Some(dir) = path.parent().filter(|dir| !dir.names().is_empty()) else { return Ok(()) };
-        // A checkpoint that has ended takes no files.
+        // A checkpoint that has ended takes no files, so no directory is made for it.
         let is_staged =
             dir.names().iter().any(|name| CheckpointId::of_staging_name(name).is_some());
         if is_staged || self.metadata.place(&dir).await != Err(Errno::NOENT) {
@@ -144,7 +144,7 @@ impl FileSystem {
                 tracing::warn!("{dir} is not there any more: another client renamed or removed it");
                 Err(Errno::STALE)
             }
-            // A space in which a file was being written is not shown any more: the right to that was taken.
+            // If the space of a file that is being written is not shown any more, the right to it was taken.
             Err(failure) if failure.code == code::NO_SPACE_NAMED => Err(Errno::ACCESS),
             Err(failure) => Err(errno(&failure)),
             Ok(_) => Ok(()),
@@ -158,12 +158,12 @@ impl FileSystem {
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
         if let Handle::Writing { draft, .. } = &opened.handle {
-            // Who sets attributes by name finds the file open until all that were set before are published: a program
-            // may do so, and rename the file, between its close and this.
+            // A program may set attributes by name, and rename the file, between its close and this. It finds the
+            // file open until all that was set before is published.
             let mut draft = draft.lock().await;
             let is_begun =
                 draft.is_merely_begun() && self.handles().is_written_beside(opened.inode, handle);
-            // Nobody waits for the answer; the record has it.
+            // Nobody waits for the answer; the mount record has what fails.
             if !is_begun && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
                 let _ = self.publish_draft(&mut draft, opened.inode).await;
             }
@@ -182,6 +182,16 @@ impl FileSystem {
         }
     }
 
+    /// Closes a handle that no program was given, as the one that asked for it was killed: nothing is published for
+    /// it.
+    pub async fn give_up(&self, handle: u64) {
+        let opened = self.handles().only_one(handle);
+        if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, .. }) = opened {
+            draft.lock().await.has_no_name();
+        }
+        self.release(handle, None).await;
+    }
+
     /// Whether a program has a file open that it writes.
     pub fn is_written(&self) -> bool {
         self.handles().is_written()
@@ -198,14 +208,14 @@ impl FileSystem {
             let path = self.inodes().last_path(inode);
             let mut draft = draft.lock().await;
             if let (Ok(path), false) = (path, draft.is_nameless()) {
-                // The record has what fails.
+                // The mount record has what fails.
                 let _ = self.publish_at(&mut draft, &path).await;
             }
         }
     }
 
-    /// A name is gone, with the draft that it led to, if there is one: nothing of that will be published, and that is
-    /// no loss.
+    /// Notes that a name is gone, with the draft that it led to, if there is one: nothing of that will be published,
+    /// and that is no loss.
     pub(super) fn has_no_name(&self, path: &PoolPath, draft: Option<&mut Draft>) {
         self.record.forget_failures(path);
         if let Some(draft) = draft {
@@ -213,7 +223,7 @@ impl FileSystem {
         }
     }
 
-    /// Has the record name drafts as they are called now. One that is being written notes it at its next write.
+    /// Makes the record name drafts as they are called now. One that is being written notes it at its next write.
     pub(super) fn note_new_names(&self) {
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {

@@ -5,7 +5,7 @@ use crate::handles::{Handle, OpenHandle};
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Makes an empty file where nothing is, which everybody sees when this returns.
+    /// Makes an empty file where nothing is; everybody sees it when this returns.
     pub async fn make_empty_file(
         &self,
         parent: u64,

@@ -8,7 +8,7 @@ use potluck_wire::control::{EntryKind, PolicySet, Stated};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 
-/// What every name of an extended attribute of the pool begins with.
+/// The prefix of the name of every extended attribute of the pool.
 const PREFIX: &str = "user.potluck.";
 
 /// An extended attribute that the pool answers for.
@@ -18,19 +18,21 @@ pub enum PoolAttribute {
     Digest,
     /// How many copies a file has by its policy, or new files below a directory get.
     Copies,
-    /// The erasure code, in the place of copies.
+    /// The erasure code of a file, where it has one instead of copies.
     Ec,
-    /// The ack level of what is written there.
+    /// The ack level of what is written at the entry.
     Ack,
+    /// Which versions of files are kept when others take their place.
+    Retain,
     /// The donors of a file, a line each.
     Placement,
-    /// The bytes that are reserved for what is written there; to set it reserves so many for a day, or none.
+    /// The bytes that are reserved for what is written at the entry; setting it reserves so many for a day, or none.
     Reserve,
     /// How fast a file was written through this mount, until it was closed.
     ObservedBandwidth,
-    /// The same, until all copies were made.
+    /// How fast a file was written through this mount, until all its copies were made.
     AchievedBandwidth,
-    /// How much of it the pool had already.
+    /// How much of the file the pool had already.
     HeldShare,
     /// The checkpoint that a directory is staged for; to set it begins, joins, commits or aborts one.
     Checkpoint,
@@ -39,16 +41,17 @@ pub enum PoolAttribute {
 }
 
 impl PoolAttribute {
-    /// The attribute of a name.
+    /// Returns the attribute that has a name.
     ///
-    /// Errors: [`Errno::NODATA`] for a name of users that the pool has nothing to say of, [`Errno::OPNOTSUPP`] for those
-    /// of the system, such as access control lists: asked for at each look, they cost no call to the manager.
+    /// Errors: [`Errno::NODATA`] for a name of users that the pool has nothing to say of, [`Errno::OPNOTSUPP`] for
+    /// those of the system, such as access control lists: asked for at each look, they cost no call to the manager.
     pub fn named(name: &str) -> Result<Self, Errno> {
         match name.strip_prefix(PREFIX) {
             Some("digest") => Ok(Self::Digest),
             Some("copies") => Ok(Self::Copies),
             Some("ec") => Ok(Self::Ec),
             Some("ack") => Ok(Self::Ack),
+            Some("retain") => Ok(Self::Retain),
             Some("placement") => Ok(Self::Placement),
             Some("reserve") => Ok(Self::Reserve),
             Some("oab") => Ok(Self::ObservedBandwidth),
@@ -61,7 +64,7 @@ impl PoolAttribute {
         }
     }
 
-    /// The policy that sets it to a value.
+    /// Returns the policy that sets the attribute to a value.
     ///
     /// Errors: [`Errno::PERM`] for what follows from the content, [`Errno::INVAL`] for a value that it cannot have.
     fn policy(self, value: &str) -> Result<Override, Errno> {
@@ -71,6 +74,7 @@ impl PoolAttribute {
             Self::Copies => over.copies = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ec => over.ec = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ack => over.ack = Some(value.parse().map_err(|_| Errno::INVAL)?),
+            Self::Retain => over.keep_versions = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Digest
             | Self::Placement
             | Self::ObservedBandwidth
@@ -83,7 +87,7 @@ impl PoolAttribute {
         Ok(over)
     }
 
-    /// The value of the attribute, if it has one there.
+    /// Returns the value of the attribute, if the entry has one.
     fn of(self, stated: &Stated) -> Option<String> {
         let Stated { entry, policy, .. } = stated;
         let is_file = entry.kind == EntryKind::File;
@@ -96,8 +100,9 @@ impl PoolAttribute {
             Self::Copies => copies.filter(|_| ec.is_none()).map(|copies| copies.to_string()),
             Self::Ec => ec.map(|ec| ec.to_string()),
             Self::Ack => Some(policy.ack.to_string()),
+            Self::Retain => Some(policy.keep_versions.to_string()),
             Self::Placement => is_file.then(|| placement(stated)),
-            // The mount knows, or asks for it otherwise.
+            // The mount knows these, or asks for them in another way.
             Self::ObservedBandwidth
             | Self::AchievedBandwidth
             | Self::HeldShare
@@ -107,7 +112,7 @@ impl PoolAttribute {
         }
     }
 
-    /// The value of the attribute, if it tells how a file was written.
+    /// Returns the value of the attribute, if it tells how a file was written.
     fn of_writing(self, rates: &WriteRates) -> Option<Option<String>> {
         let mib_s = |rate: f64| format!("{:.1}", rate / f64::from(1 << 20));
         match self {
@@ -119,17 +124,16 @@ impl PoolAttribute {
     }
 }
 
-/// Who holds chunks of a file: how many, their stored bytes, whether the donor is there, and its name.
+/// Lists who holds chunks of a file: how many, their stored bytes, the state of the donor, and its name.
 fn placement(stated: &Stated) -> String {
     let line = |share: &potluck_wire::control::Share| {
-        let state = if share.live { "live" } else { "silent" };
-        format!("{} {} {state} {}", share.chunks, share.bytes, share.name)
+        format!("{} {} {} {}", share.chunks, share.bytes, share.state.word(), share.name)
     };
     stated.donors.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl FileSystem {
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     pub async fn pool_attribute(
         &self,
         inode: u64,
@@ -154,13 +158,14 @@ impl FileSystem {
         }
         match self.pool.stat(&path).await {
             Ok(stated) => attribute.of(&stated).ok_or(Errno::NODATA),
-            // It is written, and nothing of it was published yet.
+            // The file is being written, and nothing of it was published yet.
             Err(failure) if failure.code == code::NO_ENTRY => Err(Errno::NODATA),
             Err(failure) => Err(errno(&failure)),
         }
     }
 
-    /// Sets an extended attribute: the policy of a directory, as `potluck policy set` does, or of a file its redundancy.
+    /// Sets an extended attribute: the policy of a directory, as `potluck policy set` does, or of a file its
+    /// redundancy.
     pub async fn set_pool_attribute(
         &self,
         inode: u64,

@@ -18,7 +18,7 @@ impl FileSystem {
     ) -> Result<ShownEntry, Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
-            return Err(Errno::PERM); // what is in the root of the pool are spaces
+            return Err(Errno::PERM); // only spaces are in the root of the pool
         }
         let target = LinkTarget::try_from(target).map_err(|why| match why {
             BadTarget::Long(_) => Errno::NAMETOOLONG,
@@ -38,7 +38,7 @@ impl FileSystem {
         self.lookup(parent, name).await
     }
 
-    /// Where a link leads.
+    /// Returns the path that a link leads to.
     pub async fn target(&self, inode: u64) -> Result<LinkTarget, Errno> {
         let path = self.inodes().path(inode)?;
         self.stat(&path).await?.target.ok_or(Errno::INVAL)

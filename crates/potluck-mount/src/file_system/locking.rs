@@ -15,12 +15,12 @@ use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What the names of a database's journals have beside that of its file (SQLite).
+/// The suffixes that the names of a database's journals have after the name of its file (SQLite).
 const JOURNALS: [&str; 2] = ["-journal", "-wal"];
-/// How often a program that waits for a lock is looked at, which a signal may have reached.
+/// The time between looks at a program that waits for a lock, which a signal may have reached.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a program that does not wait for a lock waits for the manager to know who has it: the lease of those who may
-/// have it, and a little.
+/// How long a program that does not wait for a lock waits for the manager to know who has it: the lease of those who
+/// may have it, and a little.
 const MOST_UNCERTAIN: Duration = LOCK_LEASE.saturating_add(Duration::from_secs(5));
 
 impl FileSystem {
@@ -63,7 +63,8 @@ impl FileSystem {
         }
     }
 
-    /// A lock that keeps a program from having another; of one in another mount it is not known who has it, and where.
+    /// Returns a lock that keeps a program from having another; of one in another mount it is not known who has it,
+    /// and where.
     pub async fn find_conflict(
         &self,
         inode: u64,
@@ -91,7 +92,7 @@ impl FileSystem {
         self.locks.unlock(self.locked_number(inode), owner, start, end);
     }
 
-    /// Takes the authority over the locks of a file. What others wrote before is there then.
+    /// Takes the authority over the locks of a file. What others wrote before is visible then.
     async fn take_locks(&self, inode: u64, level: LockLevel, waits: bool) -> Result<Taken, Errno> {
         loop {
             let path = self.inodes().path(inode).ok();
@@ -137,8 +138,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Has the journals of a database that lie beside its file `path` be looked up anew: who locks the file next decides by them
-    /// whether a transaction has to be undone, and may not take one for there that its last holder has removed.
+    /// Has the journals of a database that lie beside its file `path` be looked up anew: who locks the file next
+    /// decides by them whether a transaction has to be undone, and may not take one for there that its last holder
+    /// has removed.
     fn refresh_journals(&self, path: &PoolPath) {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
         let parent = self.number_of_dir(&dir);
@@ -154,7 +156,7 @@ impl FileSystem {
         }
     }
 
-    /// Has programs that read an old version, and have locked what took its place, read that.
+    /// Makes programs that read an old version, and have locked what took its place, read the new one.
     async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
         let handle = match self.shared_by_locks(inode).await {
             Some(draft) => Handle::Writing { draft, appends: false },
@@ -165,7 +167,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The draft of a file that programs of this mount share by locks.
+    /// Returns the draft of a file that programs of this mount share by locks.
     pub(super) async fn shared_by_locks(&self, inode: u64) -> Option<SharedDraft> {
         let draft = self.handles().draft(inode)?;
         if !self.locks.is_locked(inode) {
@@ -175,12 +177,12 @@ impl FileSystem {
         is_readable.then_some(draft)
     }
 
-    /// Has the kernel forget attributes by `forget`; the first that is given stays.
+    /// Sets `forget`, by which the kernel is made to forget attributes; the first that is given stays.
     pub fn on_forgetting(&self, forget: Box<dyn Fn(u64) + Send + Sync>) {
         let _ = self.forgetting.set(forget);
     }
 
-    /// Gives authorities over locks back that others want and no program needs, as long as the mount is there.
+    /// Gives authorities over locks back that others want and no program needs, for as long as the mount is there.
     pub async fn give_locks_back(files: Weak<Self>) {
         loop {
             let Some(locks) = files.upgrade().map(|files| Arc::clone(&files.locks)) else { return };
@@ -204,7 +206,7 @@ impl FileSystem {
     async fn give_back(&self, given: ReturnedAuthority) {
         let draft = self.handles().draft(given.inode);
         if let Some(draft) = draft {
-            // The record has what fails.
+            // The mount record has what fails.
             let _ = self.publish_draft(&mut *draft.lock().await, given.inode).await;
         }
         self.locks.give_back(given).await;

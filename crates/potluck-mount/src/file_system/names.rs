@@ -5,8 +5,9 @@ use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// The error for a program that asked by a number which the kernel had from an earlier look: where nothing is there any more,
-    /// [`Errno::STALE`]. The kernel looks the name up once more then, and makes a file where that was asked for.
+    /// The error for a program that asked by a number which the kernel had from an earlier look: where nothing is
+    /// there any more, [`Errno::STALE`]. The kernel looks the name up once more then, and makes a file where that was
+    /// asked for.
     pub fn looked_up_again(&self, inode: u64, why: Errno) -> Errno {
         if why != Errno::NOENT {
             return why;
@@ -19,8 +20,8 @@ impl FileSystem {
         Errno::STALE
     }
 
-    /// Whether an entry that was listed when a directory was opened is known to be another now, or gone: those must not come
-    /// back by being shown.
+    /// Whether an entry that was listed when a directory was opened is known to be another now, or gone: those must
+    /// not come back by being shown.
     pub fn is_as_listed(&self, parent: u64, entry: &ListedEntry) -> bool {
         if self.draft_at(parent, &entry.path).is_some()
             || self.staging_at(parent, &entry.path).is_some()
@@ -31,14 +32,14 @@ impl FileSystem {
         path.is_ok_and(|path| self.metadata.is_as_listed(&path, entry))
     }
 
-    /// Has the kernel forget the attributes of a number, so that it asks for them.
+    /// Makes the kernel forget the attributes of a number, so that it asks for them.
     pub(super) fn forget_attributes(&self, inode: u64) {
         if let Some(forget) = self.forgetting.get() {
             forget(inode);
         }
     }
 
-    /// Has the kernel forget the attributes of a directory and of all below it, so that it asks what is there now.
+    /// Makes the kernel forget the attributes of a directory and of all below it, so that it asks what is there now.
     pub(super) fn forget_below(&self, dir: u64) {
         let below = self.inodes().below(dir);
         below.into_iter().for_each(|number| self.forget_attributes(number));

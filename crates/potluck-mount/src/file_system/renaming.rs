@@ -1,4 +1,4 @@
-//! Entries get other names, also those that programs are writing and directories above such files.
+//! Renames of entries, also of those that programs are writing and of directories above such files.
 
 use super::FileSystem;
 use crate::draft::Draft;
@@ -9,25 +9,25 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// The drafts that a rename concerns, of which nobody else does anything meanwhile.
+/// The drafts that a rename concerns; nobody else does anything to them meanwhile.
 struct RenamedDrafts {
-    /// That of the file that moves.
+    /// The draft of the file that moves.
     source: Option<DraftGuard>,
-    /// That of the file in whose place it comes.
+    /// The draft of the file in whose place the moved file comes.
     replaced: Option<DraftGuard>,
-    /// Those below a directory that moves.
+    /// The drafts below a directory that moves.
     below: Vec<DraftGuard>,
 }
 
-/// A name is about to be gone, or another's: what was published of a draft can be opened for it now alone.
+/// Notes that a name is about to be gone, or another's: what was published of a draft can be opened for it now alone.
 pub(super) async fn will_have_no_name(path: &PoolPath, draft: &mut Draft) {
-    // Without it the programs that have it open are told so when they read or write it.
+    // If this fails, the programs that have the file open are told so when they read or write it.
     let _ = draft.open_again(path).await;
 }
 
 impl FileSystem {
-    /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has. A file that is
-    /// being written has it at once in this mount, and is published there when it is closed.
+    /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has. A file that
+    /// is being written has it at once in this mount, and is published there when it is closed.
     pub async fn rename(
         &self,
         from: (u64, &str),
@@ -61,7 +61,7 @@ impl FileSystem {
         self.metadata.changed_here(&source);
         self.metadata.changed_here(&target);
         match (renamed, &mut draft) {
-            // It was never published.
+            // The source was never published, so only its draft gets another name.
             (Err(Errno::NOENT), Some(draft)) => {
                 self.check_place(&target, no_replace).await?;
                 draft.is_renamed(no_replace);
@@ -94,8 +94,8 @@ impl FileSystem {
         drafts
     }
 
-    /// Waits for the turn of all drafts that a rename concerns, in the order of their numbers, which is the same for every
-    /// rename: two of them that want the same drafts do not wait for one another.
+    /// Waits for the turn of all drafts that a rename concerns, in the order of their numbers, which is the same for
+    /// every rename: two of them that want the same drafts do not wait for one another.
     async fn drafts_of_rename(&self, from: (u64, &str), to: (u64, &str)) -> RenamedDrafts {
         let [source, replaced] = [from, to].map(|(parent, name)| self.number(parent, name));
         let mut drafts: BTreeMap<u64, SharedDraft> =

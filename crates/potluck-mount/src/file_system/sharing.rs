@@ -12,14 +12,14 @@ impl FileSystem {
         match self.pool.open(&path).await {
             Ok(file) => Ok(file.is_shared()),
             Err(failure) => match failure.code.as_str() {
-                // It is written and was never closed, or it is a directory.
+                // The file is being written and was never closed, or this is a directory.
                 code::NO_ENTRY | code::NOT_RECURSIVE => Ok(false),
                 _ => Err(errno(&failure)),
             },
         }
     }
 
-    /// Has mounts share a file that they write from now on, or ends that.
+    /// Makes mounts share a file that they write from now on, or ends that.
     ///
     /// Errors: [`Errno::INVAL`] for anything but 1 and 0; [`Errno::BUSY`] where a program of this mount has written
     /// something that is in no version yet.

@@ -1,5 +1,6 @@
-//! Which version a number stands for. The kernel keeps one size of a number, and asks for it without saying who wants to
-//! know. So while programs read a version, its number stays with it, and a version that takes its place gets another.
+//! The versions that inode numbers stand for. The kernel keeps one size of a number, and asks for it without saying
+//! who wants to know. So while programs read a version, its number stays with it, and a version that takes its place
+//! gets another.
 
 use super::FileSystem;
 use crate::reading::Reading;
@@ -8,11 +9,12 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time in which a number is not exchanged twice for one open(): a program that looks a name up again has it by then.
+/// The time in which a number is not exchanged twice for one open(): a program that looks a name up again has it by
+/// then.
 const LOOKED_UP: Duration = Duration::from_millis(100);
 
 impl FileSystem {
-    /// What programs read under a number that is of one version.
+    /// Returns what programs read under a number that is of one version.
     ///
     /// While a file is written, and once it was locked, its number is that of what becomes of it.
     pub(super) fn pinned(&self, inode: u64) -> Option<Arc<Reading>> {
@@ -23,7 +25,7 @@ impl FileSystem {
         readings.into_iter().find(|reading| !reading.is_beside_draft())
     }
 
-    /// The number of a name behind which this version is, or anything else.
+    /// Returns the number of a name behind which `version` is; `None` stands for anything but a version of a file.
     pub(super) fn number_of_version(
         &self,
         parent: u64,
@@ -40,10 +42,10 @@ impl FileSystem {
         self.inodes().of(parent, name)
     }
 
-    /// Another version is taking the place of one that programs read: its number is to be another.
+    /// Gives another number to the name of a version that programs read, as another version is taking its place.
     ///
-    /// Errors: [`Errno::STALE`], on which the kernel looks the name up once more, and finds that number. Who comes at the
-    /// same moment as many others shares theirs.
+    /// Errors: [`Errno::STALE`], on which the kernel looks the name up once more, and finds that number. Who comes at
+    /// the same moment as many others shares theirs.
     pub(super) fn exchange_number(&self, inode: u64) -> Result<(), Errno> {
         let is_read = self.pinned(inode).is_some();
         let now = self.pool.now();
@@ -56,7 +58,7 @@ impl FileSystem {
         Err(Errno::STALE)
     }
 
-    /// The number that stands for the locks of a file: who reads an old version of it locks what has its name.
+    /// Returns the number that stands for the locks of a file: who reads an old version of it locks what has its name.
     pub(super) fn locked_number(&self, inode: u64) -> u64 {
         self.inodes().locked_number(inode)
     }

@@ -8,15 +8,15 @@ const MOST_RANGES: usize = 16_384;
 /// A lock that a program has or wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeLock {
-    /// Whom the kernel says it is of: a process, or an open file of flock.
+    /// The owner of the lock as the kernel names it: a process, or an open file of flock.
     pub owner: u64,
-    /// The process, for whoever asks who has it.
+    /// The number of the process, for whoever asks who has the lock.
     pub pid: u32,
-    /// The first byte.
+    /// The first byte of the range.
     pub start: u64,
-    /// The last byte.
+    /// The last byte of the range.
     pub end: u64,
-    /// Shared as of a reader, or exclusive as of a writer.
+    /// The level: shared as of a reader, or exclusive as of a writer.
     pub level: LockLevel,
 }
 
@@ -26,7 +26,7 @@ impl RangeLock {
     }
 }
 
-/// More ranges than one file may have.
+/// The error of a file that would have more ranges than one file may have.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
@@ -35,7 +35,7 @@ pub struct TooManyRanges;
 pub struct RangeLocks(Vec<RangeLock>);
 
 impl RangeLocks {
-    /// A lock of somebody else that does not go with a wanted one.
+    /// Returns a lock of somebody else that conflicts with a wanted one.
     pub fn conflict(&self, wanted: &RangeLock) -> Option<RangeLock> {
         let others = self.0.iter().filter(|lock| lock.owner != wanted.owner);
         let mut near = others.filter(|lock| lock.overlaps(wanted.start, wanted.end));
@@ -63,7 +63,7 @@ impl RangeLocks {
         Ok(())
     }
 
-    /// Takes away what an owner has in a range.
+    /// Takes away what an owner has locked in a range.
     pub fn remove(&mut self, owner: u64, start: u64, end: u64) {
         let mut left = Vec::new();
         self.0.retain(|lock| {
@@ -81,19 +81,19 @@ impl RangeLocks {
         self.0.extend(left);
     }
 
-    /// Takes away all that an owner has; whether that was anything.
+    /// Takes away all locks of an owner; returns whether there were any.
     pub fn remove_owner(&mut self, owner: u64) -> bool {
         let before = self.0.len();
         self.0.retain(|lock| lock.owner != owner);
         self.0.len() < before
     }
 
-    /// Takes all away.
+    /// Takes away all locks.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// All who have locks.
+    /// Returns all owners of locks.
     pub fn owners(&self) -> Vec<u64> {
         let mut owners: Vec<u64> = self.0.iter().map(|lock| lock.owner).collect();
         owners.sort_unstable();
@@ -111,7 +111,7 @@ impl RangeLocks {
         self.0.iter().any(|lock| lock.owner != owner && lock.level == LockLevel::Exclusive)
     }
 
-    /// The highest level that somebody has; `None` where nobody has a lock.
+    /// Returns the highest level that somebody has; `None` where nobody has a lock.
     pub fn level(&self) -> Option<LockLevel> {
         self.0.iter().map(|lock| lock.level).max()
     }

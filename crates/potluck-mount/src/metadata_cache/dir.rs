@@ -1,4 +1,4 @@
-//! What is kept of one directory.
+//! One directory of the metadata cache.
 
 use potluck_core::attributes::FileTime;
 use potluck_core::entry_stamp::EntryStamp;
@@ -7,30 +7,30 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirDigest, KnownDir, KnownName, ListedEntry, MAX_REFRESHED};
 use std::collections::BTreeMap;
 
-/// Bytes that a directory is counted with beside its names.
+/// The bytes that a directory is counted with in addition to its names.
 pub const BYTES: usize = 400;
-/// Bytes that a name is counted with beside itself, and those that an entry behind it is.
+/// The bytes that a name is counted with in addition to itself, and those that an entry behind it is.
 const OF_NAME: usize = 80;
 const OF_ENTRY: usize = 240;
-/// Names that are looked for one by one before the directory is listed: a program that makes many files in it looks for
-/// each of them.
+/// The number of names that are looked for one by one before the directory is listed: a program that makes many files
+/// in it looks for each of them.
 const LISTED_AFTER: u32 = 4;
-/// Names of a whole directory that are compared with the manager one by one, so that it tells what differs. Of a larger
-/// one the digest is compared, and it is listed anew if that differs.
+/// The most names of a whole directory that are compared with the manager one by one, so that it tells what differs.
+/// Of a larger one the digest is compared, and it is listed anew if that differs.
 const COMPARED_BY_NAME: usize = 512;
 
 /// A directory, or some of its names.
 #[derive(Debug, Default)]
 pub struct CachedDir {
     names: BTreeMap<String, Behind>,
-    /// Nothing is behind names that are not kept; otherwise they are not known.
+    /// Whether nothing is behind names that are not kept; otherwise they are not known.
     is_whole: bool,
-    /// How many names are not known, or not all that there is to know.
+    /// How many names are not known, or are not known in full.
     unknown: usize,
     bytes: usize,
-    /// Times that a single name was looked for which was not known.
+    /// How often a single name was looked for that was not known.
     misses: u32,
-    /// Orders directories by their last use.
+    /// The number that orders directories by their last use.
     pub used: u64,
 }
 
@@ -45,26 +45,26 @@ pub enum Behind {
 }
 
 impl Behind {
-    /// Whether there is more to know.
+    /// Whether the manager has to be asked what is behind the name, or what its attributes are.
     fn is_unknown(&self) -> bool {
         matches!(self, Self::Touched(_) | Self::Unknown)
     }
 }
 
-/// Asks about a name of which nothing is known.
+/// Makes a question about a name of which nothing is known.
 pub fn unknown(name: impl Into<String>) -> KnownName {
     KnownName { name: name.into(), stamp: None }
 }
 
 impl CachedDir {
-    /// What is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known. The attributes of the
-    /// entry are what they were.
+    /// Returns what is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known. The
+    /// attributes of the entry are what they were.
     pub fn get(&self, name: &str) -> Option<Option<&ListedEntry>> {
         match self.names.get(name) {
             Some(Behind::Entry(entry) | Behind::Touched(entry)) => Some(Some(entry)),
             Some(Behind::Nothing) => Some(None),
             Some(Behind::Unknown) => None,
-            // No listing has those.
+            // A listing never has reserved names, so such a name may be there.
             None => (self.is_whole && !is_reserved(name)).then_some(None),
         }
     }
@@ -74,7 +74,7 @@ impl CachedDir {
         matches!(self.names.get(name), Some(Behind::Touched(_)))
     }
 
-    /// Attributes of what is behind a name were set.
+    /// Notes that attributes of what is behind a name were set.
     pub fn touch(&mut self, name: &str) {
         match self.names.remove(name) {
             Some(Behind::Entry(entry)) => {
@@ -86,21 +86,21 @@ impl CachedDir {
         }
     }
 
-    /// What is behind a name was modified at a time, and nothing else of it has changed, if all is known that there is
-    /// to know.
+    /// Notes that the entry behind a name was modified at a time, and that nothing else of it has changed, if all is
+    /// known that there is to know.
     pub fn modified(&mut self, name: &str, modified: FileTime) {
         if let Some(Behind::Entry(entry)) = self.names.get_mut(name) {
             entry.mtime = entry.mtime.max(modified);
         }
     }
 
-    /// One more name is looked for that is not known; whether all are better asked for, which is told once.
+    /// Counts one more look for a name that is not known; tells, once, that it is better to ask for all names.
     pub fn is_worth_listing(&mut self) -> bool {
         self.misses = self.misses.saturating_add(1);
         !self.is_whole && self.misses == LISTED_AFTER
     }
 
-    /// All entries, if they are known.
+    /// Returns all entries, if they are known.
     pub fn listing(&self) -> Option<Vec<ListedEntry>> {
         let entries = self.names.iter().filter_map(|(name, behind)| match behind {
             Behind::Entry(entry) if !is_reserved(name) => Some(ListedEntry::clone(entry)),
@@ -109,18 +109,18 @@ impl CachedDir {
         (self.is_whole && self.unknown == 0).then(|| entries.collect())
     }
 
-    /// The names that are missing in the listing; `None` where all of it is.
+    /// Returns the names that are missing in the listing; `None` where all of it is.
     pub fn names_to_complete(&self) -> Option<Vec<String>> {
         let unknown = self.names.iter().filter(|(_, behind)| behind.is_unknown());
         self.is_whole.then(|| unknown.map(|(name, _)| name.clone()).collect())
     }
 
-    /// All entries that are there are going to be put.
+    /// Notes that all entries that are there are going to be put.
     pub fn begin_listing(&mut self) {
         *self = Self { is_whole: true, used: self.used, misses: self.misses, ..Self::default() };
     }
 
-    /// There may be entries that are not kept.
+    /// Notes that there may be entries that are not kept.
     pub fn is_partial(&mut self) {
         self.is_whole = false;
         let unknown = self.names.extract_if(.., |_, behind| behind.is_unknown());
@@ -146,12 +146,12 @@ impl CachedDir {
         }
     }
 
-    /// Bytes that the names take.
+    /// Returns how many bytes the names take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What is known, for the manager to compare; `None` where that is more than one call asks.
+    /// Returns what is known, for the manager to compare; `None` where that is more than one call asks.
     pub fn known(&self, path: PoolPath) -> Option<KnownDir> {
         let mut known = KnownDir::new(path);
         if self.is_whole && self.names.len() > COMPARED_BY_NAME {

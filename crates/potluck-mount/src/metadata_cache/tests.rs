@@ -119,7 +119,7 @@ fn what_was_listed_is_served_and_so_is_what_is_not_there() {
     assert_eq!(cache.entry(&path("pot://lab/no/such/name"), NOW), NOTHING);
     assert_eq!(cache.entry(&path("pot://lab/f/below"), NOW), None, "the manager words this error");
     assert_eq!(cache.entry(&path("pot://other"), NOW), None, "the root was not listed");
-    // Where nothing is listed a name that is not there is kept by itself.
+    // In a directory that is not listed, a name that is not there is kept by itself.
     let mut cache = MetadataCache::new(1 << 20);
     let (fetch, _) = cache.begin_revalidation(STREAM);
     cache.resume(STREAM, NOW, fetch, &[]);
@@ -187,7 +187,7 @@ fn attributes_that_were_set_are_asked_for_again_and_what_is_below_stays_known() 
     fetch_listing(&mut cache, "pot://lab/a", |_| {});
     assert_eq!(names(&mut cache, "pot://lab/a"), Some(vec!["b".into(), "f".into()]));
     assert_eq!(cache.kept_bytes(), bytes);
-    // What is heard while it is fetched is not taken for new.
+    // What changes while it is asked for is not known afterwards.
     cache.apply(&touched("pot://lab/a", "b"));
     fetch_listing(&mut cache, "pot://lab/a", |cache| cache.apply(&touched("pot://lab/a", "b")));
     assert_eq!(cache.entry(&path("pot://lab/a/b"), NOW), None);
@@ -237,7 +237,7 @@ fn what_nobody_watches_or_another_stream_does_is_not_kept() {
     not_watched[0].1.watched = false;
     cache.finish(fetch, &not_watched);
     assert_eq!(cache.entry(&path("pot://lab/f"), NOW), None);
-    // The manager was started again while it was asked.
+    // The manager is started again while it is asked.
     let asked = cache.missing(&path("pot://lab/f"));
     let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
     cache.suspend();
@@ -370,7 +370,7 @@ fn a_directory_in_which_names_are_looked_for_one_by_one_is_listed_once() {
     asked.dedup();
     assert_eq!(asked, ["asked", "listed", "known"]);
     assert_eq!(names(&mut cache, "pot://lab/a"), Some(vec!["b".into(), "f".into()]));
-    // One with more entries than are told at once is listed no more.
+    // A directory with more new entries than are told at once is not listed any more.
     let mut asked: Vec<&str> = (1..9)
         .map(|number| look(&mut cache, &format!("pot://lab/a/b/new{number}"), false))
         .collect();

@@ -1,4 +1,4 @@
-//! What the kernel says and is told, in the terms of this crate.
+//! Translations between what the kernel says and is told, and the terms of this crate.
 
 use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry};
 use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow};
@@ -9,20 +9,20 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Bytes of one write; a thread's buffer is touched so far.
+/// The most bytes of one write; a thread's buffer is touched so far.
 pub const LARGEST_WRITE: u32 = 1 << 20;
 
-/// The number of an error as the kernel takes it.
+/// Returns the number of an error as the kernel takes it.
 pub fn number(why: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(why.raw_os_error())
 }
 
-/// A name as the pool has names.
+/// Translates a name of the kernel into a name as the pool has names.
 pub fn text(name: &OsStr) -> Result<String, Errno> {
     name.to_str().map(str::to_owned).ok_or(Errno::ILSEQ)
 }
 
-/// The kind of an entry as the kernel has it.
+/// Returns the kind of an entry as the kernel has it.
 pub fn kind(kind: EntryKind) -> FileType {
     match kind {
         EntryKind::File => FileType::RegularFile,
@@ -31,9 +31,9 @@ pub fn kind(kind: EntryKind) -> FileType {
     }
 }
 
-/// Whom programs see things belong to. Root sees the owners that are kept, and gives them: on a machine that many use
-/// these numbers mean something. Whoever else mounts sees all belong to themselves, as what they may do is decided by the
-/// rights that they have in the pool, and their numbers are those of somebody else on the next machine.
+/// The owners that programs see. Root sees the owners that are kept, and gives them: on a machine that many use
+/// these numbers mean something. Whoever else mounts sees all belong to themselves, as what they may do is decided by
+/// the rights that they have in the pool, and their numbers are those of somebody else on the next machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Owners {
     /// The user who mounts.
@@ -41,7 +41,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Those that the user of this process sees.
+    /// Makes the owners that the user of this process sees.
     pub fn of_process() -> Self {
         use rustix::process::{getgid, getuid};
         Self { own: FileOwner { uid: getuid().as_raw(), gid: getgid().as_raw() } }
@@ -55,17 +55,17 @@ impl Owners {
         kept.filter(|_| self.are_kept()).unwrap_or(self.own)
     }
 
-    /// What a process makes, with this mode.
+    /// Returns what a process gives, with this mode, to the entries that it makes.
     pub fn new_entry(self, request: &Request, mode: u32) -> NewEntry {
         let owner = FileOwner { uid: request.uid(), gid: request.gid() };
         let owner = self.are_kept().then_some(owner);
         NewEntry { permissions: Permissions::of_mode(mode), owner }
     }
 
-    /// A change of owner; `None` if nothing of that is asked for, or nothing is changed by it.
+    /// Translates a change of owner; `None` if nothing of that is asked for, or nothing is changed by it.
     ///
-    /// Errors: [`Errno::PERM`] where all belongs to whoever mounts. In mounts of root the kernel lets nobody change what
-    /// they may not.
+    /// Errors: [`Errno::PERM`] where all belongs to whoever mounts. In mounts of root the kernel lets nobody change
+    /// what they may not.
     pub fn change(self, uid: Option<u32>, gid: Option<u32>) -> Result<Option<OwnerChange>, Errno> {
         let is_own = |given: Option<u32>, own: u32| given.is_none_or(|given| given == own);
         match self.are_kept() {
@@ -77,14 +77,10 @@ impl Owners {
     }
 }
 
-/// The facts about an entry as the kernel has them.
+/// Translates the facts about an entry into those that the kernel has.
 pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
     let owner = owners.shown(facts.attributes.owner);
     let time = facts.attributes.mtime.system();
-    let nlink = match facts.kind {
-        EntryKind::Dir => 2,
-        EntryKind::File | EntryKind::Link => 1,
-    };
     FileAttr {
         ino: INodeNo(facts.inode),
         size: facts.size,
@@ -95,7 +91,9 @@ pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
         crtime: time,
         kind: kind(facts.kind),
         perm: facts.attributes.permissions.bits() as u16,
-        nlink,
+        // For a directory 1 says that its directories are not counted; of 2, programs that walk trees would conclude
+        // that it has none, and look no further.
+        nlink: facts.has_name.into(),
         uid: owner.uid,
         gid: owner.gid,
         rdev: 0,
@@ -107,10 +105,10 @@ pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
 /// The kinds of locks as fcntl(2) has them on all architectures that Potluck is built for.
 const SHARED: i32 = 0;
 const EXCLUSIVE: i32 = 1;
-/// What stands in the place of a lock where there is none, and asks for an unlock.
+/// The lock kind that stands where there is no lock, and that asks for an unlock.
 pub const UNLOCKED: i32 = 2;
 
-/// The level of a lock; `None` for an unlock.
+/// Returns the level of a lock; `None` for an unlock.
 pub fn lock_level(kind: i32) -> Option<LockLevel> {
     match kind {
         SHARED => Some(LockLevel::Shared),
@@ -119,7 +117,7 @@ pub fn lock_level(kind: i32) -> Option<LockLevel> {
     }
 }
 
-/// A lock's level as the kernel has it.
+/// Translates a lock's level into the kernel's kind of lock.
 pub fn lock_kind(level: LockLevel) -> i32 {
     match level {
         LockLevel::Shared => SHARED,
@@ -127,7 +125,7 @@ pub fn lock_kind(level: LockLevel) -> i32 {
     }
 }
 
-/// The way in which a program opens a file, from its flags.
+/// Returns the way in which a program opens a file, from its flags.
 pub fn mode(flags: i32) -> OpenMode {
     let access = OpenFlags(flags).acc_mode();
     let given = OFlags::from_bits_retain(flags as u32);
@@ -139,10 +137,10 @@ pub fn mode(flags: i32) -> OpenMode {
     }
 }
 
-/// A time that a program sets, where it is `now`.
+/// Returns a time that a program sets, where it is `now`.
 pub fn file_time(time: TimeOrNow, now: FileTime) -> FileTime {
     match time {
-        // The nanoseconds of a time before 1970 go on from its second, and fuser 0.18 takes them off it.
+        // The nanoseconds of a time before 1970 are added to its second, and fuser 0.18 subtracts them.
         TimeOrNow::SpecificTime(time) => {
             FileTime::of_system(match UNIX_EPOCH.duration_since(time) {
                 Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),

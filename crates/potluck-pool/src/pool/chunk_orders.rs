@@ -9,7 +9,7 @@ use potluck_wire::control::{ChunkOrders, Task};
 use std::collections::BTreeSet;
 
 impl Pool {
-    /// The work that `donor` has not answered.
+    /// Returns the tasks that `donor` has not answered.
     pub fn tasks_for(&self, donor: DonorId) -> Vec<Task> {
         self.repairs.tasks.for_donor(donor)
     }
@@ -26,12 +26,12 @@ impl Pool {
         }
     }
 
-    /// Whether the donor is to look at it anyway.
+    /// Returns whether the donor was already asked to look at its copy of the chunk.
     pub fn is_asked_about(&self, donor: DonorId, chunk: &ChunkName) -> bool {
         self.chunk_orders.has_verify(donor, chunk)
     }
 
-    /// The copies that donors are to look at, and have not yet.
+    /// Returns the copies that donors were asked to look at and have not looked at yet.
     pub fn asked_about(&self, now: Tick) -> BTreeSet<(DonorId, ChunkName)> {
         self.chunk_orders.verifies(now).collect()
     }
@@ -41,8 +41,8 @@ impl Pool {
         names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()
     }
 
-    /// First half of ordering deletions: drops chunks that a session offered, and takes down what
-    /// each donor has counted so far.
+    /// Takes the first step of ordering deletions: drops chunks that a session offered, and notes what each donor has
+    /// counted so far.
     ///
     /// Whoever needs one of these chunks from now on must offer it, is told that it is not held,
     /// and puts it again, which its donor counts higher: the tombstone is void there. Whoever
@@ -71,7 +71,8 @@ impl Pool {
         decided
     }
 
-    /// Second half: orders the deletion of those decided on that are `still` condemned.
+    /// Takes the second step of ordering deletions, after [`Pool::decide`]: orders the deletion of the decided chunks
+    /// that are `still` condemned.
     pub fn order_deletions(&mut self, decided: &Decided, still: &[ChunkName], now: Tick) {
         for name in still {
             for (donor, count) in decided.0.get(name).into_iter().flatten() {
@@ -80,17 +81,17 @@ impl Pool {
         }
     }
 
-    /// Whether a donor is being told to delete a chunk.
+    /// Returns whether a donor is being told to delete a chunk.
     pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
         self.chunk_orders.has_deletion(donor, chunk)
     }
 
-    /// Whether a session offered a chunk.
+    /// Returns whether a session offered a chunk.
     pub fn is_offered(&self, chunk: &ChunkName) -> bool {
         self.offered.is_offered(chunk)
     }
 
-    /// A copy that was to be deleted stays after all, if it is still there: its donor looks.
+    /// Keeps a copy that was to be deleted, if it is still there: its donor looks.
     pub fn stay(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
         self.chunk_orders.cancel(&chunk);
         self.order_verify(donor, chunk, now);
@@ -101,9 +102,10 @@ impl Pool {
         self.chunk_orders.cancel_deletions();
     }
 
-    /// Takes orders back for chunks that are in use again; a copy that went in the meantime is
-    /// reported as removed.
-    pub fn in_use_again(&mut self, again: &InUseAgain) {
+    /// Takes orders back for chunks that are in use again, and has donors look whether they still have the copies
+    /// that they may have been told to delete.
+    pub fn in_use_again(&mut self, again: &InUseAgain, now: Tick) {
         again.condemned.iter().for_each(|name| self.chunk_orders.cancel(name));
+        again.doubtful.iter().for_each(|(name, donor)| self.order_verify(*donor, *name, now));
     }
 }

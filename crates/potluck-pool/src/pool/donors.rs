@@ -4,6 +4,7 @@ use super::Pool;
 use crate::donor_table::{DonorContact, Enlisted, KnownDonor, Registration};
 use crate::inventory_progress::InventoryProgress;
 use crate::reach_record::ReachRecord;
+use crate::receipts::ReceiptSigner;
 use crate::record::DonorRecord;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -11,16 +12,15 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::placement::Candidate;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Arrived, DonorState, DonorStatus, Holding, Register};
-use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A daemon that its owner restarts does not do so again within this time; two with one identity
-/// replace each other at every heartbeat.
+/// The time between two restarts within which they are no owner's doing: the donor restarts all the time, or two
+/// daemons with one identity replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
 
-/// Chunks at one donor that the catalog takes in on its word alone. What a donor names may be invented, and each name is a
-/// row until the donor says that its copy is gone.
+/// The most chunks at one donor that the catalog takes in on its word alone. What a donor names may be invented, and
+/// each name is a row until the donor says that its copy is gone.
 const MOST_TAKEN_IN: u64 = 65_536;
 
 /// Chunks that arrived at a donor and that the catalog does not know.
@@ -28,12 +28,12 @@ const MOST_TAKEN_IN: u64 = 65_536;
 pub struct UnknownArrivals {
     /// The chunks that no file will use, of which the catalog is to be told.
     pub unwanted: Vec<Holding>,
-    /// How many are unknown for good, as far as is known.
+    /// How many chunks are unknown for good, as far as is known.
     others: u64,
 }
 
 impl Pool {
-    /// A member that lends disk; one that another donor invited is of that one's machine.
+    /// Adds a member that lends disk; a donor that another donor invited is on that one's machine.
     pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
         let added = self.donors.all.entry(donor).or_default();
         (added.name, added.machine) = (name.into(), invited_by);
@@ -52,8 +52,8 @@ impl Pool {
         }
     }
 
-    /// Somebody is about to remove a donor: nothing new goes there, and no file is committed that counts
-    /// on it, until it is removed or [`Self::spare_donor`] takes that back.
+    /// Notes that a donor is about to be removed: nothing new goes there, and no file is committed that counts on it,
+    /// until it is removed or [`Self::spare_donor`] takes that back.
     pub fn condemn_donor(&mut self, donor: DonorId) {
         self.donors.all.entry(donor).and_modify(|donor| donor.removing += 1);
         self.losses.note(donor);
@@ -65,7 +65,7 @@ impl Pool {
         entry.and_modify(|donor| donor.removing = donor.removing.saturating_sub(1));
     }
 
-    /// A donor was removed from the pool.
+    /// Removes a donor from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
         self.donors.all.remove(&donor);
         self.losses.note(donor);
@@ -79,12 +79,12 @@ impl Pool {
         self.end_probation(donor);
     }
 
-    /// Whether the donor is of this pool.
+    /// Returns whether the donor is in this pool.
     pub fn knows_donor(&self, donor: DonorId) -> bool {
         self.donors.all.contains_key(&donor)
     }
 
-    /// A donor reports for duty, to be reached at `addresses`.
+    /// Registers a donor that is reached at `addresses`.
     pub fn register(
         &mut self,
         id: DonorId,
@@ -98,7 +98,7 @@ impl Pool {
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
         let earlier = donor.registration.take();
-        // It lists anew what it has, and until then nothing of that counts; nor does what it said before.
+        // The donor lists anew what it has; until then nothing of that counts, nor does what it said before.
         let outlives = |earlier: &Registration| {
             !earlier.compared && earlier.incarnation == register.incarnation
         };
@@ -114,8 +114,9 @@ impl Pool {
             .map_or(now, |registration| registration.keyed);
         let earlier_load =
             earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
-        let earlier_write_sequence =
-            earlier.filter(|_| again).and_then(|registration| registration.write_sequence);
+        let earlier = earlier.filter(|_| again);
+        let (earlier_write_sequence, batch) = earlier
+            .map_or((None, 0), |registration| (registration.write_sequence, registration.batch));
         donor.registration = Some(Registration {
             incarnation: register.incarnation,
             key: register.key.clone(),
@@ -128,6 +129,7 @@ impl Pool {
             lends: None,
             load: earlier_load,
             write_sequence: earlier_write_sequence,
+            batch,
             unclaimed: 0,
             computed: 0,
             compared: false,
@@ -153,13 +155,13 @@ impl Pool {
         if in_turns { Enlisted::InTurns } else { Enlisted::Anew }
     }
 
-    /// Whether the donor is alive and its inventory was compared, so that a copy there counts.
+    /// Returns whether the donor is live and its inventory was compared, so that a copy there counts.
     pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)
             && self.donors.registration(donor).is_some_and(|registration| registration.compared)
     }
 
-    /// Whether this incarnation of a donor began with an empty store, because the one of before is lost.
+    /// Returns whether this incarnation of a donor began with an empty store because the earlier store is lost.
     pub fn begins_anew(&self, donor: DonorId, incarnation: Incarnation) -> bool {
         let registration = self
             .donors
@@ -168,56 +170,61 @@ impl Pool {
         registration.is_some_and(|registration| registration.new_store)
     }
 
-    /// Whether a donor is heard now.
+    /// Returns whether a donor is heard now.
     pub fn is_heard(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)
     }
 
-    /// A donor's word came over this connection.
+    /// Notes that a donor was heard over this connection.
     pub fn heard_over(&mut self, donor: DonorId, connection: u64) {
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.connection = connection;
         }
     }
 
-    /// The live donor whose last word came over a connection, and when it did.
+    /// Returns the live donor that was last heard over a connection, and when that was.
     pub fn speaks_over(&self, connection: u64, now: Tick) -> Option<(DonorContact, Tick)> {
         let (id, donor) = self.donors.iter().find(|(_, donor)| donor.connection == connection)?;
         self.is_heard(id, now).then(|| Some((self.contact(id, now)?, donor.heard?)))?
     }
 
-    /// A donor's connection ended and it is nowhere to be reached: it died, unless it was heard since
-    /// `heard`. Nobody waits then until it has been silent for long.
+    /// Notes that a donor's connection ended and it is nowhere to be reached: it died, unless it was heard after
+    /// `heard`. Nobody then waits until it has been silent for long.
     pub fn hung_up(&mut self, donor: DonorId, heard: Tick) {
         if let Some(donor) = self.donors.get_mut(donor).filter(|at| at.heard == Some(heard)) {
             donor.hung_up = true;
         }
     }
 
-    /// Whether a donor that is believed to be there has not spoken since.
+    /// Returns whether any donor that is believed to be there was last heard before `since`.
     pub fn awaits_word(&self, since: Tick, now: Tick) -> bool {
         let mut donors = self.donors.iter();
         donors.any(|(id, _)| self.awaits_word_of(id, since, now))
     }
 
-    /// Whether one donor that is believed to be there has not spoken since.
+    /// Returns whether this donor is believed to be there and was last heard before `since`.
     pub fn awaits_word_of(&self, id: DonorId, since: Tick, now: Tick) -> bool {
         let heard = self.donors.get(id).and_then(|donor| donor.heard);
         heard.is_some_and(|heard| heard < since) && self.is_heard(id, now)
     }
 
-    /// Whether every donor that lent something and is not given up has told what it holds.
+    /// Returns whether every donor that lent something and is not given up has listed what it holds.
     pub fn assembled(&self, now: Tick) -> bool {
         let mut ids = self.donors.iter().map(|(id, _)| id);
         ids.all(|id| self.vouches(id, now) || self.has_nothing(id, now))
     }
 
-    /// Whether nothing is expected of a donor: it is given up, or has never lent.
+    /// Returns whether nothing is expected of a donor: it is given up, or has never lent.
     pub fn has_nothing(&self, id: DonorId, now: Tick) -> bool {
         matches!(self.donors.state(id, now, &self.limits), DonorState::Dead | DonorState::Joined)
     }
 
-    /// How to reach a donor; `None` if it is not of this pool.
+    /// Returns the state of a donor.
+    pub fn donor_state(&self, id: DonorId, now: Tick) -> DonorState {
+        self.donors.state(id, now, &self.limits)
+    }
+
+    /// Returns how to reach a donor; `None` if it is not in this pool.
     pub fn contact(&self, id: DonorId, now: Tick) -> Option<DonorContact> {
         let donor = self.donors.all.get(&id)?;
         let registration = donor.registration.as_ref();
@@ -230,19 +237,22 @@ impl Pool {
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
             label: donor.record.label.clone(),
-            key: registration.map(|registration| registration.key.clone()),
+            signer: self.donors.signer(id),
         })
     }
 
-    /// The keys of all donors that registered.
-    pub fn keys(&self) -> BTreeMap<DonorId, Secret> {
+    /// Returns what makes the receipts of each donor that registered.
+    pub fn receipt_signers(&self) -> BTreeMap<DonorId, ReceiptSigner> {
         let known = self.donors.iter();
-        known
-            .filter_map(|(id, donor)| Some((id, donor.registration.as_ref()?.key.clone())))
-            .collect()
+        known.filter_map(|(id, _)| Some((id, self.donors.signer(id)?))).collect()
     }
 
-    /// Donors of this pool that have not registered since the manager's start.
+    /// Returns the incarnation of a donor, once it registered.
+    pub fn incarnation(&self, donor: DonorId) -> Option<Incarnation> {
+        Some(self.donors.registration(donor)?.incarnation)
+    }
+
+    /// Returns the donors of this pool that have not registered since the manager's start.
     pub fn unregistered(&self) -> BTreeSet<DonorId> {
         self.donors
             .iter()
@@ -251,13 +261,13 @@ impl Pool {
             .collect()
     }
 
-    /// How many donors the pool has, live or not.
+    /// Returns how many donors the pool has, live or not.
     pub fn donor_count(&self) -> usize {
         self.donors.all.len()
     }
 
-    /// How many donors take files, now or when they are back: not those that were never heard, that leave or
-    /// are not trusted, and not those that are away and have no room for `bytes`.
+    /// Returns how many donors take files, now or when they are back. Donors that were never heard, that leave or are
+    /// not trusted are left out, and so are those that are away and have no room for `bytes`.
     pub fn expected_donors(&self, bytes: u64, now: Tick) -> usize {
         let expected = |(id, donor): &(DonorId, &KnownDonor)| {
             let willing = donor.record.is_willing() && !donor.is_being_removed();
@@ -268,7 +278,7 @@ impl Pool {
         self.donors.iter().filter(expected).count()
     }
 
-    /// The donors that can be written to now, but those to `avoid`.
+    /// Returns the donors that can be written to now, without those in `avoid`.
     pub(super) fn candidates(&self, avoid: &[DonorId], now: Tick) -> Vec<Candidate> {
         self.donors
             .iter()
@@ -286,15 +296,15 @@ impl Pool {
             .collect()
     }
 
-    /// Takes down chunks that a donor lists and the catalog does not know: those that a session offered are merely not
+    /// Notes chunks that a donor lists and the catalog does not know: those that a session offered are merely not
     /// committed yet, and the others are counted.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
         let others = self.take_down_offered(donor, incarnation, chunks);
         self.count_unknown(donor, incarnation, others);
     }
 
-    /// Takes down those of some unknown chunks that a session offered; gives how many others there are. However often it is
-    /// told of one, it does so once.
+    /// Notes which of some unknown chunks a session offered; returns how many others there are. A chunk that is
+    /// reported again is noted only once.
     fn take_down_offered(
         &mut self,
         donor: DonorId,
@@ -328,9 +338,9 @@ impl Pool {
         }
     }
 
-    /// Takes down chunks that arrived at a donor and that the catalog does not know. Of those that sessions for which
-    /// `is_known` holds brought without ever having offered them, which no file will use, the catalog is to be told, as
-    /// far as the donor may have more of them there: its word is all there is for it.
+    /// Notes chunks that arrived at a donor and that the catalog does not know. Some were brought by sessions for
+    /// which `is_known` holds and never offered, so that no file will use them: of these the catalog is to be told,
+    /// as far as the donor may have more taken in, since its word is all there is for them.
     pub fn unknown_arrived(
         &mut self,
         donor: DonorId,
@@ -353,15 +363,29 @@ impl Pool {
         UnknownArrivals { unwanted, others }
     }
 
-    /// A donor's word on what arrived is written down: what is left of it is counted here, once. Of the chunks that it
-    /// brought the catalog knew `known`.
+    /// Returns whether the catalog has a donor's changes up to the batch of this number.
+    pub fn has_written(&self, donor: DonorId, incarnation: Incarnation, batch: u64) -> bool {
+        self.donors.registration(donor).is_some_and(|registration| {
+            registration.incarnation == incarnation && registration.batch >= batch
+        })
+    }
+
+    /// Notes that the catalog has a donor's report of arrivals under this batch number, and counts, once, the chunks
+    /// that stay unknown. The catalog already knew the chunks in `known`.
     pub fn arrivals_written(
         &mut self,
         donor: DonorId,
-        incarnation: Incarnation,
+        (incarnation, batch): (Incarnation, u64),
         arrived: &UnknownArrivals,
         known: &[Holding],
     ) {
+        // The same heartbeat may have been sent again while this one was read.
+        let Some(registration) =
+            self.donors.registration_of(donor, incarnation).filter(|known| known.batch < batch)
+        else {
+            return;
+        };
+        registration.batch = batch;
         self.count_unknown(donor, incarnation, arrived.others);
         // Stored chunks are in the donor's own figures now, so their bytes are promised no more.
         for holding in known {
@@ -369,9 +393,7 @@ impl Pool {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }
         }
-        if let Some(donor) = self.donors.get_mut(donor) {
-            donor.taken_in = donor.taken_in.saturating_add(arrived.unwanted.len() as u64);
-        }
+        self.took_in(donor, arrived.unwanted.len() as u64);
     }
 
     /// Notes that so many copies of chunks that no file uses are gone from a donor.
@@ -381,12 +403,13 @@ impl Pool {
         }
     }
 
-    /// The stored bytes of a chunk that no file uses yet, and the donors that told of it.
+    /// Returns the stored bytes of a chunk that no file uses yet, and the donors that told of it.
     pub fn uncommitted(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         self.uncommitted.get(name)
     }
 
-    /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
+    /// Notes that the catalog has learnt of chunks that a donor told of earlier, such as parity that was made by
+    /// order.
     pub fn claimed(&mut self, donor: DonorId, chunks: u64) {
         if let Some(registration) = self.donors.registration_mut(donor) {
             let computed = chunks.min(registration.computed);
@@ -395,13 +418,13 @@ impl Pool {
         }
     }
 
-    /// Copies of a chunk that donors told of before the catalog knew it. A commit names only those
-    /// whose receipt reached the writer; the others would be nobody's until the next inventory.
+    /// Takes out the donors that told of a copy of a chunk before the catalog knew it. A commit names only those
+    /// whose receipt reached the writer; the others' copies would belong to nobody until the next inventory.
     pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
         self.uncommitted.take(name)
     }
 
-    /// Every donor as it is now; what the catalog counts there is left at 0.
+    /// Returns the status of every donor as it is now; what the catalog counts there is left at 0.
     pub fn status(&self, now: Tick) -> Vec<DonorStatus> {
         let status = |(id, donor): (DonorId, &KnownDonor)| {
             let mut status = DonorStatus {
@@ -435,7 +458,7 @@ impl Pool {
                 status.used = registration.disk.lent_used;
                 status.room = registration.room;
                 status.lends = registration.lends;
-                // What a dead donor has nobody can reclaim, nor anybody else take.
+                // Nobody can reclaim what a dead donor has, or use its room.
                 let is_dead = status.state == DonorState::Dead;
                 status.unclaimed = if is_dead { 0 } else { registration.unclaimed };
                 status.load = registration.load;

@@ -1,4 +1,4 @@
-//! Which donors fail together: those of one label, and those of one machine.
+//! Failure domains: donors with one label fail together, and so do those on one machine.
 
 use super::Pool;
 use potluck_core::ids::DonorId;

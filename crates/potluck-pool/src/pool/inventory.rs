@@ -7,7 +7,7 @@ use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use std::sync::Arc;
 
 impl Pool {
-    /// A page of an inventory arrives.
+    /// Takes a page of a donor's inventory.
     pub fn inventory_page(
         &mut self,
         donor: DonorId,
@@ -37,7 +37,7 @@ impl Pool {
         }
     }
 
-    /// Known chunks that a page listed.
+    /// Notes the known chunks that a page of an inventory listed.
     pub fn inventory_listed(
         &mut self,
         donor: DonorId,
@@ -49,7 +49,7 @@ impl Pool {
         }
     }
 
-    /// The known chunks listed by all pages, in order.
+    /// Returns the known chunks listed by all pages of an inventory, in order.
     pub fn inventoried(&mut self, donor: DonorId, incarnation: Incarnation) -> Vec<ChunkId> {
         let mut chunks =
             self.taking(donor, incarnation).map(|taking| taking.listed.clone()).unwrap_or_default();
@@ -58,8 +58,8 @@ impl Pool {
         chunks
     }
 
-    /// Picks from `names`, which were counted at the donor and not listed, the chunks that did not arrive
-    /// meanwhile. They are watched until this is asked again.
+    /// Picks from `names`, which were counted at the donor and not listed, the chunks that did not arrive during the
+    /// inventory. They are watched until this is asked again.
     pub fn unlisted(
         &mut self,
         donor: DonorId,
@@ -67,7 +67,7 @@ impl Pool {
         names: &[ChunkName],
     ) -> UnlistedCopies {
         let new_store = self.begins_anew(donor, incarnation);
-        // Without an inventory under way nothing is known to be missing.
+        // If no inventory is under way, nothing is known to be missing.
         let Some(taking) = self.taking(donor, incarnation) else {
             return UnlistedCopies::default();
         };
@@ -81,7 +81,7 @@ impl Pool {
         UnlistedCopies { names, new_store, refuted: Arc::downgrade(&taking.refuted) }
     }
 
-    /// The inventory is complete: from now on copies there count.
+    /// Notes that a donor's inventory is complete: from now on copies there count.
     pub fn inventory_done(&mut self, donor: DonorId, incarnation: Incarnation) {
         if let Some(registration) = self.donors.registration_of(donor, incarnation) {
             registration.taking = None;
@@ -94,12 +94,14 @@ impl Pool {
         }
     }
 
-    /// A donor acknowledged a chunk that a session is about to commit.
-    pub fn acknowledged<'a>(&mut self, pairs: impl Iterator<Item = (DonorId, &'a ChunkName)>) {
-        for (donor, name) in pairs {
-            let registration = self.donors.registration_mut(donor);
-            if let Some(taking) = registration.and_then(|registration| registration.taking.as_mut())
-            {
+    /// Notes that a donor acknowledged, in this incarnation, chunks that a session is about to commit. What an
+    /// earlier incarnation acknowledged did not arrive during the inventory of this one.
+    pub fn acknowledged<'a>(
+        &mut self,
+        copies: impl Iterator<Item = (DonorId, Incarnation, &'a ChunkName)>,
+    ) {
+        for (donor, incarnation, name) in copies {
+            if let Some(taking) = self.taking(donor, incarnation) {
                 taking.arrived(std::iter::once(*name));
             }
         }

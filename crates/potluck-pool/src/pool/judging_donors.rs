@@ -5,7 +5,7 @@ use super::Pool;
 use crate::donor_snapshot::DonorSnapshot;
 use crate::donor_table::KnownDonor;
 use crate::pool_view::{DonorView, LeavingRule, PoolView};
-use crate::record::Giving;
+use crate::record::{DonorRecord, Giving};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -14,11 +14,22 @@ use potluck_wire::control::DonorState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Donors that are named where all have something in common; of more it is said how many.
+/// The most donors that are named where all have something in common; of more, only their number is given.
 const NAMED: usize = 4;
 
+/// A donor that holds more than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shrinking {
+    /// The number of the donor.
+    pub donor: DonorId,
+    /// Bytes that must go.
+    pub excess: u64,
+    /// How many of these bytes the donor's disk lacks now.
+    pub disk_lacks: u64,
+}
+
 impl Pool {
-    /// Every donor as a scan should see it.
+    /// Returns every donor as a scan should see it.
     pub fn view(&self, now: Tick) -> PoolView {
         let domains = self.domains();
         let status = |(id, donor): (DonorId, &KnownDonor)| {
@@ -26,11 +37,8 @@ impl Pool {
             let over_quota = record.excess > 0;
             let given = if record.giving.is_some() { PARTS } else { 0 };
             let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
-            let (below, rule) = match at_once {
-                Some(_) => (given, LeavingRule::AtOnce),
-                None if over_quota => (record.quota_below.max(given), LeavingRule::WhenSafe),
-                None => (given, LeavingRule::WhenWhole),
-            };
+            let rule = at_once.map_or(LeavingRule::WhenWhole, |_| LeavingRule::AtOnce);
+            let quota_below = if over_quota { record.quota_below } else { 0 };
             let worth = self.worth(id, donor, now);
             let status = DonorView {
                 worth,
@@ -41,8 +49,9 @@ impl Pool {
                 lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),
                 domain: domains[&id],
                 free: self.free_at(id),
-                below,
+                below: quota_below.max(given),
                 rule,
+                disk_below: if record.disk_lacks > 0 { record.disk_below } else { 0 },
                 over_quota,
                 takes: self.takes(id, now),
                 sends: !self.repairs.is_left_alone(id, now),
@@ -52,15 +61,15 @@ impl Pool {
         PoolView(self.donors.iter().map(status).collect())
     }
 
-    /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
-    /// up: what it holds was found to be elsewhere, and must stay there.
+    /// Returns a snapshot of the donors. Copies at a donor whose removal is being considered are no reason to give up
+    /// others: what that donor holds was found to be elsewhere, and must stay there.
     pub fn snapshot(&self, now: Tick) -> DonorSnapshot {
         let mut view = self.view(now);
         view.rely_on_none_that_is_being_removed();
         self.losses.snapshot(view)
     }
 
-    /// How many losses of donors were noted so far ([`DonorSnapshot::for_work_begun_at`]).
+    /// Returns how many losses of donors were noted so far ([`DonorSnapshot::for_work_begun_at`]).
     pub fn losses(&self) -> u64 {
         self.losses.count()
     }
@@ -84,37 +93,36 @@ impl Pool {
         }
     }
 
-    /// Whether new copies go there.
+    /// Returns whether new copies go to a donor.
     pub(crate) fn takes(&self, id: DonorId, now: Tick) -> bool {
         let Some(donor) = self.donors.get(id) else { return false };
         let willing = donor.record.is_willing() && !donor.is_being_removed();
         willing && self.donors.is_live(id, now, &self.limits)
     }
 
-    /// Bytes that donors can take now, without `but`.
+    /// Returns how many bytes donors can take now, without the donors in `but`.
     pub fn room(&self, but: &BTreeSet<DonorId>, now: Tick) -> u64 {
         self.willing(but, now).map(|id| self.free_at(id)).sum()
     }
 
-    /// Donors that take copies now, without `but`.
+    /// Returns the donors that take copies now, without those in `but`.
     pub fn willing(&self, but: &BTreeSet<DonorId>, now: Tick) -> impl Iterator<Item = DonorId> {
         let all = self.donors.iter().map(|(id, _)| id);
         all.filter(move |id| !but.contains(id) && self.takes(*id, now))
     }
 
-    /// Why the donors that take no copies do not, without `but`; `None` where all take some. What
-    /// is said to be impossible may be so because of somebody's own give-back, or of a donor that is
-    /// only silent.
+    /// Says why donors that take no copies do not, without those in `but`; `None` where all take some. Something may
+    /// be impossible only because of somebody's own give-back, or because a donor is silent.
     pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
         self.why_not(|id| !but.contains(&id) && !self.takes(id, now), now)
     }
 
-    /// The donors that are not heard; `None` where all are.
+    /// Names the donors that are not heard; `None` where all are.
     pub fn absent(&self, now: Tick) -> Option<String> {
         self.why_not(|id| !self.is_heard(id, now), now)
     }
 
-    /// Names the donors, each with why.
+    /// Names the donors that `which` picks, each with the reason why it takes no copies.
     fn why_not(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
         let why = |(id, donor): (DonorId, &KnownDonor)| {
             let record = &donor.record;
@@ -136,13 +144,13 @@ impl Pool {
         (!named.is_empty()).then(|| named.join(", "))
     }
 
-    /// Bytes a donor can still take, promises to sessions and to repair taken off.
+    /// Returns how many bytes a donor can still take, with promises to sessions and to repair taken off.
     pub(super) fn free_at(&self, id: DonorId) -> u64 {
         let room = self.donors.registration(id).map_or(0, |registration| registration.room);
         room.saturating_sub(self.ledger.promised(id))
     }
 
-    /// How many donors would be left for files to lie on if `but` left: those that are not given up,
+    /// Returns how many donors would be left for files to lie on if those in `but` left: donors that are not given up
     /// and do not leave themselves.
     pub fn staying(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
         let stays = |(id, donor): &(DonorId, &KnownDonor)| {
@@ -153,13 +161,13 @@ impl Pool {
         self.donors.iter().filter(stays).count()
     }
 
-    /// Whether a donor leaves, and no other stays.
+    /// Returns whether a donor leaves and no other stays.
     pub fn all_leave(&self, now: Tick) -> bool {
         let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
         leaving.next().is_some_and(|(id, _)| self.staying(&[id].into(), now) == 0)
     }
 
-    /// Donors that can take copies, and what fails with each.
+    /// Returns the donors that can take copies, each with its failure domain.
     pub fn takers(&self, now: Tick) -> Vec<Helper> {
         let domains = self.domains();
         let taker = |(id, _): (DonorId, &KnownDonor)| {
@@ -174,13 +182,14 @@ impl Pool {
         self.donors.iter().filter_map(taker).collect()
     }
 
-    /// A donor by its name and its number, for the log.
+    /// Returns a donor's name with its number, for the log.
     pub fn called(&self, donor: DonorId) -> String {
         let name = self.donors.get(donor).map_or("unknown", |known| known.name());
         crate::called(name, donor)
     }
 
-    /// The name that people call a donor by; where several have it, with its number, as commands take it: `vm#3`.
+    /// Returns the name that people call a donor by; where several donors share it, with the number, as commands take
+    /// it: `vm#3`.
     pub fn named(&self, donor: DonorId) -> String {
         let Some(known) = self.donors.get(donor) else { return "unknown".into() };
         let name = known.name();
@@ -188,7 +197,7 @@ impl Pool {
         if shared { format!("{name}#{donor}") } else { name.to_owned() }
     }
 
-    /// Stops, or with `None` begins again, to trust a donor.
+    /// Quarantines a donor for a reason, or trusts it again with `None`.
     pub fn quarantine(&mut self, id: DonorId, why: Option<String>) {
         self.end_probation(id);
         if why.is_some() {
@@ -199,18 +208,19 @@ impl Pool {
         }
     }
 
-    /// The reason why a donor is not trusted, without what became of tests since; `None` where it is.
+    /// Returns the reason why a donor was first quarantined, whatever tests have found since; `None` for a trusted
+    /// donor.
     pub fn why_quarantined(&self, donor: DonorId) -> Option<String> {
         let tested = self.probation.0.get(&donor).map(|probation| probation.why.clone());
         tested.or_else(|| self.donors.get(donor)?.record.quarantined.clone())
     }
 
-    /// Whether a donor is not trusted.
+    /// Returns whether a donor is not trusted.
     pub fn is_quarantined(&self, id: DonorId) -> bool {
         self.donors.get(id).is_some_and(|donor| donor.record.quarantined.is_some())
     }
 
-    /// Begins or, with `None`, calls off a give-back.
+    /// Begins a give-back, or calls it off with `None`.
     pub fn give_back(&mut self, id: DonorId, giving: Option<Giving>) {
         if giving.is_some() {
             self.losses.note(id);
@@ -225,44 +235,45 @@ impl Pool {
         self.donors.get(donor)?.record.giving.clone()
     }
 
-    /// Donors that must hold less, with the bytes that must go.
-    pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
-        let over = |(id, donor): (DonorId, &KnownDonor)| {
-            let over = donor.record.excess;
-            (over > 0).then_some((id, over))
+    /// Returns the donors that must hold less.
+    pub fn must_shrink(&self) -> Vec<Shrinking> {
+        let over = |(donor, known): (DonorId, &KnownDonor)| {
+            let DonorRecord { excess, disk_lacks, .. } = known.record;
+            (excess > 0).then_some(Shrinking { donor, excess, disk_lacks })
         };
         self.donors.iter().filter_map(over).collect()
     }
 
-    /// Which of a donor's copies leave: those with names in parts below `below`.
-    pub fn leave_below(&mut self, id: DonorId, below: u32) {
+    /// Sets which of a donor's copies leave: those with names in partitions below `below`, and those below
+    /// `disk_below` because its disk is full.
+    pub fn leave_below(&mut self, id: DonorId, below: u32, disk_below: u32) {
         if let Some(donor) = self.donors.get_mut(id) {
-            donor.record.quota_below = below;
+            (donor.record.quota_below, donor.record.disk_below) = (below, disk_below);
         }
         self.losses.note(id);
     }
 
-    /// Donors that are heard and were compared.
+    /// Returns the donors that are heard and whose inventories were compared.
     pub fn live_donors(&self, now: Tick) -> Vec<DonorId> {
         self.donors.iter().map(|(id, _)| id).filter(|id| self.vouches(*id, now)).collect()
     }
 
-    /// Bytes a donor holds.
+    /// Returns how many bytes a donor holds.
     pub fn held(&self, donor: DonorId) -> u64 {
         self.donors.registration(donor).map_or(0, |registration| registration.disk.lent_used)
     }
 
-    /// Chunks a donor holds that the catalog does not know.
+    /// Returns how many chunks a donor holds that the catalog does not know.
     pub fn unclaimed(&self, donor: DonorId) -> u64 {
         self.donors.registration(donor).map_or(0, |registration| registration.unclaimed)
     }
 
-    /// Whether a donor that gives space back has just deleted something.
+    /// Returns whether a donor that gives space back has just deleted something.
     pub fn awaits_removal(&self, donor: DonorId, removed: &[ChunkName]) -> bool {
         !removed.is_empty() && self.giving(donor).is_some()
     }
 
-    /// Donors that are not trusted, and why.
+    /// Returns the donors that are not trusted, each with why.
     pub fn quarantined(&self) -> Vec<(DonorId, String)> {
         let why =
             |(id, donor): (DonorId, &KnownDonor)| Some((id, donor.record.quarantined.clone()?));

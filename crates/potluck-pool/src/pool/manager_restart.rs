@@ -6,7 +6,7 @@ use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A donor that had been silent for longer when the earlier term ended is not waited for.
+/// How long a donor may have been silent when the earlier term ended and still be waited for.
 const HEARD_LATELY: Duration = Duration::from_secs(60);
 
 impl Pool {
@@ -18,22 +18,22 @@ impl Pool {
         self.expected = ExpectedDonors { report: donors.clone(), listing: donors };
     }
 
-    /// Whether a donor that is expected has not reported yet.
+    /// Returns whether a donor that is expected has not registered yet.
     pub fn expects_report(&self, donor: DonorId) -> bool {
         self.expected.report.contains(&donor)
     }
 
-    /// Whether any has not.
+    /// Returns whether any expected donor has not registered yet.
     pub fn expects_reports(&self) -> bool {
         !self.expected.report.is_empty()
     }
 
-    /// Whether a donor that is expected has not told yet all that it holds.
+    /// Returns whether a donor that is expected has not yet listed all that it holds.
     pub fn expects_listing(&self, donor: DonorId) -> bool {
         self.expected.listing.contains(&donor)
     }
 
-    /// Whether what an expected donor holds is not known yet.
+    /// Returns whether any expected donor has not yet listed all that it holds.
     pub fn expects_listings(&self) -> bool {
         !self.expected.listing.is_empty()
     }

@@ -12,20 +12,20 @@ use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Parked sessions end while less than one part in so many of the pool's lent space is free.
+/// The part of the pool's lent space, one in so many, that must be free; while less is, parked sessions end.
 const SHORT_OF_ROOM: u64 = 8;
 
-/// The parked sessions of one member may hold one part in so many of the lent space, so that nobody fills a
-/// pool with uploads that are never finished.
+/// The part of the lent space, one in so many, that the parked sessions of one member may hold, so that nobody fills
+/// a pool with uploads that are never finished.
 const MEMBERS_PART: u64 = 2;
 
 impl Pool {
-    /// Parks a session: its promises are free. `false` if it stored nothing that is worth it, or
-    /// is not open.
+    /// Parks a session, whose promises become free. Returns `false` if the session stored nothing that is worth
+    /// parking, or is not open.
     pub fn park_session(&mut self, id: &SessionId, now: Tick) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let is_open = !session.ending && session.parked.is_none();
-        // The manager writes its own metadata anew.
+        // The manager does not resume a write of its own metadata, but writes it anew.
         if !is_open || session.member == MANAGER || !self.offered.has_offered(id) {
             return false;
         }
@@ -33,7 +33,7 @@ impl Pool {
         true
     }
 
-    /// A parked session's client is back; `false` if it was not away.
+    /// Resumes a parked session whose client is back; returns `false` if the session was not parked.
     pub(super) fn unpark(&mut self, id: &SessionId) -> bool {
         let session = self.sessions.get_mut(id).filter(|session| !session.ending);
         let parked = session.and_then(|session| session.parked.take());
@@ -42,8 +42,8 @@ impl Pool {
         true
     }
 
-    /// Parked sessions that are to end now: those parked for longer than `window`, those that
-    /// wrote to a disk whose owner wants space back, and, the oldest first, as many as hold too much.
+    /// Returns the parked sessions that are to end now: those parked for longer than `window`, those that wrote to a
+    /// disk whose owner wants space back, and, the oldest first, as many as hold too much.
     pub fn parked_too_long(&self, window: Duration, now: Tick) -> Vec<SessionId> {
         let wanted_back = self.wanted_back();
         let (mut room, lent) = (self.room(&BTreeSet::new(), now), self.lent(now));
@@ -69,7 +69,7 @@ impl Pool {
         over
     }
 
-    /// The oldest parked sessions that together hold `bytes`, or all.
+    /// Returns the oldest parked sessions that together hold `bytes`, or all of them.
     pub fn parked_for(&self, bytes: u64) -> Vec<SessionId> {
         let mut found = 0;
         let parked = self.parked_sessions().into_iter();
@@ -81,8 +81,8 @@ impl Pool {
         needed.map(|(_, id, _)| id).collect()
     }
 
-    /// How many parked sessions hold anything, and the stored bytes that they hold. What another session
-    /// made files of is kept by these.
+    /// Returns how many parked sessions hold anything, and how many stored bytes. Chunks that another session made
+    /// files of are kept by those files and do not count.
     pub fn parked(&self) -> (u64, u64) {
         let sessions = self.parked_sessions();
         let bytes = sessions.iter().map(|(_, id, _)| self.uncommitted.bytes_of(id));
@@ -110,13 +110,13 @@ impl Pool {
         bytes
     }
 
-    /// Donors whose owners want space back.
+    /// Returns the donors whose owners want space back.
     fn wanted_back(&self) -> BTreeSet<DonorId> {
         let unwilling = self.donors.iter().filter(|(_, donor)| !donor.record.is_willing());
         unwilling.map(|(id, _)| id).collect()
     }
 
-    /// Bytes that live donors lend, used or not.
+    /// Returns how many bytes live donors lend, used or not.
     fn lent(&self, now: Tick) -> u64 {
         let live = self.donors.iter().filter(|(id, _)| self.takes(*id, now));
         live.filter_map(|(_, donor)| donor.registration.as_ref())

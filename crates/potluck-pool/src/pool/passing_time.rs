@@ -1,5 +1,5 @@
-//! Time passes: donors fall silent, are dead when their grace is over, and come back; and where so many are
-//! dead at once that a switch must have died, the circuit breaker makes repair wait (promise A4).
+//! What the passing of time changes: donors fall silent, are dead when their grace is over, and come back. Where so
+//! many are dead at once that a switch must have died, the circuit breaker makes repair wait (promise A4).
 
 use super::Pool;
 use crate::circuit_breaker::{CircuitBreaker, DonorChanges};
@@ -9,21 +9,26 @@ use potluck_wire::control::DonorState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// When so many percent of the donors are dead within [`TOGETHER`], a switch died rather than the
+/// The share of the donors, in percent, whose death within [`TOGETHER`] means that a switch died rather than the
 /// donors (promise A4).
 const TOO_MANY_PERCENT: usize = 30;
-/// Number of donors below which one or two are that share already.
+/// The number of donors below which one or two are that share already.
 const TOO_MANY_OF: usize = 4;
-/// Losses this close to each other have one cause.
+/// The time within which losses of donors are taken to have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
 
 impl Pool {
-    /// Whether a donor is silent beyond its grace.
+    /// Returns whether a donor is silent beyond its grace.
     pub fn is_dead(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.state(donor, now, &self.limits) == DonorState::Dead
     }
 
-    /// Looks who left and who came back as time passed.
+    /// Returns the donors that are silent beyond their grace.
+    pub fn dead(&self, now: Tick) -> BTreeSet<DonorId> {
+        self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now)).collect()
+    }
+
+    /// Notes which donors left and which came back as time passed.
     pub fn pass_time(&mut self, now: Tick) -> DonorChanges {
         self.age_complaints(now);
         let mut changes = DonorChanges::default();
@@ -96,7 +101,7 @@ impl Pool {
         self.circuit_breaker.tripped = tripped;
     }
 
-    /// Why repair rests though donors are dead: too many of them at once (promise A4).
+    /// Says why repair rests though donors are dead: too many of them at once (promise A4).
     pub fn too_many_dead(&self) -> Option<String> {
         let dead = self.circuit_breaker.tripped.len();
         (dead > 0).then(|| {
@@ -112,25 +117,25 @@ impl Pool {
         self.circuit_breaker.clone()
     }
 
-    /// An earlier term of the manager decided so.
+    /// Takes over what an earlier term of the manager decided about donors that went at once.
     pub fn resume_circuit_breaker(&mut self, circuit_breaker: CircuitBreaker) {
         for donor in &circuit_breaker.declared_dead {
             if let Some(donor) = self.donors.get_mut(*donor) {
-                // It was dead then, and is until it is heard.
+                // The donor was dead then, and is until it is heard.
                 donor.record.declared_dead = true;
             }
         }
         self.circuit_breaker = circuit_breaker;
     }
 
-    /// An admin says to repair after all.
+    /// Takes an admin's word that dead donors are to be repaired after, although the circuit breaker has tripped.
     pub fn declare_dead(&mut self, now: Tick) {
         let dead = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now));
         self.circuit_breaker.declared_dead = dead.collect();
         self.circuit_breaker.tripped.clear();
     }
 
-    /// An admin does not wait for silent donors that announced nothing: they are as good as dead.
+    /// Declares silent donors dead that announced nothing, because an admin does not wait for them.
     pub fn declare_silent_dead(&mut self, now: Tick) {
         let limits = self.limits;
         let silent: Vec<DonorId> = self
@@ -149,31 +154,31 @@ impl Pool {
         }
     }
 
-    /// A donor's absence is announced until then; `None` ends it.
+    /// Announces a donor's absence until a time; `None` ends it.
     pub fn announce(&mut self, donor: DonorId, until: Option<Tick>) {
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.away_until = until;
         }
     }
 
-    /// How long each donor has been silent; those never heard left out.
+    /// Returns how long each donor has been silent, without those that were never heard.
     pub fn silences(&self, now: Tick) -> Vec<(DonorId, Duration)> {
         let ids = self.donors.iter().map(|(id, _)| id);
         ids.filter_map(|id| Some((id, self.donors.silence(id, now)?))).collect()
     }
 
-    /// How long a donor has been silent; `None` if it was never heard.
+    /// Returns how long a donor has been silent; `None` if it was never heard.
     pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
         self.donors.silence(donor, now)
     }
 
-    /// How long that donor has been silent that was heard least lately, of those that are not given up.
+    /// Returns the longest silence of any donor that is not given up.
     pub fn longest_silence(&self, now: Tick) -> Duration {
         let awaited = self.donors.iter().filter(|(id, _)| !self.has_nothing(*id, now));
         awaited.filter_map(|(id, _)| self.donors.silence(id, now)).max().unwrap_or_default()
     }
 
-    /// The longest absence that a donor may claim for itself.
+    /// Returns the longest absence that a donor may claim for itself.
     pub fn longest_absence(&self) -> Duration {
         self.limits.longest_absence
     }

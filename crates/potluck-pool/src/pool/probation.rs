@@ -1,4 +1,4 @@
-//! A donor that is trusted no more is tested before it is trusted again.
+//! Probation: a donor that is not trusted any more is tested before it is trusted again.
 
 use super::Pool;
 use crate::running_probations::{ProbationResult, RunningProbation};
@@ -9,12 +9,12 @@ use potluck_core::size::count;
 use potluck_wire::control::{TaskFault, TaskOutcome};
 use std::time::Duration;
 
-/// A test unanswered for so long is asked of another donor.
+/// How long a test may go unanswered before another donor is asked for it.
 const ANOTHER_AFTER: Duration = Duration::from_secs(15);
 
 impl Pool {
-    /// A donor may be trusted again when each of `sample` proves right. Earlier complaints are
-    /// settled.
+    /// Begins a donor's probation: it may be trusted again when each chunk of `sample` proves right. Earlier
+    /// complaints are settled.
     pub fn try_again(&mut self, donor: DonorId, why: String, sample: Vec<(ChunkName, u32)>) {
         self.settle_complaints(donor);
         let of = sample.len();
@@ -36,12 +36,13 @@ impl Pool {
         }
     }
 
-    /// A probation ends without a verdict.
+    /// Ends a probation without a verdict.
     pub(super) fn end_probation(&mut self, donor: DonorId) {
         self.probation.0.remove(&donor);
     }
 
-    /// Tests that somebody should be asked for now: of whom, and of what. They count as asked.
+    /// Returns the tests that are due, each with the suspect donor, the chunk and its stored bytes. They count as
+    /// asked.
     pub fn due_tests(&mut self, now: Tick) -> Vec<(DonorId, ChunkName, u32)> {
         let mut due = Vec::new();
         for (donor, probation) in &mut self.probation.0 {
@@ -58,7 +59,7 @@ impl Pool {
         due
     }
 
-    /// Live donors whose word on `suspect` is taken.
+    /// Returns the live donors whose word on `suspect` is taken.
     pub fn testers(&self, suspect: DonorId, now: Tick) -> Vec<DonorId> {
         let trusted = |id: DonorId| {
             let in_quarantine =
@@ -89,7 +90,7 @@ impl Pool {
             }
             TaskOutcome::Failed { why: TaskFault::SourceWrong, .. } => "other bytes of",
             TaskOutcome::Failed { why: TaskFault::SourceMissing, .. } => "nothing of",
-            // Says more of the tester or the network; another one is asked.
+            // Such an answer says more of the tester or the network, so another donor is asked.
             _ => return None,
         };
         Some(ProbationResult::Wrong(format!("when it was tested, it sent {found} chunk {chunk}")))

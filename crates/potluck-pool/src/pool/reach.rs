@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 impl Pool {
-    /// Donors that are not heard now, and where they were before.
+    /// Returns the donors that are not heard now, each with its last addresses.
     pub fn missing(&self, now: Tick) -> Vec<(DonorId, Addresses)> {
         self.located().filter(|(donor, _)| !self.is_heard(*donor, now)).collect()
     }
 
-    /// All donors, and where they are or were.
+    /// Returns all donors, each with its last known addresses.
     pub fn located(&self) -> impl Iterator<Item = (DonorId, Addresses)> {
         let known = self.donors.iter().map(|(id, donor)| (id, donor.record.addresses.clone()));
         known.filter(|(_, addresses)| !addresses.is_empty())
     }
 
-    /// Whether a donor is where the catalog says, as far as it is known at all.
+    /// Returns whether a donor is where the catalog says, as far as that is known at all.
     pub fn is_at(&self, donor: DonorId, addresses: &Addresses) -> bool {
         self.donors.get(donor).is_none_or(|donor| donor.record.addresses == *addresses)
     }
@@ -32,7 +32,7 @@ impl Pool {
         }
     }
 
-    /// Donors that are heard and whose addresses are to be tried.
+    /// Returns the donors that are heard and whose addresses are to be tried.
     pub fn due_for_a_try(&self, now: Tick) -> Vec<DonorContact> {
         let due = |donor: &DonorId| {
             self.donors
@@ -43,18 +43,18 @@ impl Pool {
         heard.filter_map(|donor| self.contact(donor, now)).collect()
     }
 
-    /// A member says that it reaches a donor nowhere. The manager tries soon: a donor that does not answer it
-    /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
-    /// alarm in his own name and nothing more. It comes `from` an address: for several in one place, that may be what is
-    /// wrong.
+    /// Notes that a member reaches a donor at none of its addresses. The manager tries soon: a donor that does not
+    /// answer it either has died or is closed to all, and that shows by itself. So a member who lies can raise an
+    /// alarm in his own name and nothing more. The address `from` which the report came is kept: where several
+    /// members in one place report, the place may be at fault.
     pub fn not_reached_by(&mut self, member: MemberId, from: IpAddr, donor: DonorId, now: Tick) {
         if let Some(registration) = self.donors.registration_mut(donor) {
             registration.reach.complain(member, from, now);
         }
     }
 
-    /// Members who said lately that they do not reach a live donor, though the manager does, and from how many addresses
-    /// they did.
+    /// Returns the members who said lately that they do not reach a live donor, though the manager does, and from how
+    /// many addresses they said so.
     pub fn unreached_by(&self, donor: DonorId, now: Tick) -> (Vec<MemberId>, u64) {
         let registration = self.donors.registration(donor).filter(|_| self.is_heard(donor, now));
         let said = registration.into_iter().flat_map(|it| it.reach.unreached_by(now));
@@ -62,7 +62,7 @@ impl Pool {
         (members, from.len() as u64)
     }
 
-    /// A donor's addresses were tried: those at which it was reached come first from now on.
+    /// Notes that a donor's addresses were tried: those at which it was reached come first from now on.
     pub fn tried(
         &mut self,
         donor: DonorId,

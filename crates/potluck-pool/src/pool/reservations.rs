@@ -10,10 +10,10 @@ use potluck_core::placement::{Plan, Section};
 use potluck_core::reserved_room::ReservedRoom;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reservations of one member at once.
+/// The most reservations that one member may have at once.
 const MOST_RESERVATIONS: usize = 64;
-/// The reservations of one member may take one part in so many of what is free: to reserve costs nothing, and nobody is to
-/// keep all others from writing by it.
+/// The part of the free room, one in so many, that the reservations of one member may take: to reserve costs nothing,
+/// and nobody is to keep all others from writing by it.
 const MEMBERS_PART: u64 = 2;
 
 /// A reservation as it is now.
@@ -32,14 +32,14 @@ pub struct OpenReservation {
 /// Why a member may not reserve room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReservesTooMuch {
-    /// It has so many reservations.
+    /// The member has this many reservations, the most that it may have.
     Reservations(usize),
-    /// It may have so many stored bytes reserved together.
+    /// The member may have only this many stored bytes reserved in all.
     Bytes(u64),
 }
 
 impl Pool {
-    /// Whether a member may have so many stored bytes more reserved, with all their redundancy.
+    /// Checks whether a member may reserve this many more stored bytes, redundancy included.
     pub fn may_reserve(
         &self,
         member: MemberId,
@@ -69,13 +69,14 @@ impl Pool {
         all.collect()
     }
 
-    /// Returns all reservations but the one of which is taken.
+    /// Returns all reservations but `own`, the one whose room is being taken.
     pub fn reservations_beside(&self, own: Option<SessionId>) -> Vec<OpenReservation> {
         let others = self.reservations().into_iter().filter(|(id, _)| Some(*id) != own);
         others.map(|(_, reservation)| reservation).collect()
     }
 
-    /// The plan and the bytes of a reservation as they are now, for a manager that is started again.
+    /// Returns the reservation that a session draws on, with the plan and the bytes that it has now, for a manager
+    /// that is started again.
     pub fn reservation_plan(&self, of: &SessionId) -> Option<(SessionId, Plan, u64)> {
         let id = self.sessions.get(of)?.draws_on?;
         let reservation = self.sessions.get(&id).filter(|session| !session.ending)?;
@@ -89,19 +90,20 @@ impl Pool {
         Some((id, plan, reservation.bytes))
     }
 
-    /// The reservation of whose room a session takes.
+    /// Returns the reservation whose room a session takes.
     pub fn draws_on(&self, session: &SessionId) -> Option<SessionId> {
         self.sessions.get(session)?.draws_on
     }
 
-    /// Bytes of files for which room is reserved in these spaces, without the reservation of which is taken.
+    /// Returns how many bytes of files have room reserved in these spaces, without the reservation `beside` whose
+    /// room is being taken.
     pub fn reserved_in(&self, spaces: &BTreeSet<SpaceId>, beside: Option<SessionId>) -> u64 {
         let others =
             self.rooms().filter(|(id, it)| Some(*id) != beside && spaces.contains(&it.space));
         others.map(|(id, session)| self.left(id, session)).fold(0, u64::saturating_add)
     }
 
-    /// Reservations that end now.
+    /// Returns the reservations that end now.
     pub fn reservations_over(&self, now_ms: u64) -> Vec<SessionId> {
         let is_over = |session: &OpenSession| {
             session.room.as_ref().is_some_and(|room| room.until_ms <= now_ms)
@@ -114,7 +116,7 @@ impl Pool {
         all.map(|(id, session)| (*id, session))
     }
 
-    /// The reservation that is nearest above a path and not used up.
+    /// Returns the reservation nearest above a path that is not used up.
     pub fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
         let above = self.rooms().filter_map(|(id, session)| {
             let room = session.room.as_ref()?;
@@ -131,7 +133,7 @@ impl Pool {
         (held / shards.max(1)).saturating_mul(data).min(asked)
     }
 
-    /// Places something with the room of a reservation, which has so much less then.
+    /// Places something in the room of a reservation, which then has so much less.
     pub(super) fn drawing<T: Placed, E>(
         &mut self,
         reservation: Option<SessionId>,
@@ -148,8 +150,8 @@ impl Pool {
         placed
     }
 
-    /// What a session did not need goes back to the reservation that it took it of, `most` bytes: donors have not told yet
-    /// of all that they stored.
+    /// Returns what a session did not need to the reservation that it came from, `most` bytes at most: donors have
+    /// not yet told of all that they stored.
     pub(super) fn give_to_reservation(
         &mut self,
         reservation: Option<SessionId>,
@@ -170,9 +172,9 @@ impl Pool {
     }
 }
 
-/// Something to which bytes of donors were promised.
+/// A plan or session to which bytes of donors were promised.
 pub(super) trait Placed {
-    /// Bytes by donor.
+    /// Returns the promised bytes of each donor.
     fn promised(&self) -> BTreeMap<DonorId, u64>;
 }
 
@@ -188,7 +190,8 @@ impl Placed for Ticketed {
     }
 }
 
-/// What is left of `held` when so much was promised of it: of the same donors first, then of those that have most.
+/// Returns what is left of `held` after so much was promised from it: taken from the same donors first, then from
+/// those that have most.
 fn without(
     mut held: BTreeMap<DonorId, u64>,
     promised: BTreeMap<DonorId, u64>,

@@ -1,41 +1,44 @@
-//! Write sessions begin, grow, end and are resumed.
+//! Write sessions: how they begin, grow, end and are resumed.
 
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    NewSession, NoSession, OpenSession, ResumedSession, Ticketed, TooManyOffered, stored_len,
+    MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed, TooManyOffered,
+    stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Mirror, Policy};
 use potluck_wire::control::Holding;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Bytes promised at first to a session of unknown size, or a chunk: most files are small, and many may be written at a
-/// time. Its writer asks for more as it goes.
+/// The bytes promised at first to a session of unknown size, or a chunk if that is more: most files are small, and
+/// many may be written at a time. Its writer asks for more as it goes.
 pub(super) const STARTING_BYTES: u64 = 4 << 20;
-/// Where that does not fit, half of it is tried, and so on down to this.
+/// The least bytes that a session begins with: where [`STARTING_BYTES`] do not fit, half of it is tried, and so on
+/// down to this.
 const LEAST_STARTING_BYTES: u64 = 64 << 10;
 
-/// A call that was let in is answered within this time, or nobody waits for its answer any more.
+/// The time within which a call that was let in is answered, or nobody waits for its answer any more.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
 
-/// Sessions of one member at once: of a few processes on each of a thousand machines that share an identity.
+/// The most sessions of one member at once: a few processes on each of a thousand machines that share an identity.
 const MOST_SESSIONS: usize = 4096;
 
-/// Chunks that one call may offer: they are looked up under the lock of the pool, and written in one job of the catalog.
+/// The most chunks that one call may offer: they are looked up under the lock of the pool, and written in one job of
+/// the catalog.
 const MOST_OFFERED_AT_ONCE: usize = 16_384;
-/// Chunks that the sessions of one member may have offered and not committed. Each takes some 150 bytes of memory, and a
-/// part of a row of the catalog, for as long as its session lasts, whatever was promised to that.
+/// The most chunks that the sessions of one member may have offered and not committed. Each takes some 150 bytes of
+/// memory and a part of a row of the catalog for as long as its session lasts, whatever was promised to it.
 const MOST_OPEN_NAMES: usize = 1 << 20;
 
 impl Pool {
-    /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
-    /// nothing, which needs no donor.
+    /// Opens a session and promises it `bytes` of plaintext: a starting amount for `None`, and nothing, which needs
+    /// no donor, for `Some(0)`.
     pub fn open_session(
         &mut self,
         new: NewSession,
@@ -64,14 +67,14 @@ impl Pool {
         self.sessions.insert(id, session);
     }
 
-    /// Whether a member has as many sessions as it may, those included that ended and are not accounted
-    /// for yet: each takes room, memory and rows of the catalog until then.
+    /// Returns whether a member has as many sessions as it may. Sessions that ended and are not accounted for yet
+    /// count too: each takes room, memory and rows of the catalog until then.
     pub fn has_most_sessions(&self, member: MemberId) -> bool {
         self.sessions_of.get(&member).is_some_and(|count| *count >= MOST_SESSIONS)
     }
 
-    /// A session of an earlier term of the manager goes on; its lease starts anew. It is promised what it was for files
-    /// that are not visible yet.
+    /// Resumes a session of an earlier term of the manager; its lease starts anew. It is promised again what it had
+    /// for files that are not visible yet.
     pub fn resume_session(
         &mut self,
         stored: NewSession,
@@ -89,34 +92,36 @@ impl Pool {
             self.ledger.cut(stored.id, over as u64);
         }
         self.offered.add(stored.id, offered);
-        // Nobody knows any more which of them files have, and a long upload goes on: none of them counts for its member.
+        // Nobody knows any more which of these chunks files have, and a long upload goes on, so none counts for its
+        // member.
         self.offered.committed(&stored.id, offered.iter());
         let id = stored.id;
         let opened = OpenSession::new(stored, plan, bytes, now);
-        let session = OpenSession { began: None, ending, draws_on, counted, ..opened };
+        let unpaid = bytes.saturating_sub(counted);
+        let session = OpenSession { began: None, ending, draws_on, counted, unpaid, ..opened };
         self.insert_session(id, session);
     }
 
-    /// Promises `bytes` of plaintext more; gives the new part of the plan, with all its redundancy
-    /// if it is to be `whole`.
-    pub fn grow_session(
+    /// Promises `bytes` of plaintext more, of which donors take `most`; gives the new part of the plan, with all its
+    /// redundancy if it is to be `whole`.
+    pub(crate) fn grow_session(
         &mut self,
         id: &SessionId,
-        bytes: u64,
-        avoid: &[DonorId],
-        whole: bool,
+        (bytes, most): (u64, u64),
+        (avoid, whole): (&[DonorId], bool),
         now: Tick,
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let (member, policy) = (session.member, session.policy.clone());
-        let (bytes, draws_on) = (stored(&policy, bytes), session.draws_on);
+        let (stored, draws_on) = (stored(&policy, bytes), session.draws_on);
         let plan =
-            self.drawing(draws_on, |pool| pool.plan(member, &policy, bytes, avoid, whole, now))?;
+            self.drawing(draws_on, |pool| pool.plan(member, &policy, stored, avoid, whole, now))?;
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
             session.plan.extend(plan.clone());
-            let bytes = bytes.saturating_mul(data_chunks(&policy));
-            session.bytes = session.bytes.saturating_add(bytes);
+            let stored = stored.saturating_mul(data_chunks(&policy));
+            session.bytes = session.bytes.saturating_add(stored);
+            session.pay(bytes, most);
         }
         Ok(plan)
     }
@@ -180,8 +185,9 @@ impl Pool {
         }
     }
 
-    /// A session brought receipts that these donors did not give, or that they gave under another key. It says something
-    /// of them if they had their keys before the session began, and if they gave the receipts to its client themselves.
+    /// Notes that a session brought receipts that these donors did not give, or gave under another key. That counts
+    /// against the donors that had their keys before the session began and gave the receipts to its client
+    /// themselves.
     pub fn note_false_receipts(&mut self, id: &SessionId, donors: &BTreeSet<DonorId>, now: Tick) {
         let Some(session) = self.sessions.get(id).filter(|it| !it.policy.mirror.is_server()) else {
             return;
@@ -194,18 +200,18 @@ impl Pool {
         }
     }
 
-    /// The donors whose receipts a member found false.
+    /// Returns the donors whose receipts a member found false.
     pub fn distrusted_by(&self, member: MemberId, now: Tick) -> BTreeSet<DonorId> {
         self.false_receipts.seen_by(member, now)
     }
 
-    /// The members that found receipts of a donor false.
+    /// Returns the members that found receipts of a donor false.
     pub fn distrusting(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
         self.false_receipts.witnesses(donor, now)
     }
 
-    /// One of a session's own calls arrives from `member`: the lease is renewed, and does not end
-    /// before [`Pool::leave`]. A session that was parked goes on.
+    /// Notes that one of a session's own calls arrived from `member`: the lease is renewed, and does not end before
+    /// [`Pool::leave`]. A session that was parked goes on.
     pub fn enter(
         &mut self,
         id: &SessionId,
@@ -225,7 +231,7 @@ impl Pool {
         Ok(ticketed)
     }
 
-    /// The call is answered.
+    /// Notes that a call of a session is answered.
     pub fn leave(&mut self, id: &SessionId, now: Tick) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.busy = session.busy.saturating_sub(1);
@@ -233,21 +239,23 @@ impl Pool {
         }
     }
 
-    /// Donors refused a session's tickets: if they have taken all that they may of it, they may take more, as long
-    /// as there is any.
+    /// Allows more to donors that refused a session's tickets, if they have taken all that they may of the session,
+    /// and as long as there is any.
     pub fn allow_more(&mut self, id: &SessionId, donors: &[DonorId]) {
-        if let Some(session) = self.sessions.get_mut(id) {
-            donors.iter().for_each(|donor| session.allow_more(*donor));
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let taken = self.slack_taken.entry(session.member).or_default();
+        for donor in donors {
+            *taken += session.allow_more(*donor, MEMBERS_SLACK.saturating_sub(*taken));
         }
     }
 
-    /// A session's plan as it is.
+    /// Returns the facts of a session that its tickets are made of.
     pub fn ticketed(&self, id: &SessionId) -> Option<Ticketed> {
         self.sessions.get(id).map(OpenSession::ticketed)
     }
 
-    /// A session is going to write these chunks: they are no garbage until it ends. Gives those
-    /// it had not offered before.
+    /// Notes chunks that a session is going to write: they are no garbage until it ends. Returns those that it had
+    /// not offered before.
     ///
     /// Errors: they would be more than it may write, or than its member may have open; none of them is protected then.
     pub fn offer(
@@ -289,19 +297,20 @@ impl Pool {
         changed
     }
 
-    /// Chunks that a session offered are in use from now on, and no garbage for that reason.
+    /// Withdraws offers of chunks that are in use from now on, and no garbage for that reason.
     pub fn withdraw_offers(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
         let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
         self.offering(member, id, |offered| offered.withdraw(id, names));
     }
 
-    /// A session committed a file of these chunks, which stay offered: their writer may use them for others.
+    /// Notes that a session committed a file of these chunks, which stay offered: their writer may use them for
+    /// others.
     pub fn offers_committed(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
         let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
         self.offering(member, id, |offered| offered.committed(id, names.iter()));
     }
 
-    /// A session committed files of so many bytes, of which donors have so many `acknowledged`.
+    /// Notes that a session committed files of so many bytes, and the bytes that each donor `acknowledged`.
     pub fn note_committed(
         &mut self,
         id: &SessionId,
@@ -317,19 +326,20 @@ impl Pool {
         }
     }
 
-    /// Notes that so many bytes of a session's files are there now: they count where they are, and not as promised.
+    /// Notes that so many bytes of a session's files are visible now: they count as stored, and no longer as
+    /// promised.
     pub fn note_visible(&mut self, id: &SessionId, bytes: u64) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.visible = session.visible.saturating_add(bytes);
         }
     }
 
-    /// Whether a session offered a chunk.
+    /// Returns whether a session offered a chunk.
     pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
         self.offered.is_offered_by(id, name)
     }
 
-    /// Open sessions whose lease has ended.
+    /// Returns the open sessions whose lease has ended.
     pub fn expired(&self, now: Tick) -> Vec<SessionId> {
         let lease = self.limits.lease;
         let over = |session: &OpenSession| {
@@ -342,32 +352,60 @@ impl Pool {
         self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
     }
 
-    /// Sessions of a member.
+    /// Returns the member that opened a session.
+    pub fn member_of(&self, session: &SessionId) -> Option<MemberId> {
+        self.sessions.get(session).map(|session| session.member)
+    }
+
+    /// Returns the sessions of a member.
     pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
         let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
         own.map(|(id, _)| *id).collect()
     }
 
-    /// Open sessions, each with who writes and to which space.
+    /// Returns the open sessions, each with its member and its space.
     pub fn writers(&self) -> Vec<(SessionId, MemberId, SpaceId)> {
         let open = self.sessions.iter().filter(|(_, session)| !session.ending);
         open.map(|(id, session)| (*id, session.member, session.space)).collect()
     }
 
-    /// Those of `sessions` that are over: no ticket is issued for them any more.
-    pub fn over(&self, sessions: &[SessionId]) -> Vec<SessionId> {
-        let is_open = |id: &SessionId| self.sessions.get(id).is_some_and(|session| !session.ending);
-        sessions.iter().filter(|id| !is_open(id)).copied().collect()
+    /// Returns those of `sessions` that are over, for which no ticket is issued any more, and also all that were cut
+    /// off a moment ago, whether they were asked about or not.
+    pub fn over(&self, sessions: &[SessionId], now: Tick) -> Vec<SessionId> {
+        let is_open = |id: &SessionId| {
+            self.sessions.get(id).is_some_and(|session| !session.ending)
+                || self.ended_sessions.is_copying(id, now)
+        };
+        let mut over = self.ended_sessions.to_tell(now);
+        over.extend(sessions.iter().filter(|id| !is_open(id)));
+        over
     }
 
-    /// Somebody's rights end: all tickets of until now are void. Their bearers ask for new ones, which those
-    /// get who still may have them. `now_ms` is the time by which tickets are issued.
+    /// Notes that a session is about to end because its member may not write any more: all donors are told, so that
+    /// its tickets are void within seconds.
+    pub fn cut_off(&mut self, id: &SessionId, now: Tick) {
+        self.ended_sessions.cut_off(*id, now);
+    }
+
+    /// Notes that a session has committed all that it will. Donors that copy afterwards may still send each other
+    /// what it stored.
+    pub fn session_is_done(&mut self, id: &SessionId, now: Tick) {
+        let copies_later = |it: &OpenSession| {
+            it.policy.mirror == Mirror::ServerAsync && !it.acknowledged.is_empty()
+        };
+        if self.sessions.get(id).is_some_and(copies_later) {
+            self.ended_sessions.may_still_copy(*id, now);
+        }
+    }
+
+    /// Voids all tickets issued until now, because some member's rights end. Members that still have their rights ask
+    /// for new ones. `now_ms` is the time by which tickets are issued.
     pub fn void_tickets(&mut self, now_ms: u64) {
         self.rights_ended_ms = Some(now_ms);
     }
 
-    /// Tickets issued before the manager's clock showed so many milliseconds are void. Those are for which a
-    /// call was being answered while rights ended, too, once such calls are over.
+    /// Returns the time, by the manager's clock in milliseconds, before which all tickets are void. Tickets of calls
+    /// that were being answered while rights ended are void too, once those calls are over.
     pub fn tickets_void_before(&self, now_ms: u64) -> u64 {
         let Some(ended) = self.rights_ended_ms else { return 0 };
         let calls_over = ended.saturating_add(LONGEST_CALL.as_millis() as u64);
@@ -396,24 +434,29 @@ impl Pool {
         }
     }
 
-    /// Takes a session back that was just opened and could not be kept, with all that was promised to it: what was drawn
-    /// from a reservation is there again.
+    /// Takes back a session that was just opened and could not be kept, with all that was promised to it: what it
+    /// drew from a reservation is there again.
     pub fn take_back(&mut self, id: &SessionId) {
         self.end_session(id);
         self.forget_session(id);
     }
 
-    /// Sessions that are ending.
+    /// Returns the sessions that are ending.
     pub fn ending(&self) -> Vec<SessionId> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
         ending.map(|(id, _)| *id).collect()
     }
 
-    /// The session is no more. Gives the copies that donors told of, of chunks that nobody is writing now.
+    /// Forgets a session. Returns, by donor, the copies that donors told of whose chunks nobody is writing now.
     pub fn forget_session(&mut self, id: &SessionId) -> BTreeMap<DonorId, Vec<Holding>> {
-        let Some(member) = self.sessions.remove(id).map(|session| session.member) else {
-            return BTreeMap::new();
-        };
+        let Some(session) = self.sessions.remove(id) else { return BTreeMap::new() };
+        let member = session.member;
+        if let Entry::Occupied(mut taken) = self.slack_taken.entry(member) {
+            *taken.get_mut() = taken.get().saturating_sub(session.slack);
+            if *taken.get() == 0 {
+                taken.remove();
+            }
+        }
         if let Entry::Occupied(mut count) = self.sessions_of.entry(member) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -425,7 +468,7 @@ impl Pool {
         self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }
 
-    /// Whether a session may still write at a donor.
+    /// Returns whether a session may still write at a donor.
     pub fn is_written(&self, donor: DonorId) -> bool {
         let mut writing = self
             .sessions
@@ -434,7 +477,7 @@ impl Pool {
         writing.any(|session| session.plan.donors().contains(&donor))
     }
 
-    /// Open sessions, without those that are parked.
+    /// Returns the number of open sessions, without those that are parked.
     pub fn open_sessions(&self) -> usize {
         let is_writing = |session: &OpenSession| session.parked.is_none() && session.room.is_none();
         let open = |session: &&OpenSession| !session.ending && is_writing(session);
@@ -442,7 +485,7 @@ impl Pool {
     }
 }
 
-/// Stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
+/// Returns the stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
 fn stored(policy: &Policy, plain: u64) -> u64 {
     let (full, left) = (plain / group(policy), plain % group(policy));
     let last = match (policy.ec, left) {
@@ -454,12 +497,12 @@ fn stored(policy: &Policy, plain: u64) -> u64 {
     full.saturating_mul(chunk.into()).saturating_add(last.into())
 }
 
-/// Plaintext bytes of a slot of the plan: a chunk, or the data of a group.
+/// Returns the plaintext bytes of a slot of the plan: a chunk, or the data of a group.
 fn group(policy: &Policy) -> u64 {
     u64::from(policy.chunk_size) * data_chunks(policy)
 }
 
-/// Chunks of a slot that are no redundancy.
+/// Returns how many chunks of a slot are data and no redundancy.
 fn data_chunks(policy: &Policy) -> u64 {
     policy.ec.map_or(1, |ec| ec.data() as u64)
 }

@@ -3,54 +3,62 @@
 
 use super::Pool;
 use super::sessions::STARTING_BYTES;
-use crate::write_session::{MANAGER, NewSession, OpenSession, Ticketed};
+use crate::write_session::{MANAGER, NewSession, OpenSession, QuotaRoom, Ticketed};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Refusal};
 use std::collections::BTreeSet;
 
-/// What was promised to the sessions of one member and not written yet takes one part in so many of what is free: a
-/// promise costs nothing. Beyond it they write all the same, as long as there is room.
+/// The part of the free room, one in so many, that the sessions of one member may keep from others, by what was
+/// promised to them and what they stored of which there are no files yet: a promise costs nothing. Beyond it they
+/// still write, as long as there is room.
 const MEMBERS_PART: u64 = 2;
 
 impl Pool {
     /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there. Of its
-    /// `bytes`, those within `most`, which quotas leave, are kept from others.
+    /// `bytes`, those that quotas leave beside what is there are kept from others.
     pub fn open_session_at(
         &mut self,
         path: &PoolPath,
         new: NewSession,
         bytes: Option<u64>,
-        most: u64,
+        quotas: QuotaRoom,
         now: Tick,
     ) -> Result<Ticketed, Refusal> {
-        let (id, draws_on) = (new.id, self.reservation_at(path));
+        let (id, draws_on, most) = (new.id, self.reservation_at(path), quotas.left);
         let bytes = bytes.or((most < STARTING_BYTES).then_some(most));
-        let ticketed = self.drawing(draws_on, |pool| pool.open_session(new, bytes, now))?;
+        let mut ticketed = self.drawing(draws_on, |pool| pool.open_session(new, bytes, now))?;
         let asked = bytes.unwrap_or(ticketed.bytes);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.draws_on = draws_on;
             session.counted = asked.min(most);
+            session.asked_for = 0;
+            session.pay(asked, quotas.whole);
+            ticketed = session.ticketed();
         }
         self.keep_within(&id, &ticketed.plan, asked, most, now);
         Ok(ticketed)
     }
 
-    /// Promises bytes more to a session, as [`Pool::grow_session`] does. Beyond `most`, which quotas leave, it gets
-    /// places in exchange for those that failed, and those of a file that takes the place of another: no room is kept
-    /// from others for them.
+    /// Promises bytes more to a session, as [`Pool::grow_session`] does. Beyond what quotas leave it gets places in
+    /// exchange for those that failed, and those of a file that takes the place of another: no room is kept from others
+    /// for them, and donors take no more of it for them than the whole quotas let it have.
     pub fn grow_session_within(
         &mut self,
         id: &SessionId,
         bytes: u64,
-        most: u64,
-        (avoid, whole): (&[DonorId], bool),
+        quotas: QuotaRoom,
+        places: (&[DonorId], bool),
         now: Tick,
     ) -> Result<Plan, Refusal> {
-        let counted = self.sessions.get(id).map_or(0, |session| session.counted);
+        let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
+        let (most, counted) = (quotas.left, session.counted);
         let asked = bytes.min(most.max(counted).max(STARTING_BYTES));
-        let plan = self.grow_session(id, asked, avoid, whole, now)?;
+        // What was promised to the session before is none of what the quotas leave.
+        let whole = quotas.whole.saturating_add(session.counted());
+        let paid = whole.saturating_sub(session.paid_and_hidden());
+        let plan = self.grow_session(id, (asked, paid), places, now)?;
         if let Some(session) = self.sessions.get_mut(id) {
             session.counted = session.counted.saturating_add(asked.min(most));
         }
@@ -58,8 +66,8 @@ impl Pool {
         Ok(plan)
     }
 
-    /// Bytes of files that are promised to sessions that write in these spaces, and not there yet, and of those for which
-    /// room is reserved there, without the reservation of which is taken.
+    /// Returns how many bytes of files are promised to sessions that write in these spaces and are not visible yet,
+    /// with those for which room is reserved there, but without the reservation `beside` whose room is being taken.
     pub fn promised_in(&self, spaces: &BTreeSet<SpaceId>, beside: Option<SessionId>) -> u64 {
         let counts = |session: &&OpenSession| {
             let is_open = !session.ending && session.parked.is_none() && session.room.is_none();
@@ -70,7 +78,7 @@ impl Pool {
         bytes.fold(self.reserved_in(spaces, beside), u64::saturating_add)
     }
 
-    /// Bytes of a session's files that count in quotas and are not visible yet.
+    /// Returns how many bytes of a session's files count in quotas and are not visible yet.
     pub fn counted(&self, id: &SessionId) -> u64 {
         self.sessions.get(id).map_or(0, OpenSession::counted)
     }
@@ -86,7 +94,7 @@ impl Pool {
         self.keep_to_share(id, now);
     }
 
-    /// Lets others have what a session is promised beyond its member's share.
+    /// Lets others have the room that a session is promised beyond its member's share.
     pub(super) fn keep_to_share(&mut self, id: &SessionId, now: Tick) {
         let Some(session) = self.sessions.get(id).filter(|it| it.draws_on.is_none()) else {
             return;
@@ -102,12 +110,14 @@ impl Pool {
         }
     }
 
-    /// Stored bytes that are promised to a member's sessions and not written, without reservations.
+    /// Returns how many stored bytes a member's sessions keep from others: those promised and not written, and those
+    /// that donors told of and no file has yet, without reservations.
     fn held_by(&self, member: MemberId) -> u64 {
         let own = self
             .sessions
             .iter()
             .filter(|(_, it)| it.member == member && it.room.is_none() && it.draws_on.is_none());
-        own.fold(0, |sum: u64, (id, _)| sum.saturating_add(self.ledger.held_in_all(id)))
+        let held = |id| self.ledger.held_in_all(id).saturating_add(self.uncommitted.bytes_of(id));
+        own.fold(0, |sum: u64, (id, _)| sum.saturating_add(held(id)))
     }
 }

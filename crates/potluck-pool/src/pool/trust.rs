@@ -13,27 +13,28 @@ use potluck_wire::control::{Holding, TaskFault, TaskOutcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Chunks of one donor about which complaints are remembered.
+/// The most chunks of one donor about which complaints are remembered.
 const MAX_COMPLAINTS: usize = 1024;
 
-/// Reports that a member may make at once, for each makes a donor read a whole chunk; then it may make
-/// one more each [`REPORT_EVERY`].
+/// The most reports that a member may make at once, since each makes a donor read a whole chunk; then it may make one
+/// more each [`REPORT_EVERY`].
 const REPORTS_AT_ONCE: u32 = 32;
 
 /// How long a member that has made too many reports waits for the next.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// A member's reports put the verdict on the whole pool in doubt no more often than this: else one
-/// that lies could keep it so for ever.
+/// The least time between two reports of a member that put the verdict on the whole pool in doubt: otherwise one that
+/// lies could keep it in doubt for ever.
 const DOUBT_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a doubt waits for the donor, which takes a second or two unless its machine is busy.
 const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
-/// A member's complaints about one donor have others look once in so long, however many they are.
+/// The time in which a member's complaints about one donor have others fetch copies only once, however many
+/// complaints there are.
 const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
 
-/// A donor that has not said anything of a copy by then is taken to call it sound: it looks while its machine has
+/// How long a donor may take to look at a copy before it is taken to call it sound: it looks while its machine has
 /// nothing else to do.
 const LOOKS_WITHIN: Duration = Duration::from_secs(3600);
 
@@ -41,28 +42,29 @@ const LOOKS_WITHIN: Duration = Duration::from_secs(3600);
 /// complained.
 const TESTERS: usize = 3;
 
-/// The most donors that are asked; some may not reach the donor.
+/// The most donors that are asked to fetch a copy; some may not reach the donor that has it.
 const MOST_ASKED: usize = 3 * TESTERS;
 
-/// Whoever has not said anything by then is not waited for: the largest chunk takes about as long.
+/// How long an asked donor's answer is waited for: fetching the largest chunk takes about as long.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 
-/// A copy that was deleted or quarantined while others fetched it is no lie: the donor tells of that in one of its
-/// next heartbeats, and the second of them was composed when all had fetched it.
+/// The number of heartbeats in which a donor may tell that it deleted or quarantined a copy while others fetched it,
+/// which is no lie: the second heartbeat was composed when all had fetched it.
 const TOLD_BY: u32 = 2;
 
-/// Who complained about so many donors whose copies others found right is not relied on itself.
+/// The number of donors whose copies others found right after which a member that complained about them is not relied
+/// on itself.
 const FALSE_COMPLAINTS: usize = 3;
 
-/// Complaints are forgotten after so long: bits flip now and then in the best of machines.
+/// How long complaints are remembered: bits flip now and then in the best of machines.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
-/// How often what is too old is looked for.
+/// How often complaints that are too old are looked for.
 const AGE_EVERY: Duration = Duration::from_secs(600);
 
 impl Pool {
-    /// Whether a report of this member is heard; those it makes faster than a person's disks rot
-    /// are not, for each costs a donor the reading of a chunk.
+    /// Returns whether a report of this member is heard. Reports that it makes faster than a person's disks rot are
+    /// not, since each costs a donor the reading of a chunk.
     pub fn hears(&mut self, witness: MemberId, now: Tick) -> bool {
         if self.is_unreliable(witness, now) {
             return false;
@@ -76,9 +78,9 @@ impl Pool {
         heard
     }
 
-    /// Whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the
-    /// first of a member in a while does. What files use the copy is not known to be safe in any case
-    /// until its donor has looked.
+    /// Returns whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the first
+    /// of a member in a while does. Files that use the copy are in any case not known to be safe until its donor has
+    /// looked.
     pub fn casts_doubt(
         &mut self,
         witness: MemberId,
@@ -95,8 +97,8 @@ impl Pool {
         casts
     }
 
-    /// Whether a donor has not yet looked at a copy that put the verdict in doubt: a scan of what is written
-    /// down finds nothing until then.
+    /// Returns whether a donor has not yet looked at a copy that put the verdict in doubt: until then a scan of what
+    /// is written down finds nothing.
     pub fn is_in_doubt(&self, now: Tick) -> bool {
         self.complaints.doubts.values().any(|doubt| {
             let young = now.saturating_sub(doubt.since) < DOUBT_LASTS;
@@ -104,8 +106,8 @@ impl Pool {
         })
     }
 
-    /// A member got other bytes of a donor's copy, or none: the donor must look at it. Others look, too, if it denies, and if
-    /// the member has not complained about this donor lately.
+    /// Notes that a member got wrong bytes of a donor's copy, or none: the donor must look at it. Others look too if
+    /// the donor denies it and the member has not complained about this donor lately.
     pub fn accuse(&mut self, donor: DonorId, copy: Holding, witness: MemberId, now: Tick) {
         self.order_verify(donor, copy.name, now);
         let counts = |last: &Tick| now.saturating_sub(*last) >= COUNTS_ONCE_IN;
@@ -126,8 +128,8 @@ impl Pool {
         }
     }
 
-    /// A donor quarantined these chunks or has them no more: complaints about them were right, and it is
-    /// honest.
+    /// Notes that a donor quarantined these chunks or has them no more: complaints about them were right, and the
+    /// donor is honest.
     pub(crate) fn admitted<'a>(
         &mut self,
         donor: DonorId,
@@ -145,7 +147,8 @@ impl Pool {
         }
     }
 
-    /// A donor calls chunks sound. Others are to fetch the first that somebody complained about, one at a time.
+    /// Notes that a donor calls chunks sound. Others are to fetch the first that somebody complained about, one at a
+    /// time.
     pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) {
         let Some(open) = self.complaints.open.get_mut(&donor) else { return };
         let complaints =
@@ -157,7 +160,7 @@ impl Pool {
 
     fn begin_inquiry(&mut self, donor: DonorId, name: ChunkName, complaint: Complaint) {
         let Complaint { len, witnesses, .. } = complaint;
-        // What a donor that complained got counts like what those get that are drawn now; one of them does.
+        // A donor that complained is as good a witness as those that are drawn now, so one of them is taken.
         let domains = self.domains();
         let witness = witnesses.iter().map(|witness| DonorId(witness.0)).find(|witness| {
             domains.contains_key(witness) && domains.get(witness) != domains.get(&donor)
@@ -173,8 +176,8 @@ impl Pool {
         });
     }
 
-    /// Reminds donors of copies that somebody complained about, and has others fetch those that one has not looked
-    /// at for long, for it may never answer. Time in which a donor was not heard does not count.
+    /// Reminds donors of copies that somebody complained about. Others fetch those that a donor has not looked at for
+    /// long, for it may never answer; time in which the donor was not heard does not count.
     fn remind(&mut self, now: Tick) {
         let mut open = std::mem::take(&mut self.complaints.open);
         for (donor, open) in &mut open {
@@ -196,7 +199,7 @@ impl Pool {
         self.complaints.open = open;
     }
 
-    /// What is to be done now about copies that their donors call sound; who should fetch one counts as asked.
+    /// Returns what to do now about copies that their donors call sound; donors that should fetch one count as asked.
     /// `draw` gives random numbers, by which donors are chosen.
     pub fn inquire(&mut self, now: Tick, draw: impl Fn() -> u64) -> Inquiring {
         let mut due = Inquiring::default();
@@ -222,7 +225,7 @@ impl Pool {
         due
     }
 
-    /// Has as many donors fetch a copy as are lacking, or the manager where there are none.
+    /// Asks as many donors to fetch a copy as are lacking, or the manager where there are none.
     fn ask(
         &self,
         suspect: DonorId,
@@ -252,7 +255,8 @@ impl Pool {
         }
     }
 
-    /// Donors in random order that may be asked about a copy, one in each failure domain that is not `engaged`.
+    /// Returns donors in random order that may be asked about a copy, one in each failure domain that is not
+    /// `engaged`.
     fn drawn(
         &self,
         suspect: DonorId,
@@ -269,7 +273,7 @@ impl Pool {
         testers
     }
 
-    /// A donor has fetched a chunk of `suspect`, or not. Whether it was asked because of a complaint.
+    /// Notes whether a donor could fetch a chunk of `suspect`. Returns whether it was asked because of a complaint.
     pub fn inquired(
         &mut self,
         suspect: DonorId,
@@ -290,7 +294,7 @@ impl Pool {
                 why: TaskFault::SourceWrong | TaskFault::SourceMissing,
                 donor: Some(_),
             } => false,
-            _ => return true, // says more of the network
+            _ => return true, // this says more of the network
         };
         inquiry.found.insert(by, right);
         if inquiry.found.len() == TESTERS {
@@ -299,7 +303,7 @@ impl Pool {
         true
     }
 
-    /// The manager has fetched a donor's copy itself: whether it was right, if it came.
+    /// Notes that the manager has fetched a donor's copy itself, and whether it was right, if it came.
     pub fn looked(&mut self, suspect: DonorId, chunk: &ChunkName, right: Option<bool>) {
         let inquiry = self.complaints.inquiries.get_mut(&suspect);
         if let Some(inquiry) = inquiry.filter(|inquiry| inquiry.copy.name == *chunk) {
@@ -307,7 +311,7 @@ impl Pool {
         }
     }
 
-    /// A donor's heartbeat has come: it would have told of a copy that it deleted or quarantined.
+    /// Notes a donor's heartbeat, which would have told of a copy that the donor deleted or quarantined.
     pub(crate) fn told_more(&mut self, donor: DonorId) {
         let inquiry = self.complaints.inquiries.get_mut(&donor);
         if let Some(told) = inquiry.and_then(|inquiry| inquiry.heartbeats_since.as_mut()) {
@@ -315,7 +319,7 @@ impl Pool {
         }
     }
 
-    /// What was found about a copy; why its donor is not to be trusted any more, if so.
+    /// Concludes an inquiry. Returns why the donor is not to be trusted any more, if so.
     fn conclude(&mut self, suspect: DonorId, inquiry: Inquiry, now: Tick) -> Option<String> {
         let (right, wrong) = inquiry.tally();
         let is_enough = wrong >= TESTERS || inquiry.manager_found == Some(false);
@@ -334,15 +338,15 @@ impl Pool {
         None
     }
 
-    /// Whether what a member says of donors' copies counts for nothing, because others found too many of those
-    /// right that it complained about.
+    /// Returns whether what a member says of donors' copies counts for nothing, because others found too many of the
+    /// copies right that it complained about.
     pub fn is_unreliable(&self, member: MemberId, now: Tick) -> bool {
         let lately = |at: &&Tick| now.saturating_sub(**at) < REMEMBERED;
         let refuted = self.complaints.refuted.get(&member);
         refuted.is_some_and(|about| about.values().filter(lately).count() >= FALSE_COMPLAINTS)
     }
 
-    /// All members of whom that is so.
+    /// Returns all members whose complaints count for nothing ([`Self::is_unreliable`]).
     pub fn unreliable(&self, now: Tick) -> Vec<MemberId> {
         let members = self.complaints.refuted.keys().copied();
         members.filter(|member| self.is_unreliable(*member, now)).collect()
@@ -377,7 +381,7 @@ impl Pool {
         self.complaints.inquiries.remove(&donor);
     }
 
-    /// A donor is trusted again.
+    /// Forgives a donor that is trusted again.
     pub fn forgive(&mut self, donor: DonorId) {
         self.settle_complaints(donor);
         self.quarantine(donor, None);

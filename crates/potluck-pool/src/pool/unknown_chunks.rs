@@ -2,16 +2,18 @@
 
 use super::Pool;
 use crate::given_up_donors::{GivenUpDonors, ListingTurn};
-use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
 
-/// Donors that list at the same time: each reads its whole index, and the manager compares it.
+/// The most donors that list at the same time: each reads its whole index, and the manager compares it.
 const AT_ONCE: usize = 8;
+/// The most chunks of one donor that the catalog takes in on an admin's word and the donor's: 4 TiB at 4 MiB a chunk,
+/// and some hundred megabytes of rows.
+const MOST_GIVEN_UP: u64 = 1 << 20;
 
 impl Pool {
-    /// An admin gives up what donors hold and the catalog does not know: gives the donors that are
+    /// Gives up, on an admin's word, what donors hold and the catalog does not know. Returns the donors that are
     /// there, which are asked to list it, and those that are not.
     pub fn give_up_unknown(&mut self, now: Tick) -> (Vec<DonorId>, Vec<DonorId>) {
         let ids = self.donors.iter().map(|(id, _)| id);
@@ -25,7 +27,7 @@ impl Pool {
         self.given_up = GivenUpDonors::default();
     }
 
-    /// Whether to ask a donor, which has just been heard, to list what it holds.
+    /// Returns whether to ask a donor, which has just been heard, to list what it holds.
     pub fn is_to_list(&mut self, donor: DonorId, now: Tick) -> bool {
         if self.given_up.is_over(donor, now) {
             return false;
@@ -40,20 +42,34 @@ impl Pool {
         }
     }
 
-    /// A page of a donor's list came, which holds its turn.
+    /// Notes that a page of a donor's list came, so that the donor keeps its turn.
     pub fn heard_page(&mut self, donor: DonorId, now: Tick) {
         self.given_up.heard(donor, now);
     }
 
-    /// Whether a donor's unknown chunks were given up, and it has not yet listed all.
+    /// Returns whether a donor's unknown chunks were given up and it has not yet listed all of them.
     pub fn is_given_up(&self, donor: DonorId) -> bool {
         self.given_up.0.contains_key(&donor)
     }
 
-    /// Divides what the catalog does not know into what sessions have offered, which are writing it,
-    /// and what nobody has.
-    pub fn part_offered(&self, unknown: &[Holding]) -> (Vec<Holding>, Vec<Holding>) {
-        let offered = |name: &ChunkName| self.offered.is_offered(name);
-        unknown.iter().partition(|holding| offered(&holding.name))
+    /// Takes from `unknown`, the chunks that a donor listed and the catalog does not know, those that nobody has
+    /// offered, as far as the donor may have more taken in on its word: what it names may be invented. The rest stays
+    /// unknown, and can be given up again when the chunks taken in are gone.
+    pub fn take_given_up(&self, donor: DonorId, unknown: &mut Vec<Holding>) -> Vec<Holding> {
+        let taken_in = self.donors.get(donor).map_or(0, |donor| donor.taken_in);
+        let mut left = MOST_GIVEN_UP.saturating_sub(taken_in);
+        let is_taken = |holding: &mut Holding| {
+            let is_taken = left > 0 && !self.offered.is_offered(&holding.name);
+            left -= u64::from(is_taken);
+            is_taken
+        };
+        unknown.extract_if(.., is_taken).collect()
+    }
+
+    /// Notes that the catalog took in so many chunks on a donor's word.
+    pub fn took_in(&mut self, donor: DonorId, chunks: u64) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.taken_in = donor.taken_in.saturating_add(chunks);
+        }
     }
 }

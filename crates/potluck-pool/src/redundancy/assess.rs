@@ -17,13 +17,13 @@ use potluck_core::repair_plan::{Copy, Judged, Stand, Worth};
 use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that wait to be made whole; the least urgent beyond that wait for the next scan.
+/// The most units that wait to be made whole; the least urgent beyond that wait for the next scan.
 pub(super) const MAX_QUEUED: usize = 65_536;
-/// Versions noted for one purpose; more are found by the next scan.
+/// The most versions noted for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
-/// Copies to make that are told apart; of more, what several files use is counted for each.
+/// The most copies to make that are told apart; beyond them, a copy that several files use is counted for each.
 const MAX_COUNTED: usize = 65_536;
-/// Groups to be encoded that are remembered.
+/// The most groups to be encoded that are remembered.
 pub(super) const MAX_ENCODE: usize = 1024;
 
 /// Files whose records in the catalog are damaged.
@@ -31,14 +31,14 @@ pub(super) const MAX_ENCODE: usize = 1024;
 pub struct Damaged {
     /// The number of files.
     pub files: u64,
-    /// The first by its path, and what is wrong with it.
+    /// The path of the first damaged file, and what is wrong with it.
     pub first: String,
 }
 
 /// The findings of a scan.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The donors as they were when it began.
+    /// The donors as they were when the scan began.
     pub view: PoolView,
     /// Each space of users.
     pub spaces: Vec<FoundSpace>,
@@ -46,42 +46,43 @@ pub struct Findings {
     pub(super) at: usize,
     /// Versions that the next scan has to know of.
     pub(super) watched: BTreeMap<VersionId, Watched>,
-    /// Whether there were more than can be remembered.
+    /// Whether there were more such versions than can be remembered.
     pub(super) unwatched: bool,
-    /// The pool's own metadata.
+    /// The findings about the pool's own metadata.
     pub metadata: Metadata,
-    /// Whether it is what is being walked.
+    /// Whether the pool's own metadata is being walked, and not a space of users.
     pub own: bool,
-    /// Units to be made whole, the most urgent first; last those that nobody could take.
+    /// The units to be made whole, the most urgent first; last those whose copies nobody could take.
     pub queue: BTreeMap<(u32, u64), RepairJob>,
-    /// Those of which copies are to leave a donor whose owner needs the space.
+    /// The units of which copies are to leave a donor whose owner needs the space.
     pub over_quota: BTreeMap<(u32, u64), RepairJob>,
-    /// Chunks lacking, by how many more deaths their units survive: each copy once, however many
+    /// The number of lacking chunks, by how many more deaths their units survive; each copy counts once, however many
     /// files use it.
     pub lacking: Vec<u64>,
     /// Size of the lacking chunks in stored bytes.
     pub lacking_bytes: u64,
-    /// Stored bytes lacking of what versions are being changed to, and of parity to be computed.
+    /// The stored bytes that lack of what versions are being changed to, and of parity to be computed.
     pub lacking_goal_bytes: u64,
-    /// Chunks that cannot be had.
+    /// The number of lacking chunks for which there is no source.
     pub sourceless: u64,
-    /// Chunks that cannot be had, of the redundancy that versions are being changed to.
+    /// The number of lacking chunks for which there is no source, of the redundancy that versions are being changed
+    /// to.
     pub sourceless_goals: u64,
-    /// Whether there was more than can be remembered.
+    /// Whether there were more units to be made whole than can be remembered.
     pub more: bool,
     /// Copies that may be too many.
     pub excess: BTreeMap<(ChunkName, DonorId), Excess>,
-    /// Whether there were more than can be remembered.
+    /// Whether there were more excess copies than can be remembered.
     pub more_excess: bool,
-    /// Copies that were to be deleted and are needed.
+    /// The copies that were to be deleted and are needed.
     pub keep: Vec<(DonorId, ChunkName)>,
-    /// Versions that have all they should again, or for the first time.
+    /// The versions that now have all their redundancy, again or for the first time.
     pub safe: Vec<VersionId>,
-    /// Versions that had and do not any more.
+    /// The versions that had all their redundancy and do not any more.
     pub open: Vec<VersionId>,
-    /// Files that nothing else is said of: what they use is unknown.
+    /// The files whose records are damaged: what they use is unknown, and nothing else is said of them.
     pub damaged: Damaged,
-    /// Versions that have what they are being changed to.
+    /// The versions that have the redundancy that they are being changed to.
     pub arrived: Vec<(VersionId, Redundancy)>,
     /// Groups without parity of versions on their way to a code.
     pub encode: Vec<Encode>,
@@ -89,24 +90,24 @@ pub struct Findings {
     pub moving: BTreeMap<DonorId, Moving>,
     /// The leaving copies of each donor that no other donor takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
-    /// Chunks at donors that leave and are not heard, or were given up, which files are less safe
-    /// without.
+    /// The number of chunks by donor that leaves and is not heard, or was given up, and without which files are less
+    /// safe.
     pub unreached: BTreeMap<DonorId, u64>,
-    /// Files that cannot be read and that donors which were given up may bring back.
+    /// The number of files, by donor that was given up, that cannot be read now and that the donor may bring back.
     pub awaited: BTreeMap<DonorId, u64>,
     takers: Takers,
-    /// Copies that were counted as lacking, under how many deaths.
+    /// The copies that were counted as lacking, each with how many more deaths its unit survives.
     counted: BTreeMap<CopyToMake, usize>,
     jobs: u64,
     /// Number of files that were looked at.
     pub files: u64,
-    /// Votes that are remembered of all copies together.
+    /// The number of votes that are remembered for all excess copies together.
     votes: usize,
-    /// Votes for copies to go, remembered or not.
+    /// The number of votes for copies to go, remembered or not.
     dispensable: u64,
 }
 
-/// A unit under the scan's eyes.
+/// A unit as the scan looks at it.
 pub(super) struct Look<'a> {
     pub(super) version: &'a Version,
     pub(super) kind: ChunkKind,
@@ -114,15 +115,15 @@ pub(super) struct Look<'a> {
     pub(super) unit: &'a Unit,
     pub(super) judged: Judged,
     pub(super) copies: &'a [Vec<Copy>],
-    /// Whether it is of what the version is being changed to.
+    /// Whether the unit is of the redundancy that the version is being changed to.
     pub(super) goal: bool,
 }
 
-/// Copies that must be there when another is deleted.
+/// The copies that must be there when another is deleted.
 type Keep = Vec<(ChunkName, DonorId)>;
 
 impl Look<'_> {
-    /// The copies that shards rely on, of those that `which` gives a donor for.
+    /// Returns the copies that shards rely on, of those for which `which` gives a donor.
     fn relied(&self, which: impl Fn(usize, Stand) -> Option<DonorId>) -> Keep {
         let shards = self.unit.shards.iter().zip(&self.judged.shards);
         let relied = |(piece, stand): (&usize, &Stand)| {
@@ -131,26 +132,26 @@ impl Look<'_> {
         shards.filter_map(relied).collect()
     }
 
-    /// Whether a shard relies on this copy of a piece.
+    /// Returns whether a shard relies on this copy of a piece.
     fn relies_on(&self, piece: usize, donor: DonorId) -> bool {
         let mut shards = self.unit.shards.iter().zip(&self.judged.shards);
         shards.any(|(other, stand)| *other == piece && *stand == Stand::Apart(donor))
     }
 
-    /// Whether all shards that a piece stands for rely on copies of it.
+    /// Returns whether all shards that a piece stands for rely on copies of it.
     fn is_apart(&self, piece: usize) -> bool {
         let mut shards = self.unit.shards.iter().zip(&self.judged.shards);
         shards.all(|(other, stand)| *other != piece || matches!(stand, Stand::Apart(_)))
     }
 
-    /// Whether the unit's use of a piece is one of the references to it: what a version is being
-    /// changed to has references to its parity only.
+    /// Returns whether the unit's use of a piece is one of the references to it: of the redundancy that a version is
+    /// being changed to, only parity has references.
     fn counts(&self, piece: usize) -> bool {
         !self.goal || piece >= self.layout.data
     }
 
-    /// Whether the unit, lacking as it is, would be no safer if a copy that leaves stayed: all the
-    /// others fail together, and so would this one.
+    /// Returns whether the unit, lacking as it is, would be no safer if a leaving copy stayed: all the others fail
+    /// together, and this one would fail with them.
     fn adds_nothing(&self, piece: usize, copy: &Copy) -> bool {
         let with = |worth| {
             let mut copies = self.copies.to_vec();
@@ -175,12 +176,12 @@ impl Findings {
         Self { view, takers, ..Self::default() }
     }
 
-    /// Files that are added from now on are of this space.
+    /// Begins a space by its name: files that are added from now on belong to it.
     pub fn walk(&mut self, space: &str) {
         self.own = space == SYSTEM_SPACE;
     }
 
-    /// The next space is walked.
+    /// Begins to walk the next space.
     pub fn enter(&mut self, id: SpaceId, space: &str, policy: Redundancy) {
         self.walk(space);
         if self.own {
@@ -198,7 +199,7 @@ impl Findings {
         self.spaces.push(FoundSpace { id, health, promised: None });
     }
 
-    /// A file of users, or one of the pool's own.
+    /// Adds a file of users, or one of the pool's own.
     pub fn add_any(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         if self.own {
             self.add_own(version, kind, layout);
@@ -207,7 +208,7 @@ impl Findings {
         }
     }
 
-    /// A file of the space entered last, or the first part of one.
+    /// Adds a file of the space entered last, or the first part of one.
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         if let Some(FoundSpace { health, .. }) = self.spaces.get_mut(self.at) {
             health.files += 1;
@@ -216,14 +217,14 @@ impl Findings {
         self.add_again(version, kind, layout);
     }
 
-    /// A file of the space entered last, or a part of one, that counts among its files already. Of units that are
-    /// not in its layout all is as it should be.
+    /// Adds again a file of the space entered last, or a part of one, that counts among its files already. Units that
+    /// are missing in its layout are as they should be.
     pub fn add_again(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         self.files += 1;
         self.add_part(version, kind, layout);
     }
 
-    /// A further part of a file that was added before.
+    /// Adds a further part of a file that was added before.
     pub fn add_part(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.view);
         let mut file = JudgedFile::new(version);
@@ -251,8 +252,8 @@ impl Findings {
             self.note_unencoded(version, layout, goal, &copies);
         }
         let was_whole = version.safe_wall_ms.is_some();
-        // One with a goal that was safe stays noted as such: else, whole again, it would be taken
-        // for one that was written with less than it should have.
+        // A version with a goal stays noted as safe if it was: else, once it is whole again, it would be taken for
+        // one that was written with less than it should have.
         let settled = version.goal.is_none();
         if was_whole && !whole && settled && self.open.len() < MAX_NOTED {
             self.open.push(version.id);
@@ -262,18 +263,21 @@ impl Findings {
         }
         let file = file.done();
         let health = &file.health;
+        let mut lost_at = BTreeSet::new();
         if health.unreadable > 0 && file.may_return {
             let lost = copies.iter().flatten().filter(|copy| copy.worth == Worth::Lost);
-            for donor in lost.map(|copy| copy.donor).collect::<BTreeSet<_>>() {
-                *self.awaited.entry(donor).or_default() += 1;
-            }
+            lost_at.extend(lost.map(|copy| copy.donor));
+        }
+        for donor in &lost_at {
+            *self.awaited.entry(*donor).or_default() += 1;
         }
         let has_excess = self.dispensable > dispensable;
-        self.count_version(JudgedVersion { version, file: &file, whole, has_excess, units });
+        let is_awaited = !lost_at.is_empty();
+        let file = &file;
+        self.count_version(JudgedVersion { version, file, whole, has_excess, is_awaited, units });
     }
 
-    /// A file of the space entered last whose records are damaged. It counts as one that cannot be
-    /// read.
+    /// Adds a file of the space entered last whose records are damaged. It counts as one that cannot be read.
     pub fn add_damaged(&mut self, space: &str, path: &str, why: &str) {
         if self.damaged.files == 0 {
             self.damaged.first = format!("pot://{space}/{path} ({why})");
@@ -286,12 +290,12 @@ impl Findings {
         }
     }
 
-    /// The space entered last was walked to its end.
+    /// Ends the walk of the space entered last.
     pub fn leave(&mut self) {
         let space = self.spaces.get_mut(self.at).filter(|_| !self.own);
         let Some(FoundSpace { health: space, .. }) = space else { return };
         if space.tolerates == Some(u32::MAX) {
-            // Nothing in it is on donors: it is empty, or all in the catalog.
+            // Nothing in the space is on donors: it is empty, or all in the catalog.
             let empty = space.files == 0;
             space.tolerates = space.policy.filter(|_| empty).map(Redundancy::tolerates);
             space.tolerates_now = space.tolerates;
@@ -311,7 +315,7 @@ impl Findings {
         let copied = unit.group.is_none();
         let mut make = Vec::new();
         let mut over_quota = false;
-        // Copies on their way out that are to stay, because the unit has use for them.
+        // These copies are leaving and are to stay, because the unit has use for them.
         let mut staying = BTreeMap::<usize, Vec<DonorId>>::new();
         for shard in judged.lacking() {
             let at = unit.shards[shard];
@@ -362,9 +366,9 @@ impl Findings {
         self.push(job, planned);
     }
 
-    /// The donor of a copy on its way out that is to stay beside those at `others`, because its unit
-    /// lacks it; and whether it will count then. One that will not is worth staying where it is the last
-    /// to make others of.
+    /// Returns the donor of a leaving copy that is to stay beside those at `others`, because its unit lacks it, and
+    /// whether it will count then. A copy that will not count is worth keeping only if it is the last to make others
+    /// of.
     fn stays(&self, look: &Look<'_>, piece: usize, others: &[DonorId]) -> Option<(DonorId, bool)> {
         let at = &look.layout.pieces[piece];
         let leaves = |(donor, leaving): &&(DonorId, bool)| *leaving && !others.contains(donor);
@@ -384,8 +388,8 @@ impl Findings {
     }
 
     fn push(&mut self, mut job: RepairJob, planned: Vec<Option<usize>>) {
-        // Who failed lately is asked again by a later scan: its jobs would only stand before
-        // those that others can do.
+        // A donor that failed lately is asked again by a later scan: now its jobs would only stand before those that
+        // others can do.
         let view = &self.view;
         let sends = |donor: &DonorId| view.get(*donor).is_some_and(|at| at.sends);
         let all = job.make.len();
@@ -415,8 +419,8 @@ impl Findings {
         }
     }
 
-    /// Counts what a job makes, unless it is counted for another file; where that one survives more
-    /// deaths, it counts under this one's.
+    /// Counts what a job makes, unless it is counted for another file already. If that file survives more deaths, the
+    /// copy counts under this one's number of deaths instead.
     fn count_lacking(&mut self, job: &RepairJob, planned: &[Option<usize>]) {
         let slot = job.tolerates as usize;
         if self.lacking.len() <= slot && !job.is_goal() {
@@ -446,13 +450,13 @@ impl Findings {
         }
     }
 
-    /// Whether a copy is on its way out because its donor's owner needs the space.
+    /// Returns whether a copy leaves because its donor's owner needs the space.
     fn is_over_quota(&self, copy: &Copy) -> bool {
         copy.worth == Worth::Source
             && self.view.get(copy.donor).is_some_and(|status| status.over_quota)
     }
 
-    /// Says of every copy in the unit whether the unit can do without it.
+    /// Notes of every copy in the unit whether the unit can do without it.
     pub(super) fn vote(&mut self, look: &Look<'_>) {
         let unit = look.unit;
         // Copies of one chunk are one occurrence of it; each shard of a group is one.
@@ -473,11 +477,12 @@ impl Findings {
     fn dispensable(&self, look: &Look<'_>, piece: usize, copy: &Copy) -> Option<(Ground, Keep)> {
         let judged = &look.judged;
         let status = self.view.get(copy.donor)?;
-        let leaves = status.leaves(&look.layout.pieces[piece].name);
-        if leaves && status.rule == LeavingRule::AtOnce {
+        let name = &look.layout.pieces[piece].name;
+        let (leaves, rule) = (status.leaves(name), status.rule_of(name));
+        if leaves && rule == LeavingRule::AtOnce {
             let ground = Ground::Leaves(LeavingRule::AtOnce);
             if look.goal {
-                return Some((ground, Keep::new())); // what is to keep a version is no promise yet
+                return Some((ground, Keep::new())); // a goal is no promise yet
             }
             let live = |donor| self.view.get(donor).is_some_and(|at| at.worth == Worth::Counts);
             let keep = look.relied(|_, stand| match stand {
@@ -497,7 +502,7 @@ impl Findings {
         // keep every donor of it for ever.
         let ground = match judged.complete() {
             true => Some(Ground::Whole),
-            false => (leaves && look.is_apart(piece)).then_some(Ground::Leaves(status.rule)),
+            false => (leaves && look.is_apart(piece)).then_some(Ground::Leaves(rule)),
         };
         if let Some(ground) = ground {
             let keep = look.relied(|other, stand| apart(stand).filter(|_| other == piece));
@@ -508,15 +513,15 @@ impl Findings {
                 Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor),
                 Stand::Missing => None,
             });
-            return Some((Ground::Leaves(status.rule), keep));
+            return Some((Ground::Leaves(rule), keep));
         }
         let safe = judged.matching > judged.need && judged.readable;
-        (leaves && status.rule == LeavingRule::WhenSafe && safe)
+        (leaves && rule == LeavingRule::WhenSafe && safe)
             .then(|| (Ground::Leaves(LeavingRule::WhenSafe), look.relied(|_, stand| apart(stand))))
     }
 
-    /// A unit cannot do without a copy. Other units that use the chunk may vote for the copy to go; it goes only with a vote of
-    /// each, and this one gives none.
+    /// Notes that a unit cannot do without a copy. Other units that use the chunk may vote for the copy to go; it
+    /// goes only with a vote of each, and this one gives none.
     fn needs(&mut self, look: &Look<'_>, piece: usize, copy: &Copy) {
         let chunk = &look.layout.pieces[piece];
         if look.counts(piece) {
@@ -526,7 +531,7 @@ impl Findings {
                 moving.bytes += u64::from(chunk.len);
             }
         } else if self.excess.len() < MAX_EXCESS {
-            // This unit has no vote of its own to withhold.
+            // The unit has no vote of its own that it could withhold.
             self.excess.entry((chunk.name, copy.donor)).or_default().needed = true;
         } else if let Some(excess) = self.excess.get_mut(&(chunk.name, copy.donor)) {
             excess.needed = true;
@@ -587,7 +592,8 @@ impl Findings {
     }
 }
 
-/// Copies that are being deleted are no sources: they may be gone when they are asked for.
+/// Returns the shard of a piece with its sources. Copies that are being deleted are none: they may be gone when they
+/// are asked for.
 fn shard_at(layout: &Layout, copies: &[Vec<Copy>], piece: usize, position: u8) -> ShardAt {
     let at = &layout.pieces[piece];
     let sends = |copy: &&Copy| copy.worth.fetchable() && !at.is_being_deleted(copy.donor);

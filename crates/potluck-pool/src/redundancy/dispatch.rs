@@ -16,7 +16,8 @@ use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Helper, NoTarget, by_burden, target};
 use potluck_wire::control::{Shard, Source, Work};
 
-/// Where tasks of one round go: asked of the pool once, and kept in step with what is handed out.
+/// A round of handing out tasks, with the donors that take them: asked of the pool once, and kept in step with what
+/// is handed out.
 struct Round<'a> {
     takers: Vec<Helper>,
     /// Whether an owner waits for their space, so that the tasks are not held back by the budgets of repair.
@@ -26,7 +27,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Whether nobody may be given more: nothing needs to be looked at. Without any taker jobs are
+    /// Returns whether no taker may be given more, so that nothing needs to be looked at. Without any taker jobs are
     /// looked at and found stuck.
     fn all_busy(&self) -> bool {
         !self.takers.is_empty() && self.takers.iter().all(|taker| !taker.allowed)
@@ -34,7 +35,7 @@ impl Round<'_> {
 }
 
 impl Pool {
-    /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
+    /// Hands out what waits, as far as budgets allow; `source` turns a donor into a source that can be asked.
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(DonorContact) -> Option<Source>) {
         self.drop_expired(now);
         let rests = self.repairs.paused.is_some() || self.too_many_dead().is_some();
@@ -62,8 +63,8 @@ impl Pool {
         }
     }
 
-    /// Hands out what waits; of what owners wait for, without asking budgets. A pause holds up
-    /// repair, not them: all these chunks can be had.
+    /// Hands out the jobs that wait; those that owners wait for ask no budgets. A pause holds up repair, but not
+    /// them: all their chunks can be had.
     fn hand_out_jobs(&mut self, round: &mut Round<'_>) {
         let over_quota = round.over_quota;
         let restores = self.repairs.restores();
@@ -83,14 +84,14 @@ impl Pool {
         }
     }
 
-    /// Says of each taker whether it may be given more.
+    /// Notes of each taker whether it may be given more.
     fn allow(&mut self, round: &mut Round<'_>) {
         for taker in &mut round.takers {
             self.repairs.allow(taker, round.now, round.over_quota);
         }
     }
 
-    /// Gives what is left of a job to be handed out later.
+    /// Hands out a job as far as it can be; returns what is left of it, to be handed out later.
     fn hand_out_job(&mut self, mut job: RepairJob, round: &mut Round<'_>) -> Option<RepairJob> {
         let mut later = Vec::new();
         for make in std::mem::take(&mut job.make) {
@@ -185,7 +186,7 @@ impl Pool {
         Handed::Out
     }
 
-    /// Charges budgets, and looks anew whether the taker may be given more.
+    /// Charges the budgets of a task, and looks anew whether the taker may be given more.
     fn charge(
         &mut self,
         taker: DonorId,
@@ -212,7 +213,7 @@ impl Pool {
         }
     }
 
-    /// Targets of tasks under way for the same unit.
+    /// Returns the targets of tasks under way for the same unit.
     fn targets_of(
         &self,
         unit: (VersionId, u32, bool),
@@ -226,9 +227,9 @@ impl Pool {
             .collect()
     }
 
-    /// Whom to ask for `need` of `shards`, the least burdened first, and what that reads where;
-    /// else whether budgets do not allow it now, or too few are there to be asked. Shards beyond
-    /// `need` are named in case one fails.
+    /// Returns the sources to ask for `need` of `shards`, the least burdened first, and how much is read at each;
+    /// otherwise says whether budgets do not allow it now, or too few sources are there. Shards beyond `need` are
+    /// named in case one fails.
     fn sources(
         &mut self,
         shards: &[&ShardAt],
@@ -261,7 +262,7 @@ impl Pool {
         }
         let reads =
             chosen.iter().map(|(helper, shard, _)| (helper.donor, u64::from(shard.len))).collect();
-        // Tickets cost more than all the rest: only for what is sent.
+        // Tickets cost more than all the rest, so they are made only for what is sent.
         let source = |donor| (round.source)(self.contact(donor, round.now)?);
         let sent = |(_, shard, sources): (Helper, &ShardAt, Vec<DonorId>)| Shard {
             position: shard.position,
@@ -287,43 +288,43 @@ impl Pool {
         for (donor, task) in self.repairs.tasks.expired(now) {
             self.repairs.landed(donor, &task.purpose);
             self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
-            // Nobody else tells that it is still to be made.
+            // Nobody else tells that the chunk is still to be made.
             self.repairs.more = true;
         }
         self.repairs.left_alone.retain(|_, until| now < *until);
     }
 
-    /// Forgets what the donor's earlier incarnation was told: nothing of it holds.
+    /// Forgets the tasks of a donor's earlier incarnation: nothing of them holds.
     pub(crate) fn forget_tasks(&mut self, donor: DonorId) {
         for task in self.repairs.tasks.forget(donor) {
             self.repairs.landed(donor, &task.purpose);
         }
     }
 
-    /// A donor answered a task; what that was for.
+    /// Notes that a donor answered a task; returns the purpose of the task.
     pub fn task_answered(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<Purpose> {
         let task = self.repairs.tasks.take(donor, number, now)?;
         self.repairs.landed(donor, &task.purpose);
         Some(task.purpose)
     }
 
-    /// A chunk was made.
+    /// Notes that a chunk was made.
     pub fn chunk_made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
         self.repairs.made(chunk, len, now);
     }
 
-    /// A donor computed a group's parity, and holds it.
+    /// Notes that a donor computed a group's parity, and holds it.
     pub fn parity_made(&mut self, group: &Encode, now: Tick) {
         self.repairs.wrote(group.parity_bytes(), now);
     }
 
-    /// Has a donor read back all it holds.
+    /// Orders a donor to read back all it holds.
     pub fn order_scrub(&mut self, donor: DonorId, rate: u64, now: Tick) {
         self.repairs.tasks.give(donor, now, Purpose::Scrub, Work::Scrub { rate });
     }
 
-    /// A donor did not answer whom a task had sent to it. It is left alone for a while, unless it has
-    /// registered since the task was given, which names where it was before.
+    /// Notes that a source did not answer the donor that a task had sent to it. It is left alone for a while, unless
+    /// it has registered since the task, which names where it was before, was given.
     pub fn source_is_away(&mut self, source: DonorId, task: u64, now: Tick) {
         if self.donors.registration(source).is_none_or(|registration| task > registration.last_task)
         {
@@ -331,7 +332,7 @@ impl Pool {
         }
     }
 
-    /// A donor failed at what it was asked for; it is asked for nothing for a while.
+    /// Notes that a donor failed at what it was asked for; it is asked for nothing for a while.
     pub fn leave_alone(&mut self, donor: DonorId, now: Tick) {
         self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
     }

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub struct Encodings {
     pub(super) waiting: VecDeque<Encode>,
-    /// Tasks that are not answered yet.
+    /// The number of unanswered tasks of each group.
     pub(super) out: BTreeMap<GroupInCode, usize>,
-    /// Donors that computed different parity: who is right is found by asking others, not the same
-    /// two again.
+    /// The donors that computed different parity of each group. Others are asked who is right, not the same two
+    /// again.
     pub(super) differed: BTreeMap<GroupInCode, Differed>,
 }
 
@@ -34,14 +34,14 @@ impl Differed {
         self.pairs.contains(&pair)
     }
 
-    /// How often a donor was of another opinion.
+    /// Returns how often a donor disagreed with another.
     pub(super) fn doubts(&self, donor: DonorId) -> usize {
         self.pairs.iter().filter(|pair| pair.contains(&donor)).count()
     }
 
-    /// The first two of `able` that did not differ yet, so that any two who are right meet in the
-    /// end; one, where there is only one. `None` where all differ, or the only one did from some
-    /// other: its word alone would make wrong parity a version's own.
+    /// Returns the first two of `able` that have not disagreed yet, so that any two who are right meet in the end; or
+    /// one, where there is only one. `None` where all disagree, or the only one disagreed with some other: its word
+    /// alone would make wrong parity a version's own.
     pub(super) fn two_of(&self, able: &[Helper]) -> Option<Vec<Helper>> {
         if able.len() < 2 {
             let doubted = able.iter().any(|only| self.doubts(only.donor) > 0);
@@ -56,14 +56,14 @@ impl Differed {
 }
 
 impl Encodings {
-    /// Takes over what a scan found.
+    /// Takes over the groups that a scan found.
     pub(super) fn take(&mut self, found: Vec<Encode>) {
         let groups: BTreeSet<GroupInCode> = found.iter().map(Encode::key).collect();
         self.differed.retain(|group, _| groups.contains(group));
         self.waiting = found.into();
     }
 
-    /// A task was answered or given up.
+    /// Notes that a task was answered or given up.
     pub(super) fn landed(&mut self, group: &Encode) {
         let key = group.key();
         if let Some(out) = self.out.get_mut(&key) {
@@ -74,22 +74,22 @@ impl Encodings {
         }
     }
 
-    /// Whether nobody computes anything.
+    /// Returns whether no donor is computing parity.
     pub(super) fn idle(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Tasks that are not answered yet.
+    /// Returns the number of tasks that are not answered yet.
     pub(super) fn under_way(&self) -> u64 {
         self.out.values().map(|tasks| *tasks as u64).sum()
     }
 
-    /// The stored bytes of the parity that nobody was asked for yet.
+    /// Returns the stored bytes of the parity that nobody was asked for yet.
     pub(super) fn waiting_bytes(&self) -> u64 {
         self.waiting.iter().map(Encode::parity_bytes).sum()
     }
 
-    /// Groups of which an answer is awaited.
+    /// Returns the groups of which an answer is awaited.
     pub fn awaited(&self) -> BTreeSet<GroupInCode> {
         self.out.keys().copied().collect()
     }

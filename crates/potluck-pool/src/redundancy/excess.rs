@@ -6,15 +6,15 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
 use std::collections::BTreeSet;
 
-/// Copies in excess that are remembered; more are found when these are gone.
+/// The most copies in excess that are remembered; more are found when these are gone.
 pub const MAX_EXCESS: usize = 65_536;
-/// Votes that are remembered of all of them: some fifty megabytes.
+/// The most votes that are remembered for all copies in excess: some fifty megabytes.
 pub const MAX_VOTES: usize = 16 * MAX_EXCESS;
 
-/// Why a version can do without a copy, what has to be asked again the most last.
+/// The ground on which a version can do without a copy; the ground that has to be checked again the most comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ground {
-    /// It has all that it should without it.
+    /// The version has all the redundancy that it should without the copy.
     Whole,
     /// The donor gives space back under this rule, and what there is elsewhere suffices for that.
     Leaves(LeavingRule),
@@ -23,10 +23,11 @@ pub enum Ground {
 }
 
 impl Ground {
-    /// Whether it still is one, of a copy of `version` at this donor.
+    /// Returns whether the ground still holds for a copy of `version` at this donor.
     pub fn holds(self, status: Option<&DonorView>, name: &ChunkName, version: VersionId) -> bool {
-        let leaves =
-            |rule: LeavingRule| status.is_some_and(|at| at.leaves(name) && at.rule >= rule);
+        let leaves = |rule: LeavingRule| {
+            status.is_some_and(|at| at.leaves(name) && at.rule_of(name) >= rule)
+        };
         match self {
             Self::Whole => true,
             Self::Leaves(rule) => leaves(rule),
@@ -48,28 +49,28 @@ pub struct Vote {
     pub judged_by: (Redundancy, Option<Redundancy>),
     /// The ground on which the copy is too much.
     pub ground: Ground,
-    /// How many of the references to the chunk are its.
+    /// How many of the references to the chunk are the version's.
     pub uses: u32,
 }
 
 /// The votes of versions on a copy that none of them may need.
 #[derive(Debug, Clone, Default)]
 pub struct Excess {
-    /// Versions that can do without it.
+    /// The votes of versions that can do without the copy.
     pub votes: Vec<Vote>,
-    /// Whether some unit needs it.
+    /// Whether some unit needs the copy.
     pub needed: bool,
-    /// References the chunk had.
+    /// The number of references that the chunk had.
     pub refs: i64,
-    /// The copies that must be there when it is deleted.
+    /// The copies that must be there when this one is deleted.
     pub keep: BTreeSet<(ChunkName, DonorId)>,
-    /// Bytes freed by its deletion.
+    /// The bytes freed by the deletion of the copy.
     pub len: u32,
 }
 
 impl Excess {
-    /// A unit of a version can do without the copy while `keep` is there; whether the version says
-    /// so for the first time.
+    /// Adds the vote of a unit of a version that can do without the copy while `keep` is there. Returns whether it is
+    /// the first vote of the version.
     pub fn add(
         &mut self,
         vote: Vote,
@@ -89,13 +90,13 @@ impl Excess {
         }
     }
 
-    /// The references that belong to versions which can do without the copy.
+    /// Returns how many references belong to versions that can do without the copy.
     pub fn uses(&self) -> i64 {
         self.votes.iter().map(|vote| i64::from(vote.uses)).sum()
     }
 
-    /// Whether every version that uses the chunk was seen, and can do without the copy. One that
-    /// was seen twice, because it was moved during the scan, must not stand in for another.
+    /// Returns whether every version that uses the chunk was seen and can do without the copy. A version that was
+    /// seen twice, because it was moved during the scan, must not stand in for another.
     pub fn is_agreed(&self) -> bool {
         let mut voters: Vec<VersionId> = self.votes.iter().map(|vote| vote.version).collect();
         voters.sort_unstable();

@@ -10,19 +10,19 @@ use potluck_core::repair_plan::Domain;
 pub struct RepairJob {
     /// The version, the number of its unit, and whether the unit is of what the version is being changed to.
     pub unit: (VersionId, u32, bool),
-    /// The kind of its chunks.
+    /// The kind of the unit's chunks.
     pub kind: ChunkKind,
-    /// How many more deaths it survives.
+    /// How many more deaths the unit survives.
     pub tolerates: u32,
-    /// Whether an owner who needs the space waits for it.
+    /// Whether an owner who needs the space waits for the job.
     pub over_quota: bool,
-    /// The code, with the data chunks of the group.
+    /// The code and the number of data chunks of the group; `None` where the unit is copies of one chunk.
     pub group: Option<(Ec, usize)>,
     /// The chunks of the unit, by shard; of copies only one.
     pub shards: Vec<ShardAt>,
     /// The copies or chunks to make.
     pub make: Vec<Make>,
-    /// Donors the unit relies on.
+    /// The donors that the unit relies on.
     pub used: Vec<(DonorId, Domain)>,
 }
 
@@ -35,9 +35,9 @@ pub struct ShardAt {
     pub name: ChunkName,
     /// Size of the chunk in stored bytes.
     pub len: u32,
-    /// Who can send it now, the trusted first.
+    /// The donors that can send the chunk now, the trusted first.
     pub from: Vec<DonorId>,
-    /// Donors that have the chunk, in whatever state.
+    /// The donors that have the chunk, in whatever state.
     pub at: Vec<DonorId>,
 }
 
@@ -46,19 +46,18 @@ pub struct ShardAt {
 pub struct Make {
     /// Index of the chunk in [`RepairJob::shards`].
     pub shard: usize,
-    /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
-    /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
-    /// of its own, which is better than nowhere.
+    /// Whether no copy that counts is left for this shard: there is none, or the unit's other shards rely on all
+    /// there are. Then it may go to a donor in a failure domain that is already in use, which is better than nowhere.
     pub missing: bool,
 }
 
 impl RepairJob {
-    /// Whether it is of what a version is being changed to, and not of what was promised.
+    /// Returns whether the job is of what a version is being changed to, and not of what was promised.
     pub fn is_goal(&self) -> bool {
         self.unit.2
     }
 
-    /// Whether everything it takes can be had of the donors that `sends` says may be asked.
+    /// Returns whether everything that `make` takes can be had from the donors that `sends` allows.
     pub fn has_source(&self, make: &Make, sends: &dyn Fn(&DonorId) -> bool) -> bool {
         let there = |shard: &ShardAt| shard.from.iter().any(sends);
         let enough = |data| self.shards.iter().filter(|shard| there(shard)).count() >= data;
@@ -66,12 +65,13 @@ impl RepairJob {
     }
 }
 
-/// A copy to make: of which chunk, which one of it, and whether it is of what a version is being
-/// changed to. The same copy serves all files that use the chunk.
+/// A copy to make: the chunk, the number of the copy, and whether it is of what a version is being changed to. One
+/// copy serves all files that use the chunk.
 pub type CopyToMake = (ChunkName, usize, bool);
 
 impl RepairJob {
-    /// The copies to make, each with its stored bytes, where `made` of each are on their way.
+    /// Returns the copies that are still to make, each with its stored bytes, where `made` copies of each are on
+    /// their way.
     pub fn lacking(&self, made: usize) -> impl Iterator<Item = (CopyToMake, u64)> {
         let name = |make: &Make| self.shards[make.shard].name;
         self.make.iter().enumerate().map(move |(at, make)| {
@@ -97,17 +97,17 @@ pub struct Encode {
 }
 
 impl Encode {
-    /// The group, in its code.
+    /// Returns the key of the group: its version, its code and its number.
     pub fn key(&self) -> GroupInCode {
         (self.version, self.ec, self.group)
     }
 
-    /// The stored bytes of its parity.
+    /// Returns the stored bytes of the group's parity.
     pub fn parity_bytes(&self) -> u64 {
         parity_bytes(self.longest(), self.ec)
     }
 
-    /// The stored bytes of its longest chunk, which each chunk of parity has.
+    /// Returns the stored bytes of the group's longest chunk, which each chunk of parity has.
     pub fn longest(&self) -> u32 {
         self.shards.iter().map(|shard| shard.len).max().unwrap_or(0)
     }
@@ -116,7 +116,7 @@ impl Encode {
 /// A group of a version, in a code.
 pub type GroupInCode = (VersionId, Ec, u32);
 
-/// The stored bytes of the parity of a group whose longest chunk has so many.
+/// Returns the stored bytes of the parity of a group whose longest chunk has `longest`.
 pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {
     u64::from(longest) * ec.parity() as u64
 }

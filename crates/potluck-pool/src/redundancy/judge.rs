@@ -20,7 +20,7 @@ pub struct JudgedFile {
     pub lost: bool,
 }
 
-/// Copies of every piece as they count, in the order of keeping.
+/// Returns the copies of every piece as they count, in the order in which they should be kept.
 pub(super) fn copies(layout: &Layout, view: &PoolView) -> Vec<Vec<Copy>> {
     let of = |piece: &LayoutChunk| {
         let known = piece.holders.iter();
@@ -47,14 +47,14 @@ pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> Judged
     file.done()
 }
 
-/// Whether a version has all that it is being changed to; what keeps it now may be given up then.
+/// Returns whether a version has all that it is being changed to; what keeps it now may be given up then.
 pub fn reaches_goal(layout: &Layout, view: &PoolView) -> bool {
     goal_is_there(layout, &copies(layout, view))
 }
 
-/// Whether a version has all that it is being changed to, by how its copies count. Only copies count here
-/// that can be reached: a donor that is silent may never come back, and then less would be left than either
-/// redundancy promised.
+/// Returns whether a version has all that it is being changed to, by how its copies count. Only copies that can be
+/// reached count here: a donor that is silent may never come back, and then less would be left than either redundancy
+/// promised.
 pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
     let reached = |copies: &Vec<Copy>| {
         copies.iter().filter(|copy| copy.worth == Worth::Counts).copied().collect()
@@ -69,7 +69,7 @@ impl JudgedFile {
         // A file written with less than its directory asks for is not as safe as promised until it has
         // that; a file that was safe when a policy changed keeps the old promise meanwhile.
         if version.chunks == 0 {
-            // Nothing of it is on donors.
+            // Nothing of the file is on donors.
             let health = Health {
                 in_catalog: true,
                 safe_since_ms: version.safe_wall_ms,
@@ -115,7 +115,7 @@ impl JudgedFile {
         self.lost |= have(&|copy| copy.worth != Worth::Lost) < unit.need();
     }
 
-    /// Whether it is less safe than promised, though it can be read.
+    /// Returns whether the file is less safe than promised, though it can be read.
     pub fn is_incomplete(&self) -> bool {
         level(&self.health) == HealthLevel::Incomplete
     }
@@ -131,7 +131,7 @@ impl JudgedFile {
     }
 }
 
-/// The one judgement of a file's health.
+/// Returns the level of a file's health.
 fn level(health: &Health) -> HealthLevel {
     let silent = fewer_now(health.tolerates, health.tolerates_now);
     match health.tolerates {
@@ -147,7 +147,7 @@ fn level(health: &Health) -> HealthLevel {
     }
 }
 
-/// Whether fewer donors may go now than may die for ever.
+/// Returns whether a file survives the silence of fewer donors now than it survives deaths.
 pub(super) fn fewer_now(tolerates: Option<u32>, now: Option<u32>) -> bool {
     now.is_some_and(|now| tolerates.is_some_and(|tolerates| now < tolerates))
 }
@@ -165,12 +165,12 @@ pub(super) fn judge_space(space: &mut SpaceHealth) {
     });
 }
 
-/// The lesser of two; none where either is none.
+/// Returns the lesser of two numbers; `None` where either is `None`.
 pub(super) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     Some(one?.min(other?))
 }
 
-/// The chunks of a file, parity after the data, each with how it stands.
+/// Returns the chunks of a file, parity after the data, each with how it stands.
 pub fn chunk_facts(layout: &Layout, view: &PoolView) -> Vec<ChunkFacts> {
     let copies = copies(layout, view);
     let mut facts = BTreeMap::new();
@@ -180,11 +180,12 @@ pub fn chunk_facts(layout: &Layout, view: &PoolView) -> Vec<ChunkFacts> {
         for at in unit.shards.iter().copied() {
             let fetchable = copies[at].iter().filter(|copy| copy.worth.fetchable());
             let donors: Vec<DonorId> = fetchable.map(|copy| copy.donor).collect();
-            let state = match (lacking.contains(&at), donors.is_empty()) {
-                (_, true) if !judged.readable => MirrorState::Unreadable,
-                (false, _) => MirrorState::Complete,
-                (true, false) => MirrorState::Pending,
+            // A donor that is silent and waited for lacks nothing, but nobody can fetch what it has.
+            let state = match (donors.is_empty(), judged.readable) {
+                (true, false) => MirrorState::Unreadable,
                 (true, true) => MirrorState::Rebuildable,
+                (false, _) if lacking.contains(&at) => MirrorState::Pending,
+                (false, _) => MirrorState::Complete,
             };
             let LayoutChunk { name, len, .. } = layout.pieces[at];
             let parity = at >= layout.data;

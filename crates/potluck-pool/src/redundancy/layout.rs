@@ -19,7 +19,7 @@ pub struct Version {
     pub attributes: EntryAttributes,
     /// Plaintext bytes per chunk.
     pub chunk_size: u32,
-    /// Copies that its policy asks for.
+    /// The number of copies that the version's policy asks for.
     pub copies: u32,
     /// The erasure code of the version, instead of copies.
     pub ec: Option<Ec>,
@@ -27,16 +27,16 @@ pub struct Version {
     pub goal: Option<Redundancy>,
     /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
     pub safe_wall_ms: Option<i64>,
-    /// Chunks in its recipe, or in those of its parts.
+    /// The number of chunks in the version's recipe, or in those of its parts.
     pub chunks: u64,
-    /// Parts that it is made of; 0 where its chunks are its own.
+    /// The number of parts that the version is made of; 0 where its chunks are its own.
     pub parts: u64,
     /// Whether the content lives in the catalog.
     pub inline: bool,
 }
 
 impl Version {
-    /// Returns the redundancy that keeps it.
+    /// Returns the redundancy that keeps the version.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {
             Some(ec) => Redundancy::Ec(ec),
@@ -52,14 +52,14 @@ pub struct LayoutChunk {
     pub name: ChunkName,
     /// Size of the chunk in stored bytes.
     pub len: u32,
-    /// References to it in the whole catalog.
+    /// The number of references to the chunk in the whole catalog.
     pub refs: i64,
-    /// Donors that have it, and whether that copy is being deleted.
+    /// The donors that have the chunk, each with whether its copy is being deleted.
     pub holders: Vec<(DonorId, bool)>,
 }
 
 impl LayoutChunk {
-    /// Whether a donor is told to delete its copy, or was.
+    /// Returns whether a donor's copy is being deleted.
     pub fn is_being_deleted(&self, donor: DonorId) -> bool {
         self.holders.contains(&(donor, true))
     }
@@ -70,19 +70,19 @@ impl LayoutChunk {
 pub struct Unit {
     /// The number of the unit in its version, from 0.
     pub number: u32,
-    /// The code and how many data chunks the group has; `None`: copies of one chunk.
+    /// The code and how many data chunks the group has; `None` for copies of one chunk.
     pub group: Option<(Ec, usize)>,
-    /// The index of each shard's piece, data before parity; for copies the same one again and again.
+    /// The index of each shard's piece, data before parity; for copies the same index again and again.
     pub shards: Vec<usize>,
 }
 
 impl Unit {
-    /// Shards that give everything back.
+    /// Returns how many shards suffice to give everything back.
     pub fn need(&self) -> usize {
         self.group.map_or(1, |(_, data)| data)
     }
 
-    /// The position of a shard in its code: data from 0, parity from m.
+    /// Returns the position of a shard in its code: data from 0, parity from m.
     pub fn position(&self, shard: usize) -> u8 {
         let position = match self.group {
             Some((ec, data)) if shard >= data => ec.data() + shard - data,
@@ -95,20 +95,20 @@ impl Unit {
 /// A version's pieces and units.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
-    /// Data chunks in order, then parity.
+    /// The data chunks in order, then parity.
     pub pieces: Vec<LayoutChunk>,
-    /// Data chunks among them.
+    /// The number of data chunks among the pieces.
     pub data: usize,
     /// The units that keep the version now.
     pub units: Vec<Unit>,
     /// The units that are to keep it, as far as its parity is known; empty without a goal.
     pub goal: Vec<Unit>,
-    /// Groups of the goal whose parity is not known yet.
+    /// The groups of the goal whose parity is not known yet.
     pub unencoded: Vec<u32>,
 }
 
-/// The units of `data` chunks; `parity` gives the first parity piece of a group. Groups without
-/// any are listed apart.
+/// Returns the units of `data` chunks; `parity` gives the first parity piece of a group. Groups without any are
+/// listed apart.
 pub fn units(
     data: usize,
     redundancy: Redundancy,

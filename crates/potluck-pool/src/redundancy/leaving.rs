@@ -7,11 +7,12 @@ use super::layout::Version;
 use crate::DonorView;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::Worth;
+use std::collections::BTreeSet;
 
 /// The chunks that are still to leave a donor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moving {
-    /// Chunks that have to be made elsewhere first, counted for each use.
+    /// The number of chunks that have to be made elsewhere first, counted for each use.
     pub chunks: u64,
     /// Size of these chunks in stored bytes.
     pub bytes: u64,
@@ -20,15 +21,15 @@ pub struct Moving {
 /// The leaving chunks that cannot be made elsewhere in the pool as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocked {
-    /// Chunks that no other donor takes.
+    /// The number of chunks that no other donor takes.
     pub chunks: u64,
-    /// The redundancy of those of them that need most donors.
+    /// The redundancy of the one among those chunks that needs most donors.
     pub widest: Option<Redundancy>,
 }
 
 impl Findings {
-    /// A chunk lacks copies: those at donors that leave and are not heard would be of use, and so would
-    /// those at donors that were given up.
+    /// Notes a chunk that lacks copies: copies at donors that leave and are not heard would be of use, and so would
+    /// copies at donors that were given up.
     pub(super) fn note_unreached(&mut self, piece: &LayoutChunk) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
             let status = self.view.get(*donor);
@@ -43,7 +44,7 @@ impl Findings {
         }
     }
 
-    /// Counts what is to leave donors and nobody else takes, where each copy goes as `planned`.
+    /// Counts the copies that are to leave donors and that no other donor takes, where each copy goes as `planned`.
     pub(super) fn note_blocked(
         &mut self,
         version: &Version,
@@ -51,16 +52,20 @@ impl Findings {
         planned: &[Option<usize>],
     ) {
         let stays = job.make.iter().zip(planned).filter(|(_, taker)| taker.is_none());
+        // A chunk may lack several copies, and counts as one that leaves.
+        let mut counted = BTreeSet::new();
         for (make, _) in stays {
             let shard = &job.shards[make.shard];
-            // Where what stays fails together with what leaves, it was no safer before.
+            // If what stays fails together with what leaves, the file was no safer before.
             let adds = |at: &DonorView| {
                 make.missing || job.used.iter().all(|(_, domain)| *domain != at.domain)
             };
             let leaves =
                 |at: &DonorView| at.leaves(&shard.name) && at.worth != Worth::Lost && adds(at);
             for donor in &shard.at {
-                if !self.view.get(*donor).is_some_and(leaves) {
+                if !self.view.get(*donor).is_some_and(leaves)
+                    || !counted.insert((make.shard, *donor))
+                {
                     continue;
                 }
                 let blocked = self.blocked.entry(*donor).or_default();

@@ -1,4 +1,4 @@
-//! The pool's own metadata under the scan's eyes.
+//! The pool's own metadata, as a scan judges it.
 //!
 //! It has as many copies as were asked for, or as there are donors that can hold one: nobody
 //! promised more, and a copy that cannot be made must keep no donor from leaving. They are as far
@@ -16,30 +16,30 @@ use potluck_core::repair_plan::{Copy, Domain, Judged};
 use potluck_wire::control::MetadataHealth;
 use std::collections::BTreeSet;
 
-/// Files that are told apart for one purpose; more are found by the next scan.
+/// The most files that are told apart for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
 
 /// The findings of a scan about the pool's own metadata.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    /// How safe it is.
+    /// How safe the metadata is.
     pub health: MetadataHealth,
-    /// Versions that get another number of copies from now on: fewer, because nobody can hold more,
-    /// or more, because they are there.
+    /// The versions that get another number of copies from now on: fewer, because nobody can hold more, or more,
+    /// because there are donors for them.
     pub adapted: Vec<(VersionId, u32)>,
-    /// Files of which something has no copy anywhere, or whose records are damaged.
+    /// The number of files of which something has no copy anywhere, or whose records are damaged.
     pub lost: u64,
-    /// Files that no donor can hold, because those that do leave.
+    /// The number of files that no donor can hold, because the donors that have them leave.
     pub without_donors: u64,
 }
 
-/// Where all chunks of a file can be.
+/// The donors at which all chunks of a file can be.
 #[derive(Debug, Clone, Copy)]
 struct Able {
-    /// How many donors can hold them, each at least as well as the others: those that do and stay, and
-    /// those that would take one.
+    /// How many donors can hold all chunks, each at least as well as the others: those that hold them and stay, and
+    /// those that would take a copy.
     donors: u32,
-    /// How many of these can fail without each other.
+    /// How many of these donors can fail without each other.
     domains: u32,
 }
 
@@ -60,8 +60,8 @@ impl Able {
         Self { donors: least(|at| at.0), domains: least(|at| at.1) }
     }
 
-    /// Has `wanted` copies count that are as far apart as they can be: where there are more of them than
-    /// places that fail alone, so many of the others count as if they were in one more.
+    /// Makes `wanted` copies count that are as far apart as they can be: where more are wanted than there are places
+    /// that fail alone, the others count as if each were in a place of its own.
     fn spread(self, wanted: u32, copies: &mut [Vec<Copy>]) {
         for copies in copies {
             let mut crowded = wanted.saturating_sub(self.domains);
@@ -76,7 +76,7 @@ impl Able {
     }
 }
 
-/// The unit with so many copies.
+/// Returns the unit with so many copies.
 fn with_copies(unit: &Unit, copies: u32) -> Unit {
     Unit { shards: vec![unit.shards[0]; copies as usize], ..unit.clone() }
 }
@@ -93,7 +93,7 @@ pub fn judge_own_file(version: &Version, layout: &Layout, view: &PoolView) -> Ju
 }
 
 impl Findings {
-    /// A file of the pool's own metadata.
+    /// Adds a file of the pool's own metadata.
     pub fn add_own(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let mut copies = copies(layout, &self.view);
         let able = Able::of(layout, &self.view, &copies);
@@ -138,7 +138,7 @@ impl Findings {
         found.lost += u64::from(file.lost);
     }
 
-    /// A file of the pool's own metadata whose records in the catalog are damaged.
+    /// Counts a file of the pool's own metadata whose records in the catalog are damaged.
     pub fn add_own_damaged(&mut self) {
         self.metadata.health.files += 1;
         self.metadata.health.unreadable += 1;
@@ -214,7 +214,7 @@ mod tests {
         let goes: Vec<_> = two.excess.iter().filter(|(_, excess)| excess.is_agreed()).collect();
         assert_eq!(goes.len(), 1);
         assert_eq!(goes[0].0.1, DonorId(3), "the donor may go");
-        // It stays after all: a third copy is made, and nothing is called incomplete meanwhile.
+        // The donor stays after all: a third copy is made, and nothing is called incomplete meanwhile.
         pool.give_back(DonorId(3), None);
         let more = look(&pool, 1.0, 2, &[1, 2]);
         assert_eq!((more.queue.len(), more.metadata.health.incomplete), (1, 0));
@@ -226,7 +226,7 @@ mod tests {
     fn a_donor_that_is_silent_for_a_moment_takes_no_copy_away() {
         let mut pool = donors(2);
         register(&mut pool, 3, 7, 0.0);
-        // The third has not told what it holds yet.
+        // The third donor has not told what it holds yet.
         let held = look(&pool, 1.0, 3, &[1, 2, 3]);
         assert_eq!((held.metadata.adapted.len(), held.queue.len()), (0, 0));
     }

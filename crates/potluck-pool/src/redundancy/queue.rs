@@ -4,26 +4,26 @@ use super::job::{CopyToMake, RepairJob};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// Jobs looked at in one round.
+/// The most jobs that are looked at in one round.
 const ROUND: usize = 2048;
-/// The most urgent jobs, this many, are looked at in every round.
+/// The number of jobs, the most urgent ones, that are looked at in every round.
 const HEAD: usize = 512;
 
-/// How many more deaths a job's unit survives, and its number in the scan.
+/// The priority of a job: how many more deaths its unit survives, and its number in the scan.
 pub type RepairPriority = (u32, u64);
 
 /// The jobs that wait to be handed out.
 #[derive(Debug, Default)]
 pub struct RepairQueue {
     jobs: BTreeMap<RepairPriority, RepairJob>,
-    /// The last of the most urgent in this round.
+    /// The priority of the last of the most urgent jobs in this round.
     head: Option<RepairPriority>,
-    /// The last of the others that was looked at.
+    /// The priority of the last of the other jobs that was looked at.
     after: Option<RepairPriority>,
 }
 
 impl RepairQueue {
-    /// A queue of these.
+    /// Makes a queue of these jobs.
     pub fn new(jobs: BTreeMap<RepairPriority, RepairJob>) -> Self {
         Self { jobs, head: None, after: None }
     }
@@ -32,13 +32,13 @@ impl RepairQueue {
         self.jobs.is_empty()
     }
 
-    /// The number of jobs that wait.
+    /// Returns the number of jobs that wait.
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// The jobs to be looked at now: the most urgent, and of the others those behind the last that
-    /// was looked at, so that jobs which wait for a busy donor keep nobody from the rest.
+    /// Returns the jobs to be looked at now: the most urgent, and of the others those behind the last that was looked
+    /// at, so that jobs which wait for a busy donor keep nobody from the rest.
     pub fn round(&mut self) -> Vec<RepairPriority> {
         let mut keys: Vec<RepairPriority> = self.jobs.keys().take(HEAD).copied().collect();
         let Some(head) = keys.last().copied() else { return keys };
@@ -64,20 +64,21 @@ impl RepairQueue {
         self.jobs.insert(key, rest);
     }
 
-    /// Whether it holds anything that was promised.
+    /// Returns whether a job waits that restores promised redundancy.
     pub fn restores(&self) -> bool {
         self.jobs.values().any(|job| !job.is_goal())
     }
 
-    /// Adds what all jobs come to that is not counted yet, where so many copies as `making` says are
-    /// on their way for the chunk of a job.
+    /// Adds up the copies that all jobs make and that are not counted yet, where `making` says how many copies of a
+    /// job's chunk are on their way.
     pub fn count(
         &self,
         sums: &mut RepairSums,
         counted: &mut CopiesInSums,
         making: impl Fn(&RepairJob) -> usize,
     ) {
-        // The most urgent first: a copy counts under the fewest deaths that any file survives.
+        // The most urgent jobs come first, so that a copy counts under the fewest deaths that any
+        // file survives.
         for job in self.jobs.values() {
             for (copy, bytes) in job.lacking(making(job)) {
                 if counted.insert(copy) {
@@ -88,17 +89,17 @@ impl RepairQueue {
     }
 }
 
-/// Copies to make that are counted: one serves all files that use the chunk.
+/// The copies to make that are counted already: one copy serves all files that use the chunk.
 pub type CopiesInSums = HashSet<CopyToMake>;
 
 /// Sums over chunks to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepairSums {
-    /// Number of chunks, by how many more deaths their units survive.
+    /// The number of chunks, by how many more deaths their units survive.
     pub chunks: Vec<u64>,
     /// Size of these chunks in stored bytes.
     pub bytes: u64,
-    /// Stored bytes of what files are being changed to: nothing that was promised.
+    /// The stored bytes of the redundancy that files are being changed to, which was not promised yet.
     pub goal_bytes: u64,
 }
 
@@ -135,7 +136,7 @@ impl RepairSums {
         self
     }
 
-    /// The number of all chunks together.
+    /// Returns the number of all chunks together.
     pub fn total(&self) -> u64 {
         self.chunks.iter().sum()
     }

@@ -12,28 +12,28 @@ use potluck_core::repair_plan::{Bucket, Helper};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A donor has tasks for so many seconds of its budget: it fetches them once a second, and must
-/// not run dry between.
+/// The seconds of its budget for which a donor has tasks: it fetches them once a second, and must not run dry
+/// between.
 pub(super) const SECONDS_AHEAD: u64 = 3;
-/// Bytes under way at one donor for an owner who needs space: more than any link carries between
-/// two heartbeats, so that the link is the limit.
+/// The bytes under way at one donor for an owner who needs space: more than any link carries between two heartbeats,
+/// so that the link is the limit.
 pub(super) const OVER_QUOTA_AHEAD: u64 = 2 << 30;
-/// Tasks under way at one donor.
+/// The most tasks under way at one donor.
 pub(super) const MAX_UNDER_WAY: usize = 512;
-/// Who failed as a source or a target is left alone for so long.
+/// How long a donor is left alone that failed as a source or a target.
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
 /// The window in which the rate is measured.
 pub(super) const LATELY: Duration = Duration::from_secs(10);
-/// Why something is stuck whose sources are silent, or failed lately.
+/// The reason why something is stuck whose sources are silent, or failed lately.
 pub(super) const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
 /// The reason why something is stuck that fits nowhere.
 pub(super) const NO_ROOM: &str = "no donor has room for them";
-/// Why what files are being changed to waits though it would fit.
+/// The reason why a change of redundancy waits though it would fit.
 pub(super) const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";
-/// Sources named in a task besides the first.
+/// The number of sources named in a task besides the first.
 pub(super) const SPARE_SOURCES: usize = 2;
 
-/// Bytes that tasks read at donors.
+/// The bytes that a task reads at each donor.
 pub(super) type Reads = Vec<(DonorId, u64)>;
 
 /// The purpose of a task.
@@ -55,13 +55,13 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Repairs {
     pub(super) queue: RepairQueue,
-    /// Jobs that an owner waits for; they wait for no budget.
+    /// The jobs that an owner waits for; they wait for no budget.
     pub(super) over_quota: RepairQueue,
-    /// Sums of the findings of the scan that are not remembered here.
+    /// The sums of what the scan found and is not remembered here.
     pub(super) beyond: RepairSums,
     pub encodings: Encodings,
     pub(super) stuck: Stuck,
-    /// Chunks of changes of redundancy that could not be handed out: nothing that was promised lacks.
+    /// The chunks of changes of redundancy that could not be handed out; nothing that was promised is among them.
     pub(super) changing_stuck: Stuck,
     pub(super) excess: u64,
     /// Whether something is to be made that is in no queue.
@@ -70,15 +70,15 @@ pub struct Repairs {
     pub paused: Option<String>,
     pub tasks: AskedTasks<Purpose>,
     pub(super) under_way: BTreeSet<ChunkName>,
-    /// Donors that make chunks of a unit, once for each chunk.
+    /// The donors that make chunks of each unit, once for each chunk.
     pub(super) makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
-    /// Chunks made, and when: a scan that began before has not seen them.
+    /// The chunks that were made, and when: a scan that began before has not seen them.
     pub(super) finished: BTreeMap<ChunkName, Tick>,
     pub(super) pool: Bucket,
     pub(super) donor_rate: u64,
     pub(super) readers: BTreeMap<DonorId, Bucket>,
     pub(super) writers: BTreeMap<DonorId, Bucket>,
-    /// Bytes asked of each and not confirmed.
+    /// The bytes that each donor was asked to read and has not confirmed.
     pub(super) reading: BTreeMap<DonorId, u64>,
     pub(super) writing: BTreeMap<DonorId, u64>,
     pub(super) left_alone: BTreeMap<DonorId, Tick>,
@@ -87,16 +87,16 @@ pub struct Repairs {
     pub(super) lately: VecDeque<(Tick, u64)>,
     pub(super) made_last: Option<Tick>,
     pub(super) scanned: Option<Tick>,
-    /// When the scan began that found what waits.
+    /// When the scan began that found the jobs which wait.
     pub(super) looked: Tick,
 }
 
-/// Chunks that could not be handed out since the scan looked.
+/// The chunks that could not be handed out since the scan looked.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     pub(super) chunks: u64,
     pub(super) why: Option<&'static str>,
-    /// Whether some of it found no donor with room.
+    /// Whether some of the chunks found no donor with room.
     pub(super) for_room: bool,
 }
 
@@ -184,7 +184,7 @@ impl Repairs {
         let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
         let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
         let counted = self.under_way.iter().chain(finished).flat_map(first).collect();
-        // A unit's own copies under way are others than those it still waits for.
+        // The unit's own copies that are under way are others than those it still waits for.
         let making = |job: &RepairJob| match job.group {
             None => self.makers.get(&job.unit).map_or(0, Vec::len),
             Some(_) => 0,
@@ -192,12 +192,12 @@ impl Repairs {
         self.waiting_sums(counted, making).with(&self.beyond)
     }
 
-    /// Copies in excess that wait to be deleted.
+    /// Notes the number of copies in excess that wait to be deleted.
     pub fn note_excess(&mut self, excess: u64) {
         self.excess = excess;
     }
 
-    /// Whether there was more than is remembered of the last scan, and half of that is handed out: the next scan
+    /// Returns whether the last scan found more than is remembered and half of that is handed out: the next scan
     /// finds more while donors are busy with the rest.
     pub fn wants_more(&self) -> bool {
         let low = |queue: &RepairQueue| queue.len() <= MAX_QUEUED / 2;
@@ -205,13 +205,13 @@ impl Repairs {
         self.more && low(&self.queue) && low(&self.over_quota) && few
     }
 
-    /// Whether something could not be handed out since the scan looked.
+    /// Returns whether something could not be handed out since the scan looked.
     pub fn is_stuck(&self) -> bool {
         self.stuck.chunks + self.changing_stuck.chunks > 0
     }
 
-    /// Something waits for the next scan, and holds up nobody until then; `goal` where it is of
-    /// what a file is being changed to.
+    /// Notes that something waits for the next scan and holds up nobody until then; `goal` where it is of what a file
+    /// is being changed to.
     pub(super) fn note_stuck(&mut self, why: &'static str, goal: bool) {
         let stuck = if goal { &mut self.changing_stuck } else { &mut self.stuck };
         stuck.chunks += 1;
@@ -226,18 +226,18 @@ impl Repairs {
         }
     }
 
-    /// Whether something that was promised is to be made, or lacks room: what files are being
-    /// changed to must not take the room of that.
+    /// Returns whether something that was promised is to be made, or lacks room: what files are being changed to must
+    /// not take that room.
     pub(super) fn restores(&self) -> bool {
         self.stuck.for_room || self.queue.restores() || self.over_quota.restores()
     }
 
-    /// Whether a donor failed lately at what it was asked for.
+    /// Returns whether a donor failed lately at what it was asked for.
     pub fn is_left_alone(&self, donor: DonorId, now: Tick) -> bool {
         self.left_alone.get(&donor).is_some_and(|until| now < *until)
     }
 
-    /// A donor registered: what it failed at before says nothing of now.
+    /// Ends leaving a donor alone, because it registered: what it failed at before says nothing of now.
     pub fn ask_again(&mut self, donor: DonorId) {
         self.left_alone.remove(&donor);
     }
@@ -246,17 +246,17 @@ impl Repairs {
         if over_quota { &mut self.over_quota } else { &mut self.queue }
     }
 
-    /// Whether a chunk was made since the scan looked.
+    /// Returns whether a chunk was made since the scan looked.
     pub(super) fn is_finished(&self, chunk: &ChunkName) -> bool {
         self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
     }
 
-    /// Bytes that may be under way at one donor.
+    /// Returns how many bytes may be under way at one donor.
     pub(super) fn ahead(&self, over_quota: bool) -> u64 {
         if over_quota { OVER_QUOTA_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
     }
 
-    /// Says of a taker whether it may be given more.
+    /// Notes on a taker whether it may be given more.
     pub(super) fn allow(&mut self, taker: &mut Helper, now: Tick, over_quota: bool) {
         let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
         let alone = self.is_left_alone(taker.donor, now);
@@ -268,24 +268,24 @@ impl Repairs {
         taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(over_quota));
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub fn idle(&self) -> bool {
         self.under_way.is_empty() && self.encodings.idle()
     }
 
-    /// Whether a donor computes parity, or is about to.
+    /// Returns whether a donor computes parity, or is about to.
     pub fn computes(&self, donor: DonorId) -> bool {
         let mut tasks = self.tasks.of(donor);
         tasks.any(|task| matches!(task.purpose, Purpose::Encode { .. }))
     }
 
-    /// Whether nothing is left to be made, and what was made last is still to be seen by a scan.
+    /// Returns whether nothing is left to be made while what was made last is still to be seen by a scan.
     pub fn is_unseen(&self) -> bool {
         let waiting = !self.queue.is_empty() || !self.over_quota.is_empty();
         self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))
     }
 
-    /// A task ended, well or not.
+    /// Notes that a task ended, whether it succeeded or not.
     pub(super) fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
         let (reads, writes) = match purpose {
             Purpose::Make { unit, chunk, len, reads } => {
@@ -310,7 +310,7 @@ impl Repairs {
         reads.iter().for_each(|(source, bytes)| lower(&mut self.reading, *source, *bytes));
     }
 
-    /// A chunk was made.
+    /// Notes that a chunk was made.
     pub(super) fn made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
         self.finished.insert(chunk, now);
         self.made += 1;
@@ -336,7 +336,7 @@ impl Repairs {
         }
     }
 
-    /// Makes so many bytes a second at most from now on, in all and of one donor.
+    /// Sets the most bytes a second that repair makes from now on, in all and at one donor.
     pub fn set_rates(&mut self, pool_rate: u64, donor_rate: u64) {
         self.pool.set_rate(pool_rate);
         self.donor_rate = donor_rate;

@@ -1,4 +1,4 @@
-//! Who would take the copies that a scan finds lacking, as far as there is room for all of them.
+//! The donors that would take the copies that a scan finds lacking, as far as there is room for all of them.
 
 use super::job::{Make, RepairJob, ShardAt};
 use crate::{DonorView, PoolView};
@@ -9,7 +9,7 @@ use potluck_core::repair_plan::Domain;
 #[derive(Debug, Default)]
 pub struct Takers {
     all: Vec<Taker>,
-    /// Which of them is asked first: they take turns, so that what is reserved is spread about as
+    /// The index of the donor that is asked first: donors take turns, so that what is reserved is spread about as
     /// repair spreads it.
     turn: usize,
 }
@@ -22,7 +22,7 @@ struct Taker {
 }
 
 impl Takers {
-    /// Picks those of the donors that take chunks.
+    /// Picks the donors that take chunks from those in `view`.
     pub fn new(view: &PoolView) -> Self {
         let taker = |(donor, status): (DonorId, &DonorView)| {
             let DonorView { domain, free, takes, .. } = *status;
@@ -31,7 +31,7 @@ impl Takers {
         Self { all: view.iter().filter_map(taker).collect(), turn: 0 }
     }
 
-    /// Who would take each copy that a job makes, if anybody would (core's `repair_plan::target`).
+    /// Returns which donor would take each copy that a job makes, if any would (core's `repair_plan::target`).
     pub fn plan(&self, job: &RepairJob) -> Vec<Option<usize>> {
         let mut used = job.used.clone();
         let mut planned = Vec::with_capacity(job.make.len());
@@ -43,7 +43,7 @@ impl Takers {
         planned
     }
 
-    /// A donor that would take a copy of a shard whose unit uses these donors.
+    /// Returns a donor that would take a copy of a shard whose unit uses these donors.
     fn taker(&self, shard: &ShardAt, make: &Make, used: &[(DonorId, Domain)]) -> Option<usize> {
         let count = self.all.len();
         let turns = || (0..count).map(|at| (self.turn + at) % count);
@@ -57,8 +57,8 @@ impl Takers {
         able().filter(fresh).find(roomy)
     }
 
-    /// Reserves room for a chunk to be made, which no other job finds then: chunks that fit one by one may
-    /// not fit where all come together.
+    /// Reserves room for a chunk to be made, which no other job finds then: chunks that fit one by one may not fit
+    /// where all come together.
     pub fn reserve(&mut self, at: usize, bytes: u64) {
         self.all[at].free = self.all[at].free.saturating_sub(bytes);
         self.turn = (at + 1) % self.all.len();

@@ -1,4 +1,4 @@
-//! What a scan remembers of files, so that the next looks at those alone to which something happened.
+//! What a scan remembers of files, so that the next looks only at those to which something happened.
 //!
 //! Most files are as safe as promised, and of these only sums are kept. Every other version is remembered by its
 //! number, with what it adds to the figures of its space, so that it can be taken out of them when it is judged
@@ -13,19 +13,19 @@ use potluck_core::policy::Redundancy;
 use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Versions that are remembered, some hundred bytes each. Where more are to be, only a walk over all files tells
-/// how safe they are.
+/// The most versions that are remembered, some hundred bytes each. Where there are more, only a walk over all files
+/// tells how safe they are.
 pub const MAX_WATCHED: usize = 1 << 20;
 
-/// A space of users, as far as it was looked at.
+/// A space of users, as far as a scan has looked at it.
 #[derive(Debug, Clone, Default)]
 pub struct FoundSpace {
     /// The number of the space.
     pub id: SpaceId,
-    /// How safe its files are.
+    /// How safe the space's files are.
     pub health: SpaceHealth,
-    /// How many deaths the redundancy of each file survives that is as it should be, at least; `None` while no such
-    /// file is on donors.
+    /// The least number of deaths that the redundancy of the files survives which are as they should be; `None` while
+    /// no such file is on donors.
     pub promised: Option<u32>,
 }
 
@@ -39,9 +39,9 @@ pub struct Watched {
     changing: bool,
     tolerates: Option<u32>,
     tolerates_now: Option<u32>,
-    /// Whether every scan looks at it: something of it is to be made, deleted, noted or changed.
+    /// Whether every scan looks at the version: something of it is to be made, deleted, noted or changed.
     is_unsettled: bool,
-    /// The numbers of its units that are not as they should be, in order; `None`: any may be.
+    /// The numbers of the version's units that are not as they should be, in order; with `None` any may be.
     units: Option<Box<[u32]>>,
 }
 
@@ -49,17 +49,19 @@ pub struct Watched {
 pub(super) struct JudgedVersion<'a> {
     pub(super) version: &'a Version,
     pub(super) file: &'a JudgedFile,
-    /// Whether nothing that keeps it lacks.
+    /// Whether the version lacks nothing of what keeps it.
     pub(super) whole: bool,
-    /// Whether it can do without copies that are there.
+    /// Whether the version can do without copies that are there.
     pub(super) has_excess: bool,
+    /// Whether the version waits for donors that were given up, whose sums each scan makes anew.
+    pub(super) is_awaited: bool,
     /// The numbers of its units that are not as they should be, in order.
     pub(super) units: Vec<u32>,
 }
 
 impl Watched {
     fn of(judged: JudgedVersion<'_>, space: SpaceId) -> Self {
-        let JudgedVersion { version, file, whole, has_excess, units } = judged;
+        let JudgedVersion { version, file, whole, has_excess, is_awaited, units } = judged;
         let health = &file.health;
         let unreadable = health.unreadable > 0;
         let is_settled = whole && version.goal.is_none() && version.safe_wall_ms.is_some();
@@ -71,14 +73,15 @@ impl Watched {
             changing: version.goal.is_some(),
             tolerates: health.tolerates,
             tolerates_now: health.tolerates_now,
-            is_unsettled: !is_settled || has_excess || unreadable,
+            is_unsettled: !is_settled || has_excess || is_awaited,
             units: version.goal.is_none().then_some(units.into()),
         }
     }
 
-    /// Whether it is to be remembered.
+    /// Returns whether the version is to be remembered.
     fn matters(&self) -> bool {
-        self.is_unsettled || self.incomplete || fewer_now(self.tolerates, self.tolerates_now)
+        let is_waiting = self.unreadable || fewer_now(self.tolerates, self.tolerates_now);
+        self.is_unsettled || self.incomplete || is_waiting
     }
 
     fn enter(&self, space: &mut SpaceHealth) {
@@ -90,7 +93,7 @@ impl Watched {
         space.tolerates_now = least(space.tolerates_now, self.tolerates_now);
     }
 
-    /// Takes it out of the sums; the minima are found anew at the end.
+    /// Takes the version out of the sums of its space; the minima are found anew at the end.
     fn leave(&self, space: &mut SpaceHealth) {
         let less = |sum: &mut u64, one| *sum = sum.saturating_sub(u64::from(one));
         less(&mut space.unreadable, self.unreadable);
@@ -105,12 +108,12 @@ impl Watched {
 pub struct Remembered {
     spaces: Vec<FoundSpace>,
     watched: BTreeMap<VersionId, Watched>,
-    /// The donors as they were.
+    /// The donors as the scan saw them.
     view: PoolView,
 }
 
 impl Remembered {
-    /// Donors whose copies count otherwise by `now` than they did.
+    /// Returns the donors whose copies count otherwise by `now` than they did.
     pub fn changed(&self, now: &PoolView) -> BTreeSet<DonorId> {
         let differs = |donor: &DonorId| match (self.view.get(*donor), now.get(*donor)) {
             (Some(then), Some(now)) => !counts_alike(then, now),
@@ -136,7 +139,8 @@ impl Remembered {
 /// Whether the copies at a donor count as they did. How much room it has, and whether it can be asked, changes what
 /// can be made, and so only what is looked at by every scan.
 fn counts_alike(then: &DonorView, now: &DonorView) -> bool {
-    let of = |at: &DonorView| (at.worth, at.worth_leaving, at.domain, at.below, at.rule);
+    let of =
+        |at: &DonorView| (at.worth, at.worth_leaving, at.domain, at.below, at.rule, at.disk_below);
     of(then) == of(now) && then.lose == now.lose
 }
 

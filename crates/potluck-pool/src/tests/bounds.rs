@@ -1,7 +1,7 @@
 //! Bounds of what one member or donor can have remembered, and what is given back.
 
 use super::{ME, MIB, S1, S2, arrive, at, chunk, open, pool, register};
-use crate::{NewSession, Pool, TooManyOffered};
+use crate::{NewSession, Pool, QuotaRoom, TooManyOffered};
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Policy};
@@ -28,9 +28,31 @@ fn a_donor_that_invents_chunks_has_few_of_them_written_down() {
 }
 
 #[test]
-fn a_member_has_so_many_chunks_offered_and_no_more() {
+fn a_donor_whose_unknown_chunks_are_given_up_has_no_more_written_down_than_a_million() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");
+    pool.offer(&S1, &[chunk(2)]).expect("few");
+    let listed = |names: std::ops::Range<u64>| {
+        names.map(|n| Holding { name: chunk(n), len: 1 }).collect::<Vec<_>>()
+    };
+    pool.took_in(DonorId(1), (1 << 20) - 4);
+    let mut unknown = listed(0..10);
+    let taken = pool.take_given_up(DonorId(1), &mut unknown);
+    assert_eq!(taken, [&listed(0..2)[..], &listed(3..5)].concat(), "what is being written is none");
+    assert_eq!(unknown, [&listed(2..3)[..], &listed(5..10)].concat(), "the rest stays unknown");
+    pool.took_in(DonorId(1), taken.len() as u64);
+    assert!(pool.take_given_up(DonorId(1), &mut unknown).is_empty());
+    pool.unused_gone(DonorId(1), 2);
+    assert_eq!(pool.take_given_up(DonorId(1), &mut unknown), listed(5..7));
+}
+
+#[test]
+fn a_member_has_so_many_chunks_offered_and_no_more() {
+    let mut pool = pool();
+    for donor in 1..=3 {
+        register(&mut pool, donor, 7, 0.0);
+    }
     let names = |session: u64, batch: u64| -> Vec<_> {
         (0..16_384).map(|n| chunk(session << 40 | batch << 20 | n)).collect()
     };
@@ -38,7 +60,7 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
     one_more.push(chunk(u64::MAX));
     open(&mut pool, S1, 700 * MIB, 0.0).expect("opened");
     assert_eq!(pool.offer(&S1, &one_more), Err(TooManyOffered::AtOnce));
-    // Each of the sessions may offer by far more than this by what is promised to it.
+    // What is promised to each of the sessions would let it offer far more than this.
     open(&mut pool, S2, 200 * MIB, 0.0).expect("opened");
     for batch in 0..22 {
         pool.offer(&S1, &names(1, batch)).expect("few");
@@ -47,8 +69,7 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
     let sessions = (3..).map(|n| SessionId([n; 16]));
     let mut last = S2;
     for (number, session) in sessions.enumerate() {
-        open(&mut pool, session, 0, 0.0).expect("opened");
-        // Of what was promised to nobody each has its first bytes.
+        open(&mut pool, session, 22 * MIB, 0.0).expect("opened");
         if offered == 64 {
             assert_eq!(pool.offer(&session, &[chunk(7)]), Err(TooManyOffered::OfMember));
             break;
@@ -56,11 +77,12 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
         pool.offer(&session, &names(3 + number as u64, 0)).expect("few");
         (offered, last) = (offered + 1, session);
     }
-    // What files have is open no more, and what is over neither.
+    // Offers of which files were made are not open any more, and neither are those of sessions that
+    // ended.
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offer(&S2, &names(2, 0)).expect("as many as were committed");
-    // Another one goes on where the first was, and has the same files.
+    // Another session goes on where the first was, and has the same files.
     pool.offers_committed(&S1, &names(1, 1).into_iter().collect());
     pool.offer(&S2, &names(1, 1)).expect("as many as were committed");
     pool.offers_committed(&S2, &names(1, 1).into_iter().collect());
@@ -92,7 +114,8 @@ fn what_was_drawn_from_a_reservation_is_there_again_when_a_session_cannot_be_kep
     pool.open_session(new(S1, Some(room)), Some(100 * MIB), at(0.0)).expect("reserved");
     let left = |pool: &Pool| pool.reservations()[0].1.left;
     let file = path.join("file").expect("a path");
-    let opened = pool.open_session_at(&file, new(S2, None), Some(40 * MIB), u64::MAX, at(0.0));
+    let opened =
+        pool.open_session_at(&file, new(S2, None), Some(40 * MIB), QuotaRoom::UNLIMITED, at(0.0));
     opened.expect("opened");
     assert_eq!(left(&pool), 60 * MIB);
     pool.take_back(&S2);

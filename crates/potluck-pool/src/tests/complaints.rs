@@ -180,7 +180,7 @@ fn missing() -> TaskOutcome {
 #[test]
 fn a_donor_that_deletes_or_quarantines_a_copy_while_others_fetch_it_is_no_liar() {
     let mut pool = donors(6);
-    // It tells of that before they do, or in the heartbeat after.
+    // The donor tells of the deletion before the others answer, or in the heartbeat after.
     for (n, after) in [(1, false), (2, true)] {
         let now = at(10.0) + HOUR * n as u32 * 2;
         let asked = denied(&mut pool, n, now);
@@ -224,7 +224,7 @@ fn a_donor_that_never_looks_at_what_members_complain_about_is_looked_into_all_th
         }
         pool.pass_time(now);
     };
-    // It sleeps for two hours, and is busy for most of one.
+    // The machine sleeps for two hours, and is busy for most of one.
     (0..120).step_by(10).for_each(|minutes| pass(&mut pool, minutes, minutes == 0));
     for minutes in (120..170).step_by(10) {
         pass(&mut pool, minutes, true);

@@ -1,8 +1,118 @@
 //! What write sessions may store.
 
-use super::{MIB, S1, S2, at, open, pool, register, send_heartbeat};
-use crate::Pool;
-use potluck_core::ids::DonorId;
+use super::{ME, MIB, S1, S2, at, chunk, open, pool, register, send_heartbeat};
+use crate::{NewSession, Pool, QuotaRoom, TooManyOffered};
+use potluck_core::chunk::sealed_len;
+use potluck_core::erasure::{Ec, MIN_SHARD};
+use potluck_core::ids::{DonorId, SessionId, SpaceId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AskedPolicy, Policy};
+
+/// What a member's sessions may store in all beyond three times what is promised to them.
+const MEMBERS_SLACK: u64 = 64 * MIB;
+
+fn new_session(number: u8, policy: Policy) -> NewSession {
+    NewSession {
+        id: SessionId([number; 16]),
+        member: ME,
+        space: SpaceId(1),
+        policy,
+        asked: AskedPolicy::default(),
+        room: None,
+    }
+}
+
+/// The bytes that all donors together may take of a session.
+fn may_store(pool: &Pool, id: &SessionId) -> u64 {
+    pool.ticketed(id).expect("open").budgets().values().sum()
+}
+
+#[test]
+fn however_many_small_sessions_a_member_has_they_store_little_more_than_they_reserved() {
+    let mut pool = pool();
+    let donors: Vec<DonorId> = (1..=3).map(DonorId).collect();
+    for donor in &donors {
+        register(&mut pool, donor.0, 7, 0.0);
+    }
+    let sessions: Vec<SessionId> = (1..=70).map(|number| SessionId([number; 16])).collect();
+    for session in &sessions {
+        open(&mut pool, *session, 5000, 0.0).expect("opened");
+        pool.allow_more(session, &donors);
+        let names: Vec<_> = (0..4096).map(|n| chunk(u64::from(session.0[0]) << 32 | n)).collect();
+        assert_eq!(pool.offer(session, &names), Err(TooManyOffered::Reserved));
+    }
+    for _ in 0..1000 {
+        sessions.iter().for_each(|session| pool.allow_more(session, &donors));
+    }
+    let promised = pool.status(at(0.0)).iter().map(|donor| donor.promised).sum::<u64>();
+    let all: u64 = sessions.iter().map(|session| may_store(&pool, session)).sum();
+    assert_eq!(all, 3 * promised + MEMBERS_SLACK);
+    // The room of a session is there for others when it is over.
+    for session in &sessions {
+        pool.end_session(session);
+        pool.forget_session(session);
+    }
+    open(&mut pool, S1, 5000, 0.0).expect("opened");
+    (0..100).for_each(|_| pool.allow_more(&S1, &donors));
+    let promised: u64 = pool.status(at(0.0)).iter().map(|donor| donor.promised).sum();
+    assert_eq!(may_store(&pool, &S1), 3 * promised + MEMBERS_SLACK);
+}
+
+#[test]
+fn a_session_stores_no_more_than_its_quotas_let_it_have_whatever_it_reserves() {
+    let mut pool = pool();
+    let donors: Vec<DonorId> = (1..=3).map(DonorId).collect();
+    for donor in &donors {
+        register(&mut pool, donor.0, 7, 0.0);
+    }
+    let (root, quota) = ("pot://own".parse::<PoolPath>().expect("a path"), MIB);
+    let policy = Policy { sealed: false, ..Policy::default() };
+    let copies = u64::from(policy.redundancy().donors());
+    let new = new_session(1, policy);
+    let room = QuotaRoom { left: quota, whole: quota };
+    // The session is of a tree, so what it takes the place of is known at its commit.
+    pool.open_session_at(&root, new, Some(600 * MIB), room, at(0.0)).expect("opened");
+    // The bound is exact but for what dividing leaves.
+    let most = 3 * copies * quota + MEMBERS_SLACK + 1024;
+    let within = |pool: &Pool| may_store(pool, &S1) <= most;
+    for _ in 0..100 {
+        pool.allow_more(&S1, &donors);
+        assert!(within(&pool), "{} bytes", may_store(&pool, &S1));
+        let none = QuotaRoom { left: 0, whole: 0 };
+        pool.grow_session_within(&S1, 4 * MIB, none, (&[], false), at(0.0)).expect("places");
+    }
+    assert!(within(&pool), "{} bytes", may_store(&pool, &S1));
+    // Files that took the place of others are paid for.
+    pool.note_visible(&S1, quota);
+    let none = QuotaRoom { left: 0, whole: quota };
+    let before = may_store(&pool, &S1);
+    pool.grow_session_within(&S1, MIB, none, (&[], false), at(0.0)).expect("places");
+    assert!(may_store(&pool, &S1) >= before + MIB, "{} of {before}", may_store(&pool, &S1));
+}
+
+#[test]
+fn a_tree_of_the_smallest_files_fits_what_is_promised_to_it_whatever_its_redundancy() {
+    for (data, parity) in [(2, 1), (4, 2), (8, 3), (8, 4)] {
+        let mut pool = pool();
+        let donors = u32::from(data + parity);
+        for donor in 1..=donors {
+            register(&mut pool, donor, 7, 0.0);
+        }
+        let ec = Ec::new(data, parity).expect("a code");
+        let policy = Policy { ec: Some(ec), ..Policy::default() };
+        let (files, len) = (10_000, 4097);
+        let shard = u64::from(sealed_len(ec.shard_len(len, policy.chunk_size)));
+        let each = len.div_ceil(u64::from(MIN_SHARD)) + u64::from(parity);
+        pool.open_session(new_session(1, policy), Some(files * len), at(0.0)).expect("opened");
+        let donors: Vec<DonorId> = (1..=donors).map(DonorId).collect();
+        (0..100).for_each(|_| pool.allow_more(&S1, &donors));
+        assert!(may_store(&pool, &S1) >= files * each * shard, "{data}+{parity}");
+        let names: Vec<_> = (0..files * each).map(chunk).collect();
+        for names in names.chunks(16_384) {
+            pool.offer(&S1, names).expect("as many as it has files");
+        }
+    }
+}
 
 #[test]
 fn all_tickets_of_a_session_together_are_bounded_by_what_was_promised_to_it() {
@@ -27,8 +137,7 @@ fn all_tickets_of_a_session_together_are_bounded_by_what_was_promised_to_it() {
     for _ in 0..1000 {
         pool.allow_more(&S1, &(1..=5).map(DonorId).collect::<Vec<_>>());
     }
-    let slack = (64 << 20) + 4 * (8 << 20);
-    assert_eq!(all(&pool), 3 * promised + slack);
+    assert_eq!(all(&pool), 3 * promised + MEMBERS_SLACK);
     assert_eq!(all(&pool), pool.ticketed(&S1).expect("open").most_stored());
     assert!(!budgets(&pool).contains_key(&DonorId(5)), "it is not in the plan");
 }
@@ -38,7 +147,7 @@ fn what_a_session_stored_is_no_room_for_others_before_its_donor_has_told_of_it()
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 600 * MIB, 0.0).expect("fits");
-    // Stored and committed within a second: no heartbeat has told of it.
+    // All is stored and committed within a second, so no heartbeat has told of it.
     pool.note_committed(&S1, 500 * MIB, [(DonorId(1), 500 * MIB)].into_iter());
     pool.end_session(&S1);
     assert!(open(&mut pool, S2, 501 * MIB, 0.1).is_err(), "500 of 1000 MiB are taken");

@@ -32,7 +32,7 @@ fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_
         let giving = Giving { start: 0, at_once: false, lose: [].into(), since: at(1.0) };
         pool.give_back(donor, Some(giving));
     });
-    outdates("a part of it", true, &mut |pool| pool.leave_below(donor, 9));
+    outdates("a part of it", true, &mut |pool| pool.leave_below(donor, 9, 0));
     outdates("another incarnation", true, &mut |pool| {
         register(pool, 1, 8, 1.0);
     });
@@ -57,7 +57,9 @@ fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
     pool.inventory_done(DonorId(1), Incarnation(8));
     let known =
         |snapshot: DonorSnapshot| [1, 2].map(|donor| snapshot.current().is_live(DonorId(donor)));
-    assert_eq!(known(pool.snapshot(at(1.0)).for_work_begun_at(began)), [false, true]);
+    let snapshot = pool.snapshot(at(1.0)).for_work_begun_at(began);
+    assert_eq!(snapshot.restarted(), [DonorId(1)].into());
+    assert_eq!(known(snapshot), [false, true]);
     assert_eq!(known(pool.snapshot(at(1.0))), [true, true], "what begins now does");
 }
 

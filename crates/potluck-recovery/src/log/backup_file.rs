@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file's format that this release writes and reads.
 const VERSION: u32 = 1;
-/// No block is longer, and no heading: what says so is damaged.
+/// The most bytes of a block or a heading: a length above it is damage.
 const LONGEST: u32 = 8 << 20;
 
 /// The heading of a file, readable without any key.
@@ -82,7 +82,7 @@ pub fn append(
     };
     let added = add();
     if added.is_err() {
-        // Best effort: a file of another length is not gone on with.
+        // This is a best effort: a file of another length is not gone on with.
         let _ = file.set_len(bytes);
     }
     added
@@ -100,8 +100,8 @@ fn write_block(
     file.write_all(&sealed)
 }
 
-/// A file under way to its name; gone if it does not get there, so that one that fills the disk does
-/// not keep it full.
+/// A temporary file that is to get its name when it is complete. It is removed if it does not get there, so that one
+/// that fills the disk does not keep it full.
 struct Temp {
     path: PathBuf,
     file: File,
@@ -109,7 +109,7 @@ struct Temp {
 }
 
 impl Temp {
-    /// Makes one for the file `to`. What has its name already is somebody's, and stays.
+    /// Makes a temporary file beside `to`. A file that has its name already is somebody's, and stays.
     fn beside(to: &Path) -> io::Result<Self> {
         for n in 0..100 {
             let mut name = to.as_os_str().to_owned();
@@ -152,11 +152,11 @@ pub struct BackupReader {
 /// The next part of a file.
 #[derive(Debug)]
 pub enum Next {
-    /// A block: what it says of itself, and its plaintext.
+    /// A block, with its header and its plaintext.
     Block(Header, Vec<u8>),
     /// The file ends here.
     End,
-    /// This many bytes are no blocks, and why.
+    /// A part with this many bytes that are no blocks, and the reason.
     Unreadable(u64, &'static str),
 }
 

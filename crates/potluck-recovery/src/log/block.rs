@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// Plaintext bytes after which a block is closed: with its last record it is within 4 MiB.
+/// The plaintext bytes after which a block is closed: with its last record it is within 4 MiB.
 const FULL: usize = 3 << 20;
 
-/// No block has more plaintext bytes.
+/// The most plaintext bytes of a block.
 pub const PIECE: usize = 4 << 20;
 
 /// Which part of a generation a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockPart {
-    /// State, and more of it follows.
+    /// The block holds state, and more of the state follows.
     Base,
-    /// The last of the state.
+    /// The block holds the last of the state.
     BaseEnd,
     /// The block holds changes.
     Log,
@@ -40,15 +40,16 @@ pub struct Header {
     pub generation: u64,
     /// The part of the generation that the block belongs to.
     pub part: BlockPart,
-    /// The block before it; none before a generation's first.
+    /// The name of the block before it; `None` for the first of a generation.
     pub before: Option<ChunkName>,
     /// The epoch of the manager that wrote the block.
     pub epoch: Epoch,
-    /// Counts the writes of one epoch, whether they were committed or not.
+    /// The number of the write in its epoch, counting all writes, whether they were committed or not.
     pub attempt: u64,
-    /// Wall time, for people.
+    /// The wall time of the write, for people.
     pub wall_ms: i64,
-    /// Whether this is of the base of a catalog that was itself made of a log with gaps and not accepted by an admin yet.
+    /// Whether the block is of the base of a catalog that was itself made of a log with gaps and that no admin has
+    /// accepted yet.
     pub has_gaps: bool,
 }
 
@@ -57,10 +58,10 @@ pub struct Header {
 #[error("a block of the log cannot be read: {0}")]
 pub struct BadBlock(String);
 
-/// Records of a block, a line of JSON each.
+/// The records of a block, a line of JSON each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Bytes, each line with its end.
+    /// The bytes of the lines, each with its end.
     pub text: Vec<u8>,
     /// The number of records.
     pub count: u64,
@@ -101,7 +102,7 @@ impl BlockCutter {
     }
 }
 
-/// Records of changes as blocks.
+/// Cuts the records of changes into blocks.
 pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
     let mut cutter = BlockCutter::default();
     cutter.add(records)?;
@@ -111,11 +112,11 @@ pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
 /// The state of a catalog as blocks, cut one by one.
 pub struct Base {
     snapshot: Option<CatalogSnapshot>,
-    /// The last change that it covers.
+    /// The number of the last change that the state covers.
     pub change: ChangeNumber,
-    /// The manager's epoch at that moment.
+    /// The manager's epoch at the moment of the state.
     pub epoch: Epoch,
-    /// Bytes of the catalog, which its records are about as long as.
+    /// The size of the catalog in bytes; its records are about as long.
     pub bytes: u64,
     /// Whether the catalog was itself made of a log with gaps, and no admin has accepted it yet.
     pub has_gaps: bool,
@@ -140,9 +141,9 @@ impl Base {
         }
     }
 
-    /// The next block; none after the last. An empty catalog has an empty base, which says so.
+    /// Returns the next block; `None` after the last. An empty catalog has an empty base, which says so.
     pub fn next_lines(&mut self) -> Result<Option<(BlockPart, Lines)>, Error> {
-        // One more than is given, so that the last is known for it.
+        // One block more than is given is read, so that it is known which is the last.
         while self.cutter.full.len() < 2
             && let Some(snapshot) = &mut self.snapshot
         {
@@ -162,7 +163,7 @@ impl Base {
     }
 }
 
-/// A block as it is stored.
+/// A sealed block, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
     /// The sequence number of the block.
@@ -183,7 +184,7 @@ pub struct Sealer {
     pub epoch: Epoch,
     /// The number of this write in the epoch.
     pub attempt: u64,
-    /// Wall time, for people.
+    /// The wall time of the write, for people.
     pub wall_ms: i64,
     /// The position after the last block; `None` before a generation's first.
     pub position: Option<Position>,
@@ -224,7 +225,7 @@ impl Sealer {
     }
 }
 
-/// The plaintext of a block.
+/// Returns the plaintext of a block.
 fn text(header: &Header, lines: &Lines) -> Result<Vec<u8>, Error> {
     let mut text = serde_json::to_vec(header).map_err(|why| Error::Bug(why.to_string()))?;
     text.push(b'\n');

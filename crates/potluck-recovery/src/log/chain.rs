@@ -6,7 +6,7 @@ use potluck_core::ids::Epoch;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A block that was seen and opened.
+/// A block that was fetched and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenBlock {
     /// The name of the block.
@@ -29,18 +29,18 @@ pub struct Chain {
 /// The gaps of a log, as far as the blocks that are there tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
-    /// Blocks of which no donor that answered has a copy.
+    /// The number of blocks of which no donor that answered has a copy.
     pub missing: u64,
-    /// Places where a block follows another than the one it was written after, as when two
-    /// managers ran on copies of one catalog.
+    /// The number of places where a block follows another than the one it was written after, as when two managers ran
+    /// on copies of one catalog.
     pub broken: u64,
-    /// Whether the end of the generation's base is missing: nobody knows how much of it.
+    /// Whether the end of the generation's base is missing; how much of it is unknown.
     pub base_cut: bool,
     /// Whether the manager that wrote the base had itself been restored from a log with gaps.
     pub inherited: bool,
 }
 
-/// Which write a block belongs to, by epoch and attempt: what comes later wins.
+/// The write to which a block belongs, by epoch and attempt: a later write wins.
 type Write = (Epoch, u64);
 
 fn write_of(block: &SeenBlock) -> Write {
@@ -50,14 +50,14 @@ fn write_of(block: &SeenBlock) -> Write {
 /// How to choose between generations of which several could be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preference {
-    /// One that no gap was inherited by counts more: what a manager wrote that was restored from a log with gaps lacks
-    /// what donors had that did not answer then.
+    /// A generation that inherited no gap counts more: what a manager wrote that was restored from a log with gaps
+    /// lacks what was on donors that did not answer then.
     Complete,
-    /// The newest, whatever the catalog that it was written of lacked.
+    /// The newest generation counts, whatever the catalog that it was written from lacked.
     Newest,
 }
 
-/// The newest generation whose base is whole, or as good as there is; `None` without any block.
+/// Chooses the newest generation whose base is whole, or the best there is; `None` without any block.
 pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
     for block in seen {
@@ -74,8 +74,8 @@ pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
     })
 }
 
-/// How many changes' blocks there are in generations after `generation` of `epoch` or later, of
-/// which nothing can be made.
+/// Returns how many blocks of changes there are in generations after `generation`, of `epoch` or later, that cannot
+/// be replayed.
 pub fn passed_over(generation: u64, epoch: Epoch, seen: &[SeenBlock]) -> u64 {
     let over = seen.iter().map(|block| &block.header).filter(|header| {
         header.part == BlockPart::Log && header.generation > generation && header.epoch >= epoch
@@ -83,9 +83,8 @@ pub fn passed_over(generation: u64, epoch: Epoch, seen: &[SeenBlock]) -> u64 {
     over.count() as u64
 }
 
-/// Leaves of several attempts to write a generation's base only one: states of two moments do not
-/// make one state. Once there are changes after it, it was the last attempt; before, a whole one is
-/// better.
+/// Keeps only one of several attempts to write a generation's base: states of two moments do not make one state.
+/// Where changes follow, the last attempt is kept; otherwise a whole one is better.
 fn with_one_base(blocks: Vec<SeenBlock>) -> Vec<SeenBlock> {
     let mut bases: BTreeMap<(Epoch, u64), (BTreeSet<u64>, bool)> = BTreeMap::new();
     for base in blocks.iter().filter(|block| block.header.part != BlockPart::Log) {
@@ -227,7 +226,7 @@ mod tests {
         let inherited = Gaps { inherited: true, ..Gaps::default() };
         let chain = choose(seen, Preference::Newest).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![8, 9], inherited));
-        // It is all there is, and says that it lacks something.
+        // This base is all there is, and it says that something is lacking.
         let chain = choose(vec![base], Preference::Complete).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![8], inherited));
     }
@@ -253,12 +252,12 @@ mod tests {
 
     #[test]
     fn of_rivals_the_one_counts_that_was_committed() {
-        // One from a copy of the catalog that went on elsewhere.
+        // One block is from a copy of the catalog that went on elsewhere.
         let mut seen = third();
         seen.push(block(6, 3, BlockPart::Log, 2));
         let chain = newest(seen).expect("a chain");
         assert_eq!((chain.gaps, chain.blocks[3].name), (Gaps::default(), name(6, 1)));
-        // One that was stored and never committed: the next goes on with the other.
+        // A rival was stored and never committed: the next block goes on with the other.
         for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
             let mut seen = third();
             let mut rival = SeenBlock { name: ChunkName::of(b"rival"), ..seen[at].clone() };
@@ -282,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_went_on_counts_more_than_the_longer_branch_of_a_life_that_was_lost() {
-        // The lost one, of epoch 1, came to number 9; the copy that went on, to 6 so far.
+        // The catalog that was lost, of epoch 1, came to number 9; the copy that went on, to 6 so far.
         let mut seen = third();
         seen.extend([8, 9].map(|n| block(n, 3, BlockPart::Log, 1)));
         let mut own = block(6, 3, BlockPart::Log, 2);
@@ -303,7 +302,7 @@ mod tests {
         let chain = newest(seen.clone()).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
         assert_eq!(chain.blocks[3].name, again.name);
-        // Also when the clock was put back.
+        // This holds also when the clock was put back.
         seen.last_mut().expect("the last").header.wall_ms = -1000;
         assert_eq!(newest(seen).expect("a chain").blocks[3].name, again.name);
     }
@@ -328,7 +327,7 @@ mod tests {
             (names(&chain), chain.gaps),
             (of(1).iter().map(|one| one.name).collect(), Gaps::default())
         );
-        // The second was committed, for there are changes since; of it a block is lost.
+        // The second attempt was committed, for there are changes since; one of its blocks is lost.
         let mut log = block(5, 3, BlockPart::Log, 1);
         (log.header.attempt, log.header.before) = (3, Some(of(2)[1].name));
         let seen = [of(1), of(2)[1..].to_vec(), vec![log.clone()]].concat();

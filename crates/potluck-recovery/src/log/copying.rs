@@ -5,17 +5,17 @@ use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogAhead, LogCopy, 
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Offload;
 
-/// Rows of changes that are read at once.
+/// The number of rows of changes that are read at once.
 const ROWS: usize = 1000;
 
 /// A place where a copy of the log is kept.
 pub trait Sink {
-    /// The copy of the log that is kept here.
+    /// The copy of the log that is kept in this place.
     const COPY: LogCopy;
     /// The reason why a copy cannot be written.
     type Trouble: From<Error>;
 
-    /// Whether what is there can be added to after `position`.
+    /// Returns whether the copy that is there can be added to after `position`.
     fn goes_on(
         &self,
         position: &Position,
@@ -61,7 +61,7 @@ pub async fn catch_up<S: Sink>(
         let change = changes.last;
         let blocks = offload.run(move || block::cut(&changes.records)).await?;
         if blocks.is_empty() {
-            // The things that were changed are no more, and leave nothing to tell of.
+            // What was changed is not there any more, so there is nothing to tell of.
             let after = Position { change, ..before.clone() };
             let advance = Advance { copy: S::COPY, before: Some(before), after, epoch };
             catalog.note_log(Some(advance)).await?;

@@ -11,11 +11,11 @@ use potluck_wire::control::{Holding, Task, TaskOutcome, TaskResult, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// Every donor is asked one thing, once.
+/// The number of the one task that each donor is given.
 const ONLY_TASK: u64 = 1;
 
-/// Chunks of one donor that are taken note of: 56 TiB of the default size, as many as a table of 150 MB
-/// holds. One that lists without an end does not fill the memory.
+/// The most chunks of one donor that are taken note of: 56 TiB of the default size, as many as a table of 150 MB
+/// holds. A donor that lists without an end does not fill the memory.
 const MAX_LISTED: usize = 7 << 21;
 
 /// The answers of donors so far.
@@ -26,16 +26,16 @@ pub struct Collecting(Mutex<Said>);
 struct Said {
     described: BTreeSet<DonorId>,
     blocks: Holders,
-    /// Donors whose inventories are complete.
+    /// The donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
-    /// Every chunk that any of them listed.
+    /// The names of all chunks that any donor listed.
     listed: ListedNames,
-    /// How many chunks each listed so far.
+    /// The number of chunks that each donor has listed so far.
     counts: BTreeMap<DonorId, usize>,
 }
 
-/// Who says to have a chunk, and with how many stored bytes. Each donor is asked for what it said:
-/// one that lies about a length is the only one that cannot be read then.
+/// The donors that say that they have a chunk, each with its stored bytes. Each donor is asked for what it said, so
+/// that one that lies about a length is the only one that cannot be read then.
 type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 
 /// A part of the metadata that donors have.
@@ -43,16 +43,16 @@ type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 pub struct SeenMetadata {
     /// The name of the block.
     pub name: ChunkName,
-    /// Who has it, each with its stored bytes.
+    /// The donors that have the block, each with its stored bytes.
     pub donors: Vec<(DonorId, u32)>,
 }
 
 /// How far the collection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreProgress {
-    /// Donors that have said all.
+    /// The number of donors that have told all they have.
     pub answered: usize,
-    /// Chunks that were listed so far.
+    /// The number of chunks that were listed so far.
     pub listed: usize,
 }
 
@@ -74,7 +74,7 @@ impl Collecting {
         let mut said = self.said();
         for result in results {
             match &result.outcome {
-                // It was asked once, and is listened to once.
+                // A donor is asked once, and only its first answer counts.
                 TaskOutcome::Described { .. } if said.described.contains(&donor) => {}
                 TaskOutcome::Described { blocks } => {
                     said.described.insert(donor);
@@ -85,7 +85,7 @@ impl Collecting {
         }
     }
 
-    /// A page of a donor's inventory.
+    /// Takes a page of a donor's inventory.
     pub fn listed(&self, donor: DonorId, holdings: &[Holding], last: bool) {
         let mut said = self.said();
         let count = said.counts.entry(donor).or_default();
@@ -98,20 +98,20 @@ impl Collecting {
         }
     }
 
-    /// How far it is.
+    /// Returns how far the collection is.
     pub fn progress(&self) -> RestoreProgress {
         let said = self.said();
         let answered = said.described.intersection(&said.inventoried).count();
         RestoreProgress { answered, listed: said.listed.count() }
     }
 
-    /// Whether a donor has said all.
+    /// Returns whether a donor has told all it has.
     pub fn has_answered(&self, donor: DonorId) -> bool {
         let said = self.said();
         said.described.contains(&donor) && said.inventoried.contains(&donor)
     }
 
-    /// All blocks of the log that were seen.
+    /// Returns all blocks of the log that donors told of.
     pub fn blocks(&self) -> Vec<SeenMetadata> {
         seen(&self.said().blocks)
     }
@@ -153,7 +153,7 @@ mod tests {
         donors.iter().for_each(|(donor, len)| tell(*donor, b"a block", *len));
         let seen = [SeenMetadata { name: ChunkName::of(b"a block"), donors }];
         assert_eq!(collecting.blocks(), seen);
-        // Nobody is heard twice.
+        // A second answer of a donor does not count.
         tell(DonorId(1), b"another", 1);
         assert_eq!(collecting.blocks(), seen);
     }

@@ -40,7 +40,7 @@ pub async fn restore_pool(
     Ok(Restored { unlisted: Some(unlisted), ..report })
 }
 
-/// Makes the catalog from what donors have; gives also the epoch of the manager that wrote it last.
+/// Makes the catalog from what donors have; returns with it the epoch of the manager that wrote the log last.
 async fn make(
     staging: &Staging,
     listening: &RestoreListener,

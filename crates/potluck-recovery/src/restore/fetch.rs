@@ -1,4 +1,4 @@
-//! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
+//! Fetching chunks from donors that answered, with a recovery key and without a catalog.
 
 use super::collect::SeenMetadata;
 use super::server::RestoreServer;
@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-/// A ticket outlives the reading of any catalog.
+/// The validity of a ticket, which outlasts the reading of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
 /// The largest chunk that metadata is stored in: a piece or a block, and its seal.
 const MAX_RECORD: usize = PIECE + (64 << 10);
 
-/// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
+/// The number of failures, wrong bytes or silence, after which a donor is asked no more: a donor may list a million
 /// chunks that are none.
 const MAX_FAILURES: u32 = 20;
-/// Nor is who so often sent a chunk that is no part of this log. Some may be left of a log under a key
-/// that was lost.
+/// The number of chunks that are no part of this log after which a donor is asked no more. Some may be left of a log
+/// under a key that was lost.
 const MAX_FOREIGN: u32 = 2000;
 
-/// Fetches chunks from whoever has them.
+/// Fetches chunks from donors that have them.
 pub struct BlockFetch<'s> {
     server: &'s RestoreServer,
     key: RecoveryKey,
@@ -34,12 +34,12 @@ pub struct BlockFetch<'s> {
     record: BTreeMap<DonorId, Conduct>,
 }
 
-/// How a donor did so far.
+/// How a donor has behaved so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Conduct {
-    /// How often it failed to give what it said it has.
+    /// How often the donor failed to give what it said it has.
     failures: u32,
-    /// How many chunks it gave that are no part of the log.
+    /// How many chunks the donor gave that are no part of the log.
     foreign: u32,
     bytes: u64,
     took: Duration,
@@ -50,20 +50,20 @@ impl Conduct {
         self.failures < MAX_FAILURES && self.foreign < MAX_FOREIGN
     }
 
-    /// Nanoseconds a byte; 0 as long as that is unknown, so that everybody has a try.
+    /// Returns the donor's nanoseconds a byte; 0 as long as that is unknown, so that every donor is tried.
     fn slowness(&self) -> u128 {
         self.took.as_nanos() / u128::from(self.bytes.max(1))
     }
 }
 
 impl<'s> BlockFetch<'s> {
-    /// Makes a fetch from the donors that found the server; what opens with `key` as a record of `pool` is
+    /// Makes a fetch from the donors that found the server. Only what opens with `key` as a record of `pool` is
     /// believed.
     pub fn new(server: &'s RestoreServer, key: RecoveryKey, pool: Digest) -> Self {
         Self { server, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }
 
-    /// A block's number and content; `None` where nobody has it or it does not open.
+    /// Fetches a block; returns its number and content, or `None` where nobody has it or it does not open.
     pub async fn block(&mut self, seen: &SeenMetadata) -> Option<(u64, Vec<u8>)> {
         let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
         let opened = self.key.open_record(&self.pool, &sealed).ok();
@@ -73,8 +73,8 @@ impl<'s> BlockFetch<'s> {
         opened
     }
 
-    /// A chunk from one of `donors`, each of which has it with so many stored bytes: of the one that was
-    /// fastest so far, so that a slow one holds the restore up only once.
+    /// Fetches a chunk from one of `donors`, each of which has it with so many stored bytes. The donor that was
+    /// fastest so far is asked, so that a slow one holds the restore up only once.
     async fn chunk(
         &mut self,
         name: ChunkName,
@@ -82,7 +82,7 @@ impl<'s> BlockFetch<'s> {
     ) -> Option<(DonorId, Vec<u8>)> {
         let of = |donor: DonorId| self.record.get(&donor).copied().unwrap_or_default();
         let mut order: Vec<(DonorId, u32)> = donors.to_vec();
-        // A lie must not cost more memory or time than a chunk.
+        // A donor that lies about the length must not cost more memory or time than a chunk does.
         order.retain(|(donor, len)| *len as usize <= MAX_RECORD && of(*donor).is_trusted());
         order.sort_by_key(|(donor, _)| of(*donor).slowness());
         for (donor, len) in order {

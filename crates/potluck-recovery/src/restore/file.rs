@@ -17,7 +17,7 @@ use std::path::Path;
 /// it was written. A failed restore leaves nothing that starts, and the next one into it begins anew.
 /// Changes after the base that cannot be read are no error: the report says it.
 pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> {
-    // Before anything is made: a wrong name is no restore that began.
+    // This comes before anything is made, so that a wrong name does not begin a restore.
     File::open(from).map_err(StateDir::io(from.into()))?;
     let staging = Staging::begin(ask)?;
     let key = staging.kit.recovery_key();

@@ -22,30 +22,31 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Number of quiet times for which the next donor is waited for to have said all, whatever else is heard: a
+/// The number of quiet times for which the next donor is waited for to tell all it has, whatever else is heard. A
 /// slow one reads all its trailers meanwhile, and one that lists for ever is not waited for.
 const LONGEST: u32 = 20;
-/// Time between two looks at who has answered.
+/// The time between two looks at which donors have answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time between two visits to the donors that were named.
+/// The time between two visits to the donors that were named.
 const VISIT_EVERY: Duration = Duration::from_secs(2);
 
-/// How long donors are waited for.
+/// The options that say where to listen for donors and how long to wait for them.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// Where to listen: the lost manager's address, or what is forwarded to here.
-    pub listen: String,
-    /// How long nothing new must have been said.
+    /// The address to listen on: the lost manager's, or one to which that is forwarded. By default it has the port at
+    /// which donors knew the manager.
+    pub listen: Option<String>,
+    /// How long no donor must have said anything new before the wait ends.
     pub quiet: Duration,
-    /// Do not wait for more than so many.
+    /// The number of donors that suffice: no more are waited for.
     pub donors: Option<usize>,
-    /// Donors to visit: those that would look for the manager where it is no more.
+    /// The donors to visit, which would look for the manager where it is no more.
     pub visit: BTreeSet<Address>,
     /// How to choose between several states of the catalog that donors have.
     pub prefer: Preference,
 }
 
-/// A server that donors find.
+/// A restore server that listens for donors.
 pub struct RestoreListener {
     /// The server, with all that it heard.
     pub server: Arc<RestoreServer>,
@@ -53,11 +54,11 @@ pub struct RestoreListener {
     serving: JoinHandle<()>,
     visiting: JoinHandle<()>,
     visits: mpsc::UnboundedReceiver<Visit>,
-    /// Why the donors that were named are not reached.
+    /// The reasons why named donors are not reached.
     unreached: BTreeMap<Address, io::Error>,
 }
 
-/// A visit to a donor, which went otherwise than the one before.
+/// A visit to a donor that went otherwise than the one before.
 struct Visit {
     at: Address,
     came: io::Result<()>,
@@ -71,11 +72,12 @@ impl RestoreListener {
         options: &ListenOptions,
         env: Env,
     ) -> Result<Self, StateError> {
-        let unreachable = |source| StateError::Listen { address: options.listen.clone(), source };
+        let listen = options.listen.clone().unwrap_or_else(|| staging.kit.listen());
+        let unreachable = |source| StateError::Listen { address: listen.clone(), source };
         let dir = staging.ca();
         let ca = Ca::load(&dir)?;
         let admit = ca::tls(&ca, &dir)?;
-        let listener = env.net.listen(&options.listen).await.map_err(unreachable)?;
+        let listener = env.net.listen(&listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
         let advertise: Vec<String> = ask.advertise.iter().map(ToString::to_string).collect();
         let mut addresses = ToldAddresses::of(&*env.net, address, &advertise).await?.addresses;
@@ -143,12 +145,12 @@ impl RestoreListener {
         StateError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
     }
 
-    /// Whether a donor is there that has not said all.
+    /// Returns whether a donor is there that has not told all it has.
     fn is_owed(&self) -> bool {
         self.server.live().iter().any(|donor| !self.server.collecting.has_answered(*donor))
     }
 
-    /// Stops; gives an epoch that no donor has heard a later one than.
+    /// Stops listening; returns an epoch as late as any that a donor has heard of.
     pub async fn end(self) -> Epoch {
         self.visiting.abort();
         let _ = self.visiting.await; // it ends by being stopped
@@ -158,8 +160,8 @@ impl RestoreListener {
     }
 }
 
-/// Shows donors where to find this server, until they have heard it; those that cannot be reached now
-/// are visited again. `tell` hears how it went, where that changed.
+/// Visits donors and shows them where to find this server, until they have heard it; those that cannot be reached now
+/// are visited again. `tell` hears how a visit went, where that changed.
 async fn visit_for_ever(
     server: Arc<RestoreServer>,
     donors: BTreeSet<Address>,
@@ -180,12 +182,12 @@ async fn visit_for_ever(
     join_all(donors.iter().map(visit_one)).await;
 }
 
-/// How long nothing came.
+/// The times since which nothing new has come.
 struct Waiting {
     known: RestoreProgress,
-    /// When the last new thing was said.
+    /// When something new was last said.
     quiet: Tick,
-    /// When the last donor said all that it has.
+    /// When a donor last completed telling all that it has.
     unanswered: Tick,
 }
 
@@ -194,7 +196,8 @@ impl Waiting {
         Self { known: RestoreProgress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
     }
 
-    /// Whether nobody is waited for any more. `owed`: somebody is there who has not said all.
+    /// Returns whether nobody is waited for any more; `owed` says that a donor is there which has not told all it
+    /// has.
     fn is_over(
         &mut self,
         progress: RestoreProgress,
@@ -223,7 +226,7 @@ mod tests {
     fn slow_donors_are_waited_for_and_endless_ones_are_not() {
         let quiet = Duration::from_secs(30);
         let mut options = ListenOptions {
-            listen: String::new(),
+            listen: None,
             quiet,
             donors: None,
             visit: BTreeSet::new(),
@@ -239,7 +242,7 @@ mod tests {
         assert!(!over(1, 10, true, 400), "one reads its trailers still");
         assert!(!over(2, 20, false, 401));
         assert!(over(2, 20, false, 432));
-        // One that lists without an end keeps it going only so long.
+        // A donor that lists without an end keeps it going only so long.
         assert!((433..1001).all(|now| !over(2, now as usize, true, now)));
         assert!(over(2, 5000, true, 1002));
         options.donors = Some(2);

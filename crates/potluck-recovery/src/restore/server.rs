@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A donor that was not heard for so long is not waited for.
+/// How long a donor may be silent and still be waited for.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// The place of a manager that is being restored.
+/// The server that stands in for a manager that is being restored.
 pub struct RestoreServer {
     /// The outside world: time, chance, and the network.
     pub env: Env,
@@ -40,22 +40,22 @@ pub struct RestoreServer {
     signpost: Signpost,
     began: Tick,
     epoch: AtomicU64,
-    /// Drawn at its beginning, as a manager draws one at its start.
+    /// A number drawn when the server begins, as a manager draws one at its start.
     start: u64,
     donors: Mutex<BTreeMap<Digest, Donor>>,
     bodies: Bodies<Digest>,
 }
 
-/// A donor: whoever shows a certificate of the pool.
+/// A donor, which is anybody that shows a certificate of the pool.
 struct Donor {
-    /// Holds for this restore alone.
+    /// The number of the donor, which holds for this restore alone.
     number: DonorId,
     incarnation: Option<Incarnation>,
     heard: Tick,
     contact: RestoredDonor,
 }
 
-/// How a donor is reached.
+/// The way to reach a donor.
 #[derive(Debug, Clone, Default)]
 pub struct RestoredDonor {
     /// The addresses of the donor.
@@ -89,17 +89,17 @@ impl RestoreServer {
         self.env.clock.now()
     }
 
-    /// The time by which its tickets expire.
+    /// Returns the time by which the server's tickets expire.
     pub fn now_ms(&self) -> u64 {
         self.tick().saturating_sub(self.began).as_millis() as u64
     }
 
-    /// An epoch that no donor has told of a later one than.
+    /// Returns an epoch as late as any that a donor has told of.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Takes a later epoch than `heard`, so that donors obey.
+    /// Raises the epoch above `heard`, so that donors obey.
     fn learn(&self, heard: Epoch) {
         if heard >= LAST_EPOCH {
             tracing::warn!(%heard, "no manager has come so far: the donor that heard it is not believed");
@@ -108,7 +108,7 @@ impl RestoreServer {
         self.epoch.fetch_max(heard.0 + 1, Ordering::AcqRel);
     }
 
-    /// Donors that were heard lately.
+    /// Returns the donors that were heard lately.
     pub fn live(&self) -> Vec<DonorId> {
         let now = self.tick();
         let donors = self.donors();
@@ -116,7 +116,7 @@ impl RestoreServer {
         live.map(|donor| donor.number).collect()
     }
 
-    /// How a donor is reached.
+    /// Returns how a donor is reached.
     pub fn contact(&self, number: DonorId) -> Option<RestoredDonor> {
         let donors = self.donors();
         donors.values().find(|donor| donor.number == number).map(|donor| donor.contact.clone())
@@ -126,8 +126,8 @@ impl RestoreServer {
         self.signpost.shown(&self.ca, self.epoch())
     }
 
-    /// Shows the donor at `address` where this is. One that knows a manager of a later epoch is shown
-    /// a later one.
+    /// Visits the donor at `address` and shows it where this server is. A donor that knows a manager of a later epoch
+    /// is shown a still later one.
     ///
     /// Errors: no donor of this pool is reached there.
     pub async fn call_in(&self, address: &Address) -> io::Result<()> {
@@ -143,7 +143,7 @@ impl RestoreServer {
         Ok(())
     }
 
-    /// Does something with the donor that shows `certificate`.
+    /// Applies a change to the donor that shows `certificate`.
     fn with<T>(&self, certificate: Digest, change: impl FnOnce(&mut Donor) -> T) -> T {
         let (now, mut donors) = (self.tick(), self.donors());
         let number = DonorId(donors.len() as u32 + 1);
@@ -182,15 +182,15 @@ impl RestoreServer {
         Ok(Registered { donor, epoch, start, changes: 0, proof, unproven, now_ms })
     }
 
-    /// Whether a manager of this pool said what a donor tells of it: no donor's own word has donors disobey
-    /// managers to come.
+    /// Returns whether a manager of this pool really said what a donor tells of it: no donor's own word makes donors
+    /// disobey later managers.
     fn is_proven(&self, said: &Register) -> bool {
         let (epoch, start) = said.heard;
         let proves = |proof| self.ca.terms().is_proven(epoch, start, said.heard_changes, proof);
         said.heard_proof.is_some_and(proves)
     }
 
-    /// The proof of its own term, in which no catalog changes.
+    /// Returns the proof of the server's own term, in which no catalog changes.
     fn proof(&self) -> Option<Digest> {
         Some(self.ca.terms().prove(self.epoch(), self.start, 0))
     }

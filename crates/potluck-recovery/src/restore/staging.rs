@@ -22,7 +22,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A lost manager started less often than this after the last that is known of it.
+/// More starts than a lost manager can have made after the last that is known of it.
 const STARTS_SINCE: u64 = 1000;
 
 /// The reason of the GC freeze after a restore.
@@ -33,7 +33,7 @@ const RESTORED_WITH_GAPS: &str = "the catalog was restored from a log with gaps:
 
 /// The name of the admin that a restore makes.
 const NEW_ADMIN: &str = "admin after restore";
-/// The catalog while it is made: not under its own name, so that the staging directory is no pool
+/// The name of the catalog while it is made. It is not the usual one, so that the staging directory is no pool
 /// either.
 const UNDER_WAY: &str = "catalog.part";
 /// The names that move out of the staging directory before the catalog does.
@@ -45,7 +45,7 @@ pub struct Staging {
     pub kit: Kit,
     /// The staging directory, laid out as a state directory is.
     state: StateDir,
-    /// The state directory itself.
+    /// The state directory that is being restored.
     place: StateDir,
     ca: Ca,
 }
@@ -59,7 +59,8 @@ impl Staging {
         let place = StateDir::take(&ask.state)?;
         refuse_used(&ask.state)?; // somebody may have finished one meanwhile
         clear_interrupted(&ask.state)?;
-        // Before anything else that can fail: where a restore began, no empty pool is made.
+        // This comes before anything else that can fail, so that no empty pool is made where a restore
+        // began.
         let state = StateDir::take(&place.restoring())?;
         let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
         let ca = ca.map_err(|why| match why {
@@ -79,12 +80,12 @@ impl Staging {
         Ok(Rebuild::begin(&self.state.root().join(UNDER_WAY), &self.kit.pool)?)
     }
 
-    /// A directory in the staging directory.
+    /// Returns the path of a directory in the staging directory.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.state.root().join(name)
     }
 
-    /// The directory of the authority's files.
+    /// Returns the directory of the authority's files.
     pub fn ca(&self) -> PathBuf {
         self.state.ca()
     }
@@ -94,7 +95,7 @@ impl Staging {
         Authority::new(&self.kit.pool, &self.fingerprint())
     }
 
-    /// The fingerprint of the pool's authority.
+    /// Returns the fingerprint of the pool's authority.
     pub fn fingerprint(&self) -> Digest {
         fingerprint(self.ca.certificate())
     }
@@ -114,7 +115,8 @@ impl Staging {
         let revival = Revival {
             why: if log.has_gaps() { RESTORED_WITH_GAPS } else { RESTORED },
             gaps: log.has_gaps(),
-            // How often the lost manager started since, nobody here knows; members go to the later one.
+            // Nobody here knows how often the lost manager started since, and members go to the later
+            // one.
             above: Epoch(above.0 + STARTS_SINCE),
             authority: self.fingerprint(),
             admin: NEW_ADMIN,
@@ -136,7 +138,7 @@ impl Staging {
         })
     }
 
-    /// Makes all that was made durable, and moves it to its place.
+    /// Makes everything in the staging directory durable, and moves it to its place.
     fn put_in_place(self) -> io::Result<()> {
         let (from, to) = (self.state.root(), self.place.root());
         File::open(from.join(UNDER_WAY))?.sync_all()?;
@@ -150,14 +152,15 @@ impl Staging {
         File::open(to)?.sync_all()?;
         fs::rename(from.join(UNDER_WAY), self.place.catalog())?;
         File::open(to)?.sync_all()?;
-        // It is a pool now, and starts. What is left says nothing.
+        // The directory is a pool now, and starts. What is left of the restore does no harm.
         let _ = fs::remove_dir_all(from);
         Ok(())
     }
 }
 
-/// Nothing is ever written over: a state directory that has something may be somebody's last copy.
-/// A name of those beside a staging directory was moved out of it, because it began in an empty one.
+/// Refuses a state directory that has something in it, which may be somebody's last copy: nothing is ever written
+/// over. Beside a staging directory, the names that a restore moves out of it are allowed, because it began in an
+/// empty one.
 fn refuse_used(state: &Path) -> Result<(), StateError> {
     let names = names(state)?;
     let interrupted = names.iter().any(|name| name == RESTORING);

@@ -1,4 +1,4 @@
-//! Puts that a donor forwards: to whom, and what came of it.
+//! Puts that a donor forwards to other donors, and the receipts of these.
 
 use super::MAX_ROUTES;
 use crate::ticket::Receipt;
@@ -65,28 +65,32 @@ pub(super) fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
     }
 }
 
-/// Receipts of the donors that a put was forwarded to, in the order of its routes. Of copies that
-/// are to be made later there are none, unless its donor did not take them on: then all are
-/// `None`.
+/// The bytes that stand for a copy that was not made, in the place of its receipt.
+const NONE: [u8; Receipt::SIZE] = [0; Receipt::SIZE];
+
+/// Receipts of the donors that a put was forwarded to, in the order of its routes. Copies that are to be made later
+/// have none, unless their donor did not take them on: then all are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded {
     count: u8,
-    receipts: [[u8; 16]; MAX_ROUTES],
+    receipts: [[u8; Receipt::SIZE]; MAX_ROUTES],
 }
 
 impl Forwarded {
-    /// `None` for copies that were not made; at most [`MAX_ROUTES`].
+    /// Makes the list from the receipts, with `None` for copies that were not made; at most [`MAX_ROUTES`].
     pub fn of(receipts: &[Option<Receipt>]) -> Self {
         let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
         for (place, receipt) in forwarded.receipts.iter_mut().zip(receipts) {
-            *place = receipt.map_or([0; 16], |receipt| receipt.0);
+            *place = receipt.map_or(NONE, Receipt::to_bytes);
         }
         forwarded
     }
 
     /// The receipts; `None` for copies that were not made.
     pub fn receipts(&self) -> impl Iterator<Item = Option<Receipt>> + '_ {
-        let made = |receipt: &[u8; 16]| (*receipt != [0; 16]).then_some(Receipt(*receipt));
+        let made = |receipt: &[u8; Receipt::SIZE]| {
+            (*receipt != NONE).then(|| Receipt::from_bytes(receipt))
+        };
         self.receipts[..self.count.into()].iter().map(made)
     }
 
@@ -94,7 +98,7 @@ impl Forwarded {
         self.receipts[..self.count.into()].as_flattened()
     }
 
-    pub(super) fn from_bytes(receipts: &[[u8; 16]]) -> Option<Self> {
+    pub(super) fn from_bytes(receipts: &[[u8; Receipt::SIZE]]) -> Option<Self> {
         let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
         forwarded.receipts.get_mut(..receipts.len())?.copy_from_slice(receipts);
         Some(forwarded)

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Reads the audit log (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AuditRead {
-    /// Entries since this wall time.
+    /// The wall time from which on entries are asked for.
     #[serde(default)]
     pub since_wall_ms: Option<i64>,
-    /// Continues after [`AuditPage::next`].
+    /// The page continues after this [`AuditPage::next`].
     #[serde(default)]
     pub after: Option<u64>,
 }
@@ -20,9 +20,9 @@ call!(AuditRead => AuditPage, "audit");
 /// A part of the audit log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AuditPage {
-    /// The oldest first.
+    /// The entries of this part, the oldest first.
     pub entries: Vec<AuditEntry>,
-    /// Set when there is more.
+    /// The place after which the next part begins; set when there is more.
     #[serde(default)]
     pub next: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub enum AuditKind {
     Refused,
     /// What somebody may do was changed.
     Changed,
-    /// A kind of a newer manager.
+    /// A kind that only a newer manager knows.
     #[serde(other)]
     Unknown,
 }
@@ -45,11 +45,11 @@ pub enum AuditKind {
 pub struct AuditEntry {
     /// Counts the entries of a manager's directory.
     pub number: u64,
-    /// When, wall time.
+    /// The wall time at which it happened, in milliseconds.
     pub at_wall_ms: i64,
-    /// What it is about.
+    /// The kind of the entry.
     pub kind: AuditKind,
-    /// Who made the call; `None`: no member, or none any more.
+    /// The member that made the call; `None` where that was no member, or is none any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberId>,
     /// The name that people call the member by.

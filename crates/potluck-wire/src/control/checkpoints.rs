@@ -6,7 +6,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
 
-/// Begins a checkpoint. To begin one that is open once more has it stay open for longer.
+/// Begins a checkpoint. A repeated call for one that is open already has it stay open for longer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointBegin {
     /// The identifier of the checkpoint, drawn at random: whoever knows it, and may write in the space, writes to the checkpoint.
@@ -27,17 +27,18 @@ pub struct CheckpointBegun {
     pub idle_ms: u64,
 }
 
-/// Has the files of a checkpoint become visible, all at one moment. To commit one that was committed changes nothing.
+/// Commits a checkpoint: all its files become visible at one moment. To commit it a second time changes nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointCommit {
     /// The space of the checkpoint.
     pub space: String,
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// What must be so of each file that one of the checkpoint's replaces; where it is not, nothing becomes visible.
+    /// The condition for each file that a file of the checkpoint replaces; where one does not meet it, nothing
+    /// becomes visible.
     #[serde(default)]
     pub condition: Condition,
-    /// Whether a file without a byte may replace none that has some.
+    /// Whether a file without content is refused where it would replace a file that has some.
     #[serde(default)]
     pub spare_content: bool,
 }
@@ -46,21 +47,21 @@ call!(CheckpointCommit => CheckpointCommitted, "checkpoint-commit");
 /// A checkpoint that is visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointCommitted {
-    /// The path of what it became.
+    /// The path of what the checkpoint became.
     pub target: String,
-    /// Whether it had been committed before.
+    /// Whether the checkpoint had been committed before this call.
     #[serde(default)]
     pub before: bool,
 }
 
-/// Removes the files of a checkpoint. To abort one that was aborted changes nothing.
+/// Aborts a checkpoint and removes its files. To abort it a second time changes nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointAbort {
     /// The space of the checkpoint.
     pub space: String,
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// Refuse it where something is staged.
+    /// Whether the call is refused where files are staged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub if_empty: bool,
 }
@@ -71,12 +72,12 @@ call!(CheckpointAbort => Done, "checkpoint-abort");
 pub struct CheckpointList {}
 call!(CheckpointList => Checkpoints, "checkpoint-list");
 
-/// The checkpoints that are open, those that began first before others.
+/// The open checkpoints, in the order in which they began, and those that the caller committed lately.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// The checkpoints that are open.
     pub checkpoints: Vec<CheckpointAbout>,
-    /// Those that the caller began and that were committed in the last day.
+    /// The checkpoints that the caller began and that were committed in the last day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed: Vec<OwnCommitted>,
 }
@@ -86,12 +87,12 @@ pub struct Checkpoints {
 pub struct OwnCommitted {
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// The path of what it became.
+    /// The path of what the checkpoint became.
     pub target: String,
-    /// The observed application bandwidth, as of one that is open.
+    /// The observed application bandwidth in MiB a second, measured as for an open checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oab_mib_s: Option<f64>,
-    /// The achieved storage bandwidth, as of one that is open.
+    /// The achieved storage bandwidth in MiB a second, measured as for an open checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asb_mib_s: Option<f64>,
 }
@@ -109,15 +110,15 @@ pub struct CheckpointAbout {
     /// The directory in which its files are staged, told to whom the identifier is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<PoolPath>,
-    /// Who began it.
+    /// The member who began the checkpoint.
     pub member: MemberId,
-    /// The name of that member, if they still are one.
+    /// The name of the member who began the checkpoint, if that is still a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maker: Option<String>,
-    /// Whether the caller began it.
+    /// Whether the caller began the checkpoint.
     #[serde(default)]
     pub is_own: bool,
-    /// How long ago it began, in milliseconds.
+    /// The time since the checkpoint began, in milliseconds.
     pub age_ms: u64,
     /// The milliseconds after which it expires, if nothing is written to it until then.
     pub expires_ms: u64,
@@ -125,15 +126,15 @@ pub struct CheckpointAbout {
     pub files: u64,
     /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Whether there are more than were counted.
+    /// Whether more files and links are staged than were counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// MiB a second from when it was first written to until the last of its files was staged (the observed application
-    /// bandwidth), as far as that was since the manager's start.
+    /// The observed application bandwidth in MiB a second: from the first write until the last file was staged, as
+    /// far as that was since the manager's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oab_mib_s: Option<f64>,
-    /// MiB a second until all copies of these were made (the achieved storage bandwidth); none while some are to be made, or
-    /// were made when nobody told.
+    /// The achieved storage bandwidth in MiB a second: from the first write until all copies of the files were made;
+    /// `None` while some are still to be made, or where the manager was not told when they were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asb_mib_s: Option<f64>,
 }

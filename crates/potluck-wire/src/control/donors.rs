@@ -24,40 +24,40 @@ use std::time::Duration;
 pub struct Register {
     /// The incarnation of the donor.
     pub incarnation: Incarnation,
-    /// Shared with the manager alone; signs tickets and receipts. Drawn once, kept with the store.
+    /// The secret that the donor shares with the manager alone, and that signs tickets and receipts. It is drawn once
+    /// and kept with the store.
     pub key: Secret,
-    /// Where others reach its bulk port, as far as it knows.
+    /// The addresses at which others reach the donor's bulk port, as far as the donor knows.
     pub addresses: Addresses,
-    /// The port of its own machine, where its owner did not say how others reach it: the manager
-    /// adds the host that it sees.
+    /// The donor's port, where its owner did not say how others reach it: the manager adds the host that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// The version of Potluck that the donor runs.
     pub version: String,
     /// The state of the disk that the donor lends.
     pub disk: DiskState,
-    /// Bytes it may still write.
+    /// Bytes that the donor may still write.
     pub room: u64,
     /// The label that its owner gives it: donors with one label (a room, a switch, a machine) fail
     /// together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// How long it may be silent before repair begins, where its owner announced more than the
-    /// pool's grace.
+    /// How long the donor may be silent before repair begins, where its owner announced more than the pool's grace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// The highest epoch it heard, and which start of a manager that was: a manager that finds a
-    /// higher one, or its own from another start, runs on an older catalog than the pool's.
+    /// The highest epoch that the donor heard, and which start of a manager had it. A manager that finds a higher
+    /// epoch than its own, or its own from another start, runs on an older catalog than the pool's.
     #[serde(default)]
     pub heard: (Epoch, u64),
-    /// The most changes that this start said its catalog had: a manager whose catalog left that
-    /// term's with fewer of them runs on an older copy.
+    /// The most changes that the catalog of that start was said to have: a manager whose catalog left that term with
+    /// fewer of them runs on an older copy.
     #[serde(default)]
     pub heard_changes: u64,
-    /// The proof that it came with. Without it this word changes nothing, for any donor could make it up.
+    /// The proof of the epoch, start and changes that the donor heard. Without it they change nothing, for any donor
+    /// could make them up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_proof: Option<Digest>,
-    /// The fault of its disk, if it has one.
+    /// The fault of the donor's disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
     /// True if the owner said that what the donor held before is lost, and it began an empty store.
@@ -67,9 +67,9 @@ pub struct Register {
 call!(Register => Registered, "register");
 
 impl Register {
-    /// Where others reach a donor that calls from `peer`: there first, unless its owner says otherwise,
-    /// for that address has just been of use. The loopback address is of use to others on this machine
-    /// alone, and taken when there is no other.
+    /// Returns the addresses at which others reach a donor that calls from `peer`. That address comes first, because
+    /// it has just been of use, unless the donor's owner says otherwise. A loopback address is of use on this machine
+    /// alone, and is taken only when there is no other.
     pub fn reached_at(&self, peer: IpAddr) -> Result<Addresses, Failure> {
         let said = &self.addresses;
         let seen = self.port.filter(|port| *port > 0).map(|port| Address::of(peer, port));
@@ -88,8 +88,8 @@ impl Register {
 /// The fault of a donor's disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFault {
-    /// The lent directory is not there: nothing it holds can be read, and its owner may bring it
-    /// back. Otherwise it can be read and takes no writes.
+    /// Whether the lent directory is missing, so that nothing it holds can be read until its owner brings it back.
+    /// Otherwise it can be read and takes no writes.
     #[serde(default)]
     pub missing: bool,
     /// The fault as it was seen, in words.
@@ -103,17 +103,17 @@ pub struct Registered {
     pub donor: DonorId,
     /// The manager's epoch; a donor refuses lower ones from now on.
     pub epoch: Epoch,
-    /// Drawn at the manager's start: two managers never share epoch and start.
+    /// A number that is drawn at the manager's start: two managers never share epoch and start.
     #[serde(default)]
     pub start: u64,
-    /// Changes that the manager's catalog has and that no power cut undoes.
+    /// The number of changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
     /// Proves epoch, start and changes to every manager of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Digest>,
-    /// The manager that the donor says it heard before has no proof: nobody said so, or the donor's note of it is
-    /// damaged. It is to be forgotten.
+    /// Whether the donor is to forget the manager that it says it heard before: there is no proof of that manager,
+    /// because nobody said so, or because the donor's note of it is damaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unproven: bool,
     /// The manager's monotonic milliseconds, against which tickets expire.
@@ -144,8 +144,8 @@ impl PackedRecord for Holding {
     }
 }
 
-/// A chunk that arrived at a donor, and the write session that brought it: none where the manager had it stored,
-/// or it was there before.
+/// A chunk that arrived at a donor, and the write session that brought it. There is no session where the manager had
+/// the chunk stored, or where it was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
     /// The chunk that arrived.
@@ -174,7 +174,7 @@ impl PackedRecord for Arrived {
     }
 }
 
-/// Stands for none in what is packed.
+/// The packed form of a missing session.
 const NO_SESSION: SessionId = SessionId([0; 16]);
 
 /// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered, after each
@@ -187,7 +187,7 @@ pub struct Inventory {
     pub incarnation: Incarnation,
     /// The number of the page, from 0; page 0 begins anew.
     pub page: u32,
-    /// Some of what it holds.
+    /// The chunks of this page.
     pub holdings: Packed<Holding>,
     /// Whether this was the last page: what was not listed since page 0 is not there.
     pub last: bool,
@@ -202,17 +202,21 @@ pub const INVENTORY_PAGE: usize = 16_384;
 pub struct Heartbeat {
     /// The incarnation that registered.
     pub incarnation: Incarnation,
-    /// Counts every put of this incarnation, also of a chunk that was there already. See [`Tombstone`].
+    /// The number of puts in this incarnation, those of chunks that were there already included. See [`Tombstone`].
     pub write_sequence: u64,
     /// The load of the last second.
     pub load: Load,
     /// The state of the disk that the donor lends.
     pub disk: DiskState,
-    /// Bytes it may still write.
+    /// Bytes that the donor may still write.
     pub room: u64,
-    /// The most bytes that its owner lends.
+    /// The most bytes that the donor's owner lends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lends: Option<u64>,
+    /// The number of the changes below, from 1 in each incarnation. A donor that gets no answer sends the same
+    /// changes under the same number until it does, and later ones under the next number, so that each change counts
+    /// once.
+    pub batch: u64,
     /// Chunks stored since the last heartbeat that was answered.
     #[serde(default)]
     pub added: Packed<Arrived>,
@@ -225,7 +229,7 @@ pub struct Heartbeat {
     /// Chunks that could not be read, and are quarantined until they can.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub unreadable: Packed<ChunkName>,
-    /// Chunks in quarantine whose room is needed: it asks whether they may be removed.
+    /// Chunks in quarantine whose room is needed: the donor asks whether they may be removed.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub quarantined: Packed<ChunkName>,
     /// Chunks that the manager had verified, and that are sound.
@@ -234,24 +238,36 @@ pub struct Heartbeat {
     /// The results of tasks since the last heartbeat that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TaskResult>,
-    /// Bytes that must go for the owner's limits to hold again ([`potluck_core::owner_limits::excess`]).
+    /// Bytes that the donor must free for its owner's limits to hold again ([`potluck_core::owner_limits::excess`]).
     #[serde(default)]
     pub excess: u64,
-    /// How far its scrub is.
+    /// The part of [`Heartbeat::excess`] that its disk lacks now ([`potluck_core::owner_limits::disk_lacks`]): the
+    /// owner may need these bytes sooner than other donors can take what is there.
+    #[serde(default)]
+    pub disk_lacks: u64,
+    /// The progress of the donor's scrub.
     #[serde(default)]
     pub scrub: Scrubbed,
-    /// The fault of its disk, if it has one.
+    /// The fault of the donor's disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
-    /// The fault of its daemon's settings, if they have one: it goes by those of before.
+    /// The fault of the daemon's settings, if they have one: the daemon keeps to the settings of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_fault: Option<String>,
-    /// The latest statement of where the manager is that it knows; `None` where it follows none.
+    /// The latest statement of where the manager is that the donor knows; `None` where it follows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Issue>,
-    /// Write sessions that have not stored anything for a while: it asks which of them are over.
+    /// Write sessions that have stored something at this donor: it asks which of them are over.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
-    pub quiet: Packed<SessionId>,
+    pub sessions: Packed<SessionId>,
+}
+
+impl Heartbeat {
+    /// Leaves out the changes, because the manager has them already.
+    pub fn forget_changes(&mut self) {
+        (self.added, self.removed, self.sound) = Default::default();
+        (self.spoiled, self.unreadable) = Default::default();
+    }
 }
 
 /// The result of a task.
@@ -267,19 +283,19 @@ pub struct TaskResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOutcome {
-    /// Done. A chunk that was stored is listed among the added too.
+    /// The task was done. A chunk that was stored is listed among the added ones too.
     Done,
-    /// Parity was computed and stored here, in the order of its positions.
+    /// Parity was computed and stored at this donor, in the order of its positions.
     Encoded {
         /// The names of the parity chunks.
         parity: Packed<ChunkName>,
     },
-    /// The keyed hash that an audit asked for.
+    /// The keyed hash that an audit asked for was computed.
     Audited {
         /// The BLAKE3 hash, keyed.
         hash: Digest,
     },
-    /// Chunks of other kinds than data that are here.
+    /// The chunks of other kinds than data that are at this donor were listed.
     Described {
         /// Blocks of the metadata log.
         blocks: Packed<Holding>,
@@ -298,11 +314,11 @@ pub enum TaskOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskFault {
-    /// No lent space left here.
+    /// No lent space is left at this donor.
     Full,
-    /// The disk here failed.
+    /// The disk of this donor failed.
     Disk,
-    /// The chunk is not here.
+    /// The chunk is not at this donor.
     NotHere,
     /// A source does not have it.
     SourceMissing,
@@ -314,7 +330,7 @@ pub enum TaskFault {
     WrongResult,
     /// The task met a bug of the donor's; its log says more.
     Panicked,
-    /// A fault of a newer donor.
+    /// A fault that only a newer donor knows.
     #[serde(other)]
     Unknown,
 }
@@ -325,13 +341,14 @@ pub enum TaskFault {
 pub struct Scrubbed {
     /// Bytes read in this round.
     pub done: u64,
-    /// Bytes held when it began.
+    /// Bytes that the donor held when the round began.
     pub of: u64,
     /// Rounds finished since the store was made.
     pub rounds: u64,
     /// Chunks found spoiled in all rounds.
     pub spoiled: u64,
-    /// True while it reads fast, because the manager asked for a round, and not at its own rate in the background.
+    /// True while the scrub reads fast, because the manager asked for a round, and not at its own rate in the
+    /// background.
     pub hurried: bool,
 }
 impl Call for Heartbeat {
@@ -357,7 +374,7 @@ pub struct Located {
     pub addresses: Addresses,
 }
 
-/// The manager's answer to a heartbeat.
+/// The manager's reply to a heartbeat.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HeartbeatReply {
     /// The epoch of the manager.
@@ -365,7 +382,7 @@ pub struct HeartbeatReply {
     /// A number that the manager drew at its start.
     #[serde(default)]
     pub start: u64,
-    /// Changes that the manager's catalog has and that no power cut undoes.
+    /// The number of changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
     /// Proves epoch, start and changes to every manager of this pool.
@@ -373,33 +390,34 @@ pub struct HeartbeatReply {
     pub proof: Option<Digest>,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
-    /// The manager does not know this incarnation of the donor, which is to register and send its inventory.
+    /// Whether the manager does not know this incarnation of the donor, which is to register and send its inventory.
     #[serde(default)]
     pub register: bool,
-    /// Work to do. Repeated until a heartbeat brings its result. Work that only a newer manager
-    /// knows is left out when it is read.
+    /// Tasks for the donor, each repeated until a heartbeat brings its result. Tasks that only a newer manager knows
+    /// are left out when the reply is read.
     #[serde(default, deserialize_with = "known_tasks", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// The orders for chunks that are here. Repeated until a heartbeat shows them done.
+    /// The orders for chunks that the donor holds, repeated until a heartbeat shows them done.
     #[serde(default, skip_serializing_if = "ChunkOrders::is_empty")]
     pub chunk_orders: ChunkOrders,
-    /// Those of the chunks in quarantine that were asked about that have other copies, or that nobody
-    /// needs: they may be removed.
+    /// The chunks in quarantine that may be removed, because they have other copies or nobody needs them, among those
+    /// that the donor asked about.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub discard: Packed<ChunkName>,
-    /// The owner takes everything back: nothing is to be left there, what is in quarantine included.
+    /// Whether the owner takes everything back: nothing is to be left at the donor, its quarantine included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
-    /// Where the manager is, for a donor that knows something older.
+    /// The whereabouts of the manager, for a donor that knows older ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<SignedWhereabouts>,
-    /// The donor is to list all that it holds anew. Repeated until page 0 of that came.
+    /// Whether the donor is to list all that it holds anew, repeated until page 0 of that came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list: bool,
-    /// Those of the sessions that were asked about that are over: no ticket is issued for them any more.
+    /// The sessions whose tickets are void: those that the donor asked about and that are over, and those that were
+    /// ended a moment ago because their members may not write any more.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub over: Packed<SessionId>,
-    /// Tickets that were issued before the manager's clock showed so many milliseconds are void
+    /// The time on the manager's clock, in milliseconds, before which issued tickets are void
     /// ([`TicketTime`](crate::ticket::TicketTime)).
     #[serde(default)]
     pub void_before: u64,
@@ -419,7 +437,7 @@ pub struct ChunkOrders {
 }
 
 impl ChunkOrders {
-    /// True when there is nothing to do.
+    /// Returns true when there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.delete.is_empty() && self.verify.is_empty()
     }
@@ -440,7 +458,7 @@ pub struct Tombstone {
 /// Work that a donor does once, however often it is told of it, and answers under its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The manager that gave the task never gives this number again.
+    /// The number of the task. The manager that gave it never gives this number again.
     pub number: u64,
     /// The work to do.
     pub work: Work,
@@ -514,8 +532,8 @@ pub enum Work {
         /// Bytes of the part.
         len: u32,
     },
-    /// Read back everything now, at up to so many bytes a second; the donor's own limits hold. Answered when the round has
-    /// begun.
+    /// Read back everything now, at up to so many bytes a second within the donor's own limits. The task is answered
+    /// when the round has begun.
     Scrub {
         /// The rate of reading in bytes a second.
         rate: u64,
@@ -524,7 +542,7 @@ pub enum Work {
     Describe,
 }
 
-/// A donor to fetch from.
+/// A donor from which a chunk is fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The id of the donor.
@@ -535,7 +553,7 @@ pub struct Source {
     pub ticket: Ticket,
 }
 
-/// A chunk of a group, and where to fetch it.
+/// A chunk of a group, with the donors from which it can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// The position of the chunk in the group: data from 0, parity from m.

@@ -5,26 +5,26 @@ use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use serde::{Deserialize, Serialize};
 
-/// Grants rights in a space beside those that were granted before (who manages it).
+/// Grants rights in a space beside those that were granted before (whoever manages the space).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceGrant {
     /// The name of the space.
     pub space: String,
-    /// Whom, as a person wrote it: a member's name or number, or a group.
+    /// The member or group to whom rights are granted, as a person wrote it: a member's name or number, or a group.
     pub who: String,
-    /// The rights that this is about.
+    /// The rights that are granted.
     pub rights: Rights,
 }
 call!(SpaceGrant => Granted, "space-grant");
 
-/// Takes rights in a space that were granted (who manages it).
+/// Takes rights in a space away that were granted (whoever manages the space).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRevoke {
     /// The name of the space.
     pub space: String,
     /// The member or group that loses them, as a person wrote it.
     pub who: String,
-    /// The rights that this is about.
+    /// The rights that are taken away.
     pub rights: Rights,
 }
 call!(SpaceRevoke => Granted, "space-revoke");
@@ -32,16 +32,16 @@ call!(SpaceRevoke => Granted, "space-revoke");
 /// The rights that somebody was granted in a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// A member, or a group.
+    /// The member or group that has the rights.
     pub to: Grantee,
     /// The name that people call the member by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All that is granted to them themselves; they may have more by a group.
+    /// The rights that were granted to this member or group itself; a member may have more through a group.
     pub rights: Rights,
 }
 
-/// Lists who may do what in a space (who may do anything in it).
+/// Lists who may do what in a space (whoever has a right in it).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceWho {
     /// The name of the space.
@@ -79,10 +79,10 @@ call!(GroupRemove => Done, "group-remove", once);
 pub struct GroupChange {
     /// The name of the group.
     pub name: String,
-    /// Who comes in, by name or number.
+    /// The members that are put into the group, by name or number.
     #[serde(default)]
     pub add: Vec<String>,
-    /// Who goes out, by name or number.
+    /// The members that are taken out of the group, by name or number.
     #[serde(default)]
     pub remove: Vec<String>,
 }
@@ -105,7 +105,7 @@ pub struct MemberGroups {
 pub struct GroupAbout {
     /// The name of the group.
     pub name: String,
-    /// Who is in it.
+    /// The members of the group.
     pub members: Vec<GroupMember>,
 }
 

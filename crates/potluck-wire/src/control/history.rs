@@ -5,11 +5,11 @@ use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
 
-/// Which kept things are meant.
+/// The choice of kept things that a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptScope {
-    /// What had the very path.
+    /// Things that had exactly the path that was asked for.
     OfName,
     /// Entries that were removed at or below the path.
     RemovedBelow,
@@ -20,9 +20,9 @@ pub enum KeptScope {
 /// Asks for what is kept, a page at a time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptList {
-    /// A path, at which something may be or not.
+    /// The path that is asked about; something may be there now or not.
     pub path: PoolPath,
-    /// Which kept things are meant.
+    /// The choice of kept things that is asked for.
     pub scope: KeptScope,
     /// The page continues after this [`KeptListed::next`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,54 +33,55 @@ call!(KeptList => KeptListed, "kept-list");
 /// A page of old versions and removed entries that are kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct KeptListed {
-    /// The entry that is at the path now, with the path ""; only where the call was about this very path.
+    /// The entry that is at the path now, with the path ""; set only where the call was about exactly this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<ListedEntry>,
-    /// The things that are kept; of one name the latest first.
+    /// The things that are kept; those of one name begin with the latest.
     pub kept: Vec<KeptAbout>,
-    /// Set when there may be more.
+    /// The place after which the next page begins; set when there may be more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Something that is kept.
+/// A kept version, directory or link.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptAbout {
-    /// The path that it had.
+    /// The path that the thing had.
     pub path: PoolPath,
-    /// The path by which it is read now; nothing is changed there.
+    /// The path by which the thing is read now; nothing can be changed there.
     pub at: PoolPath,
     /// The entry that is kept, as a listing shows it, with the path "".
     pub entry: ListedEntry,
     /// The number of the version of a file; a directory or a link has one of its own.
     pub number: VersionId,
-    /// Whether it was removed; otherwise something else took its place.
+    /// Whether the thing was removed; otherwise something else took its place.
     pub removed: bool,
-    /// When that was, in milliseconds of wall time.
+    /// The time at which it was removed or replaced, in milliseconds of wall time.
     pub kept_wall_ms: i64,
-    /// Who did it; `None`: the pool itself.
+    /// The member who removed or replaced it; `None` where the pool itself did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberId>,
-    /// The name of who did it.
+    /// The name of the member who removed or replaced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The milliseconds for which it is kept yet; `None`: until enough newer ones are kept, or no snapshot shows it.
+    /// The milliseconds for which it will still be kept; `None` where it is kept until enough newer versions are
+    /// kept, or until no snapshot shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
-    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    /// Whether it is kept only because a snapshot shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shown: bool,
 }
 
-/// Gives something that is kept its name again. What has the name meanwhile is kept in turn.
+/// Brings something that is kept back under its name. What has the name meanwhile is kept in turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BringBack {
-    /// The path that it had.
+    /// The path that the thing had.
     pub path: PoolPath,
-    /// Which one; `None`: what was kept last.
+    /// The number of the kept thing that is brought back; `None` for the one that was kept last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<VersionId>,
-    /// It must have been removed, and nothing may have the name now.
+    /// Whether the call is refused unless the thing was removed and nothing has its name now.
     #[serde(default)]
     pub removed: bool,
 }
@@ -91,16 +92,16 @@ call!(BringBack => BroughtBackAs, "bring-back", once);
 pub struct BroughtBackAs {
     /// The number of the version that is current now, or of the directory or link.
     pub number: VersionId,
-    /// Whether something had the name, which is kept now.
+    /// Whether something else had the name, which is kept now.
     pub replaced: bool,
 }
 
-/// Lets kept things go for good, before their time is over; those that are gone already are no error.
+/// Lets kept things go for good before their time is over. Things that are gone already are no error.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LetGo {
-    /// The path that they had, or a directory above that.
+    /// The path that the things had, or a directory above it.
     pub path: PoolPath,
-    /// The numbers of these things, at most [`MOST_LET_GO`].
+    /// The numbers of the things that are let go, at most [`MOST_LET_GO`].
     pub numbers: Vec<VersionId>,
 }
 call!(LetGo => Done, "let-go");
@@ -145,17 +146,17 @@ pub struct Snapshots {
 pub struct SnapshotAbout {
     /// The name of the snapshot.
     pub name: String,
-    /// The path by which it is read; nothing is changed there.
+    /// The path by which the snapshot is read; nothing can be changed there.
     pub at: PoolPath,
-    /// When it was taken, in milliseconds of wall time.
+    /// The time at which the snapshot was taken, in milliseconds of wall time.
     pub made_wall_ms: i64,
-    /// Who took it; `None`: the pool itself.
+    /// The member who took the snapshot; `None` where the pool itself did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberId>,
-    /// The name of who took it.
+    /// The name of the member who took the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// The most that one call lets go: so many are a few transactions.
+/// The most things that one call lets go: so many take a few transactions.
 pub const MOST_LET_GO: usize = 512;

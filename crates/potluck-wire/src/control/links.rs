@@ -7,12 +7,12 @@ use potluck_core::link_target::{LinkTarget, MAX_TARGET};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use serde::{Deserialize, Serialize};
 
-/// Makes symbolic links in one space. Those that can be made are, and the others are told.
+/// Makes symbolic links in one space. Links that can be made are made, and the reply names the others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MakeLinks {
-    /// The links; at most [`MAX_LINKS`].
+    /// The links to make, at most [`MAX_LINKS`].
     pub links: Vec<NewLink>,
-    /// Make missing directories above them.
+    /// Whether missing directories above the links are made.
     #[serde(default)]
     pub parents: bool,
     /// The condition under which a link may replace another; what is no link is never replaced.
@@ -23,13 +23,13 @@ impl Call for MakeLinks {
     const NAME: &'static str = "make-links";
     const MOST_BODY: usize = MAX_LINKS * 2 * (MAX_PATH + MAX_TARGET);
     type Reply = MadeLinks;
-    /// A call that replaces links replaces its own.
+    /// Returns true where links are made whatever is there: a repeated call then replaces its own links.
     fn is_repeatable(&self) -> bool {
         self.condition == Condition::Always
     }
 }
 
-/// Links that one call makes at most: they are one job of the catalog's writer.
+/// The most links that one call makes: they are one job of the catalog's writer.
 pub const MAX_LINKS: usize = 256;
 
 /// A symbolic link to be made.
@@ -37,12 +37,12 @@ pub const MAX_LINKS: usize = 256;
 pub struct NewLink {
     /// The path of the link.
     pub path: PoolPath,
-    /// Where it leads.
+    /// The path to which the link leads.
     pub target: LinkTarget,
-    /// The modification time, nanoseconds since 1970; now without.
+    /// The modification time in nanoseconds since 1970; the present time where it is left out.
     #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the link, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
@@ -50,7 +50,7 @@ pub struct NewLink {
 /// The outcome of making links.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MadeLinks {
-    /// The links that were not made, and why.
+    /// The links that were not made, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotMade>,
 }

@@ -7,14 +7,14 @@ use potluck_core::path::{MAX_PATH, PoolPath};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a holder keeps its authorities without being heard. A holder counts from when it sent its last call that was
-/// answered, and the manager from when that arrived.
+/// How long a holder keeps its authorities without being heard. The holder counts from when it sent its last call
+/// that was answered, and the manager from when that call arrived.
 pub const LOCK_LEASE: Duration = Duration::from_secs(10);
 
 /// How long a call about locks waits for something to change.
 pub const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Files that one holder may have the authority over.
+/// The most files that one holder may have the authority over.
 pub const MOST_LOCKED: usize = 4096;
 
 /// The level of an authority over a file's locks, which says which locks its holder may give.
@@ -28,33 +28,34 @@ pub enum LockLevel {
 }
 
 impl LockLevel {
-    /// Whether two holders may have these levels of one file.
+    /// Whether two holders may have these levels for the same file.
     pub fn goes_with(self, other: Self) -> bool {
         self == Self::Shared && other == Self::Shared
     }
 }
 
-/// The authority over the locks of one file, and at which level.
+/// The authority over the locks of one file, with its level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockAuthority {
     /// The path of the file, which need not be there yet.
     pub path: PoolPath,
-    /// What may be done.
+    /// The level of the authority.
     pub level: LockLevel,
 }
 
-/// Takes the authority over the locks of a file. Needs the right to read there, or for the exclusive one that to write.
+/// Takes the authority over the locks of a file. The caller needs the right to read there, or for the exclusive level
+/// the right to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LockTake {
-    /// Who takes it.
+    /// The holder that takes the authority.
     pub holder: LockHolderId,
-    /// True of a holder that has no authority at all. Any other that the manager does not know has to say first what it
-    /// holds ([`LockKeep::held`]).
+    /// Whether the holder has no authority yet. Any other holder that the manager does not know has to say first what
+    /// it holds ([`LockKeep::held`]).
     #[serde(default)]
     pub is_first: bool,
     /// The authority that is asked for.
     pub authority: LockAuthority,
-    /// Whether it waits in a row with others: a call that is not repeated soon leaves the row.
+    /// Whether the call waits in a queue with others; a call that is not repeated soon leaves the queue.
     #[serde(default)]
     pub waits: bool,
 }
@@ -68,55 +69,56 @@ impl Call for LockTake {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockTaken {
-    /// The holder has it from now on.
+    /// The holder has the authority from now on.
     Granted,
-    /// Others have it, and do not give it back yet.
+    /// Other holders have the authority, and do not give it back yet.
     Busy,
-    /// The manager was started a moment ago, and others may have it who have not said so yet.
+    /// The manager was started a moment ago, and holders that it has not heard yet may have the authority.
     NotYet,
-    /// The manager does not know what the holder has.
+    /// The manager does not know which authorities the holder has.
     Unknown,
 }
 
-/// Keeps all authorities of a holder, and brings what others want of them: waits until somebody wants something else than
-/// before.
+/// Keeps all authorities of a holder, and learns what other holders want of them. The call waits until others want
+/// something else than before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LockKeep {
-    /// Who keeps them.
+    /// The holder that keeps its authorities.
     pub holder: LockHolderId,
-    /// All that it has; only for a manager that did not know it.
+    /// All authorities of the holder; sent only to a manager that did not know the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Vec<LockAuthority>>,
-    /// What others want and cannot have yet, because programs have locks.
+    /// The paths of files whose authority others want and cannot have yet, because programs of the holder have locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<PoolPath>,
 }
 impl Call for LockKeep {
     const NAME: &'static str = "lock-keep";
-    /// All authorities of a holder, and as many paths that others want, of any length.
+    /// The most bytes of a call: all authorities of a holder, and as many paths that others want, of any length.
     const MOST_BODY: usize = MOST_LOCKED * 2 * (MAX_PATH + 64);
     const DEADLINE: Duration = LOCK_WAIT.saturating_mul(3);
     type Reply = LockKept;
 }
 
-/// What became of the authorities of a holder.
+/// The state of a holder's authorities after a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockKept {
-    /// The manager does not know the holder, which has to say what it has.
+    /// Whether the manager does not know the holder, which then has to say which authorities it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
-    /// What it said to have and has not: it was not heard for too long, and others may have had it.
+    /// The authorities that the holder claimed and has lost: it was not heard for too long, and others may have had
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<PoolPath>,
-    /// What others want of that which it has.
+    /// The authorities of the holder that others want.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<LockAuthority>,
 }
 
-/// Gives the authority over the locks of a file back, or all but the shared one.
+/// Gives the authority over the locks of a file back, wholly or down to the shared level.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LockGive {
-    /// Who gives it back.
+    /// The holder that gives the authority back.
     pub holder: LockHolderId,
     /// The path of the file.
     pub path: PoolPath,

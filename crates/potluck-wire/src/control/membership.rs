@@ -47,10 +47,10 @@ pub struct Invite {
 }
 call!(Invite => Invited, "invite", once);
 
-/// A fresh token's secret; the caller knows the rest of the token itself.
+/// The secret of a fresh token; the caller knows the rest of the token itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invited {
-    /// Goes into the [`crate::token::JoinToken`].
+    /// The secret that goes into the [`crate::token::JoinToken`].
     pub secret: Digest,
     /// The number that people call the invitation by.
     pub invitation: u32,
@@ -79,7 +79,7 @@ pub struct Invitation {
     pub by: MemberId,
     /// When the token was made, in milliseconds of wall time.
     pub made_wall_ms: i64,
-    /// Seconds until it expires; 0: it has.
+    /// Seconds until the token expires; 0 where it has.
     pub left_seconds: u64,
     /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
@@ -110,7 +110,7 @@ pub struct Members {
 pub struct MemberAbout {
     /// The number of the member.
     pub member: MemberId,
-    /// The name that people call them by.
+    /// The name that people call the member by.
     pub name: String,
     /// The role of the member.
     pub role: Role,
@@ -118,9 +118,9 @@ pub struct MemberAbout {
     pub joined_wall_ms: i64,
     /// The member that made the invitation; `None` for an admin that was made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
-    /// When a call of theirs came last, wall time.
+    /// The wall time of the member's last call, in milliseconds.
     pub seen_wall_ms: Option<i64>,
-    /// Whether their membership has ended.
+    /// Whether the membership has ended.
     pub revoked: bool,
 }
 
@@ -128,10 +128,11 @@ pub struct MemberAbout {
 /// Called again, it is refused as everything is to somebody who is no member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Leave {
-    /// Also where files are less safe without it than promised, until they are made whole again.
+    /// Whether a donor may leave also where files are less safe without it than promised, until repair has made them
+    /// whole again.
     #[serde(default)]
     pub now: bool,
-    /// The list of files, by its digest, that its owner agreed to lose: [`super::GivingBack::listing`].
+    /// The digest of the list of files that the donor's owner agreed to lose ([`super::GivingBack::listing`]).
     pub agreed: Option<Digest>,
 }
 call!(Leave => Done, "leave");
@@ -147,7 +148,7 @@ pub struct Found {
     /// The whereabouts of the manager.
     #[serde(default)]
     pub manager: Option<SignedWhereabouts>,
-    /// Some donors: the manager visits them when it is elsewhere, and they tell who asks.
+    /// Some donors that the manager visits when it has moved, and that tell whoever asks where it is.
     #[serde(default)]
     pub donors: Vec<Addresses>,
 }
@@ -162,7 +163,7 @@ pub struct Revoke {
     /// whole again.
     #[serde(default)]
     pub now: bool,
-    /// The list of files, by its digest, that may be lost with a donor: [`super::GivingBack::listing`].
+    /// The digest of the list of files that may be lost with a donor ([`super::GivingBack::listing`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
 }

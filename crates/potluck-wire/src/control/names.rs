@@ -1,6 +1,6 @@
-//! Names and what is behind them.
+//! The calls about names, and about the files, directories and links that names lead to.
 
-use super::{Call, Condition, Done, call};
+use super::{Call, Condition, Done, DonorState, QuotaUse, call};
 use crate::error::{Failure, code};
 use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
@@ -13,7 +13,6 @@ use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy, SeriesRule};
-use potluck_core::quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -32,9 +31,9 @@ pub enum EntryKind {
 /// One entry of a listing, with everything there is to know without another call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListedEntry {
-    /// Relative to the listed path.
+    /// The path of the entry, relative to the listed path.
     pub path: String,
-    /// What the entry is.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// Plaintext bytes; 0 for a directory, and for a link the bytes of its target.
     #[serde(default)]
@@ -48,22 +47,22 @@ pub struct ListedEntry {
     /// The digest of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Copies that a file's policy asks for.
+    /// The number of copies that a file's policy asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
     /// The erasure code of a file, instead of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Whether nothing of a file is on donors: it is in the catalog, whatever its policy asks for.
+    /// Whether a file lives in the catalog alone and nothing of it is on donors, whatever its policy asks for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_catalog: bool,
-    /// Who may do what with it.
+    /// The permissions of the entry.
     #[serde(default)]
     pub permissions: Permissions,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the entry, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
-    /// Where a link leads.
+    /// The path to which a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<LinkTarget>,
 }
@@ -95,7 +94,7 @@ call!(List => Listing, "list");
 pub struct Listing {
     /// The entries of this page.
     pub entries: Vec<ListedEntry>,
-    /// Set when there is more.
+    /// The place after which the next page begins; set when there is more.
     #[serde(default)]
     pub next: Option<String>,
 }
@@ -116,27 +115,27 @@ call!(Stat => Stated, "stat");
 pub struct Stated {
     /// The entry as a listing shows it, with the path "".
     pub entry: ListedEntry,
-    /// The policy that holds there.
+    /// The policy that holds at the path.
     pub policy: Policy,
-    /// Which of its steps are purged, of a directory.
+    /// The rule by which steps are purged, where the path is a directory that is a series.
     #[serde(default, skip_serializing_if = "SeriesRule::is_unset")]
     pub series: SeriesRule,
     /// Whether the content lives in the catalog.
     #[serde(default)]
     pub inline: bool,
-    /// Chunks of a file.
+    /// The number of chunks of a file.
     #[serde(default)]
     pub chunks: u64,
     /// Bytes per chunk of a file.
     #[serde(default)]
     pub chunk_size: u32,
-    /// The fewest live copies that any chunk has; 0 means it cannot be read whole now.
+    /// The fewest live copies that any chunk of the file has; 0 means that it cannot be read whole now.
     #[serde(default)]
     pub live_copies: u32,
-    /// The donors that hold chunks of it, each with how much.
+    /// The donors that hold chunks of the file, each with its share.
     #[serde(default)]
     pub donors: Vec<Share>,
-    /// How safe a file is at this moment.
+    /// The health of a file at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
     /// The chunks of the file, data before parity, when asked for.
@@ -144,44 +143,43 @@ pub struct Stated {
     pub chunk_list: Vec<ChunkFacts>,
 }
 
-/// How safe a file is.
+/// The health of a file: how safe it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
-    /// The manager's judgement of all that follows, which every command shows.
+    /// The manager's judgement of the file's health as a whole, which every command shows.
     pub level: HealthLevel,
-    /// How many more donors may die for ever before something of it is lost; `None`: something
-    /// cannot be read now, or nothing of it is on donors.
+    /// Number of donors that may still die for ever before something of the file is lost; `None`: something cannot be
+    /// read now, or nothing of it is on donors.
     pub tolerates: Option<u32>,
-    /// How many more may die or fall silent before something of it cannot be read: less than
-    /// `tolerates` while donors it relies on are silent.
+    /// The number of donors that may still die or fall silent before something of the file cannot be read: less than
+    /// `tolerates` while donors that the file relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
-    /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
+    /// Whether donors that the file relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
     /// The number of donors' deaths that its policy promises to survive.
     pub promised: u32,
-    /// Chunks without all copies, or missing from their groups: while there are any, the file is
-    /// less safe than promised.
+    /// Chunks without all copies, or missing from their groups: while there are any, the file is less safe than
+    /// promised.
     pub incomplete: u64,
     /// Chunks that cannot be had now, neither from a donor nor by rebuilding.
     pub unreadable: u64,
-    /// When it came to have all that its policy promises, in milliseconds of wall time; `None`: its unsafe
-    /// window is open.
+    /// The time at which the file came to have all that its policy promises, in milliseconds of wall time; `None`
+    /// while its unsafe window is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_since_ms: Option<i64>,
-    /// The redundancy that it is being changed to in the background; until then the present guarantee
-    /// holds.
+    /// The redundancy that the file is being changed to in the background; until then the present guarantee holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
-    /// Whether it is less safe than its policy promises, and repair is to make the rest.
+    /// Whether the file is less safe than its policy promises, and repair is to make the rest.
     pub below_policy: bool,
-    /// Whether nothing of it is on donors: it is in the catalog, and no donor's death loses it.
+    /// Whether the file is in the catalog and nothing of it is on donors, so that no donor's death loses it.
     pub in_catalog: bool,
 }
 
 impl Health {
-    /// The health of a file that has this part and another.
+    /// Returns the health of a file that consists of a part with this health and a part with the other.
     pub fn with(self, other: Self) -> Self {
         let both = |one: Option<_>, other: Option<_>| one.zip(other);
         Self {
@@ -204,18 +202,18 @@ impl Health {
     }
 }
 
-/// The health of a file, or of the worst in a space, as one level; greater is worse.
+/// The level of safety of a file, or of the worst file in a space; a greater level is worse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
     /// The file is as safe as promised.
     #[default]
     Safe,
-    /// The file is as safe as promised when donors are back that are silent now.
+    /// The file will be as safe as promised when donors are back that are silent now.
     Waiting,
-    /// Readable, but less safe than promised.
+    /// The file can be read, but is less safe than promised.
     Incomplete,
-    /// Something of it cannot be read now.
+    /// Something of the file cannot be read now.
     Unreadable,
 }
 
@@ -232,21 +230,21 @@ pub struct ChunkFacts {
     /// The group of the chunk, counted from 0, in an erasure-coded file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u64>,
-    /// Live donors that hold it.
+    /// The live donors that hold the chunk.
     pub donors: Vec<DonorId>,
-    /// How it stands with its copies.
+    /// The state of the chunk's copies.
     pub state: MirrorState,
 }
 
-/// How it stands with the copies of one chunk.
+/// The state of the copies of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MirrorState {
-    /// All copies are there.
+    /// All copies of the chunk are there.
     Complete,
-    /// Some are, and the others are being made.
+    /// Some copies of the chunk are there, and the others are being made.
     Pending,
-    /// No live donor has it, and its group can rebuild it.
+    /// No live donor has the chunk, and its group can rebuild it.
     Rebuildable,
     /// The chunk cannot be had now.
     Unreadable,
@@ -257,11 +255,11 @@ pub enum MirrorState {
 pub struct Share {
     /// The id of the donor.
     pub donor: DonorId,
-    /// The name that people call it by.
+    /// The name that people call the donor by.
     pub name: String,
-    /// Heard from within the last seconds.
-    pub live: bool,
-    /// Chunks of the file there.
+    /// The state of the donor.
+    pub state: DonorState,
+    /// The number of the file's chunks that the donor holds.
     pub chunks: u64,
     /// Size of these chunks in stored bytes.
     pub bytes: u64,
@@ -272,13 +270,13 @@ pub struct Share {
 pub struct MakeDir {
     /// The path of the directory.
     pub path: PoolPath,
-    /// Make missing parents, and accept one that exists.
+    /// Whether missing parents are made, and a directory that exists already is accepted.
     #[serde(default)]
     pub parents: bool,
-    /// The permissions of what is made; those of one that exists stay.
+    /// The permissions of the directories that are made; those of one that exists stay.
     #[serde(default = "dir_permissions")]
     pub permissions: Permissions,
-    /// Whom what is made belongs to.
+    /// The owner of the directories that are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
@@ -290,20 +288,20 @@ fn dir_permissions() -> Permissions {
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
     type Reply = Done;
-    /// A call that accepts a directory that is there accepts its own.
+    /// Returns true where a directory that is there is accepted: a repeated call then accepts its own.
     fn is_repeatable(&self) -> bool {
         self.parents
     }
 }
 
-/// Sets when something was modified, whom it belongs to, and who may do what with it, without touching its content or its version; what
-/// is left out stays.
+/// Sets attributes of an entry (modification time, owner, permissions) without touching its content or its version.
+/// Attributes that are left out stay.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SetAttributes {
     /// The path of a file, a directory, a link or a space.
     pub path: PoolPath,
-    /// The version of a file that is meant: where another is there by now, nothing is set. A call that is repeated
-    /// because its reply was lost does so no harm to what somebody else stored in between.
+    /// The version of the file that is meant: where another version is there by now, nothing is set. So a call that
+    /// is repeated because its reply was lost does no harm to what somebody else stored in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
     /// The attributes to set.
@@ -319,7 +317,7 @@ pub struct Move {
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
-    /// Refuse to replace a file.
+    /// Whether the move is refused where it would replace a file.
     #[serde(default)]
     pub no_replace: bool,
     /// The version that has to be there and is replaced, if one is given.
@@ -328,17 +326,17 @@ pub struct Move {
 }
 call!(Move => Done, "move", once);
 
-/// Copies a file, or page by page a tree, inside the pool without moving its bytes: the copies are
-/// versions of the same chunks. Between spaces only where neither is sealed, because each has its
-/// key. Repeating a page repeats its reply, so that a lost reply can be asked for again.
+/// Copies a file, or page by page a tree, inside the pool without moving its bytes: the copies are versions of the
+/// same chunks. A copy between spaces is possible only where neither is sealed, because each has its own key. A
+/// repeated page brings the same reply, so that a lost reply can be asked for again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CopyFiles {
-    /// The path of the file or directory to move.
+    /// The path of the file or directory to copy.
     pub from: PoolPath,
     /// The path of the copy itself; the caller has already decided whether to copy *into* a
     /// directory.
     pub to: PoolPath,
-    /// Directories with what is in them.
+    /// Whether directories are copied with everything in them.
     #[serde(default)]
     pub recursive: bool,
     /// The condition under which a copy may replace a file.
@@ -347,7 +345,7 @@ pub struct CopyFiles {
     /// The redundancy that the copies are to have, instead of what their directories ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redundancy: Option<Redundancy>,
-    /// Names the whole copy; chosen by the caller at random.
+    /// The identifier of the whole copy, chosen by the caller at random.
     pub copy: SessionId,
     /// The number of the page in the copy, from 0.
     pub page: u32,
@@ -361,7 +359,7 @@ impl Call for CopyFiles {
     type Reply = CopiedFiles;
 }
 
-/// The outcome of a page.
+/// The outcome of one page of a copy.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CopiedFiles {
     /// The files that were copied.
@@ -372,7 +370,7 @@ pub struct CopiedFiles {
     /// The files, directories and links that were not copied, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotCopied>,
-    /// Set when there is more.
+    /// The place after which the next page begins; set when there is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -390,11 +388,11 @@ pub struct CopiedFile {
     pub version: VersionId,
     /// Size of the file in bytes of plaintext.
     pub bytes: u64,
-    /// The redundancy that it is being changed to in the background, because its directory or the command
-    /// asks for another than its source has.
+    /// The redundancy that the copy is being changed to in the background, because its directory or the command asks
+    /// for another than its source has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
-    /// Whether it has less redundancy than its source should have, because donors are away.
+    /// Whether the copy has less redundancy than its source should have, because donors are away.
     pub below_policy: bool,
 }
 
@@ -408,7 +406,8 @@ pub struct NotCopied {
 }
 
 impl NotCopied {
-    /// Whether too few of the donors that hold it are there: stored anew, what is missing goes to others.
+    /// Whether the file was not copied because too few of the donors that hold it are there. When it is stored anew,
+    /// the missing chunks go to other donors.
     pub fn lacks_holders(&self) -> bool {
         [code::NOT_ACKNOWLEDGED, code::DONORS_SILENT].contains(&self.failure.code.as_str())
     }
@@ -419,30 +418,30 @@ impl NotCopied {
 pub struct Remove {
     /// The path of the file or directory to remove.
     pub path: PoolPath,
-    /// Directories with what is in them.
+    /// Whether directories are removed with everything in them.
     #[serde(default)]
     pub recursive: bool,
-    /// Nothing of it is kept, whatever the policy says, nor what was kept of its name before.
+    /// Whether nothing of the removed entry is kept, whatever the policy says, nor what was kept of its name before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forever: bool,
-    /// What has to be there for anything to be removed.
+    /// The entry that has to be there for anything to be removed.
     #[serde(default, skip_serializing_if = "OnlyIf::is_anything")]
     pub only_if: OnlyIf,
 }
 call!(Remove => Removed, "remove", once);
 
-/// What is meant by a name that is to be removed: whoever asks may not know that somebody else has put something else
-/// there.
+/// The entry that a name which is to be removed must lead to, because somebody may have put something else there
+/// without the caller's knowing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnlyIf {
-    /// Whatever is there.
+    /// Any entry is removed, whatever it is.
     #[default]
     Anything,
-    /// A directory, and no file.
+    /// Only a directory is removed.
     Directory,
-    /// A file or a link.
+    /// Only a file or a link is removed.
     NoDirectory,
-    /// A file of this version.
+    /// Only a file of this version is removed.
     Version(VersionId),
 }
 
@@ -459,17 +458,17 @@ pub struct Removed {
     pub files: u64,
     /// Size of the files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Whether there were more than these: those of a large tree are not all counted.
+    /// Whether more was removed than these sums say: the entries of a large tree are not all counted.
     #[serde(default)]
     pub more: bool,
 }
 
-/// Adds up a part of a file or tree.
+/// Adds up the sizes of a part of a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Usage {
     /// The path of the file or tree.
     pub path: PoolPath,
-    /// Where the part before ended; from the start without.
+    /// The place where the part before ended; the start where it is left out.
     #[serde(default)]
     pub after: Option<UsedUpTo>,
 }
@@ -480,7 +479,7 @@ call!(Usage => Used, "usage");
 pub struct UsedUpTo {
     /// The last entry, relative to the tree; empty for a file by itself.
     pub path: String,
-    /// How many of its chunks, if it has more.
+    /// The number of chunks of this entry that were added up, if it has more.
     pub chunks: Option<u64>,
 }
 
@@ -491,29 +490,29 @@ pub struct Used {
     pub files: u64,
     /// The number of directories.
     pub dirs: u64,
-    /// Sizes together, in bytes.
+    /// The sizes of the files together, in bytes.
     pub bytes: u64,
-    /// Bytes on donors, with copies. Of a chunk that several files have, each counts an equal part.
+    /// Bytes on donors, with all copies. A chunk that several files share counts for each with an equal part.
     pub stored: u64,
-    /// The number of old versions, and of files and links that were removed, that are kept.
+    /// The number of kept versions: old versions, and files and links that were removed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub kept_files: u64,
-    /// Sizes of these together, in bytes.
+    /// The sizes of the kept versions together, in bytes.
     #[serde(default, skip_serializing_if = "is_none")]
     pub kept_bytes: u64,
     /// The sums of the direct children, in order of their names.
     #[serde(default)]
     pub children: Vec<ChildUse>,
-    /// The quota of a space, if it was asked about as a whole and has one.
+    /// The limits of a space and what is used of them, if it was asked about as a whole and has a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota: Option<Quota>,
-    /// Where this part ends, if it is not the last.
+    pub quota: Option<QuotaUse>,
+    /// The place where this part ends, if it is not the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<UsedUpTo>,
 }
 
 impl Used {
-    /// Adds the part that follows.
+    /// Adds the sums of the part that follows this one.
     pub fn add(&mut self, next: Self) {
         self.files += next.files;
         self.dirs += next.dirs;
@@ -533,7 +532,7 @@ impl Used {
     }
 }
 
-/// A direct child's part of a [`Used`].
+/// The share of a direct child in a [`Used`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChildUse {
     /// The name of the child.

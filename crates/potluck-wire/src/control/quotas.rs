@@ -1,7 +1,7 @@
 //! The calls about quotas.
 
 use super::{Call, Done, call};
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 use serde::{Deserialize, Serialize};
 
 /// Sets a quota, or takes it away (admins).
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct QuotaSet {
     /// The space or the user, as a person wrote it: `pot://SPACE`, or a user's name or number.
     pub of: String,
-    /// The limits from now on. What is there already stays.
-    pub quota: Quota,
+    /// The change of the quota's limits. Files that are stored already stay.
+    pub change: QuotaChange,
 }
 call!(QuotaSet => Done, "quota-set");
 
@@ -31,12 +31,12 @@ pub struct Quotas {
 pub struct QuotaUse {
     /// The space or the member that the quota is of.
     pub of: QuotaOf,
-    /// The name that people call a member by.
+    /// The name that people call the member by, where the quota is a member's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The limits of the quota.
     pub quota: Quota,
-    /// Files, links, directories and snapshots that are there.
+    /// The number of files, links, directories and snapshots that count against the quota.
     pub files: u64,
     /// The sizes of the files together, in bytes.
     pub bytes: u64,

@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 /// Opens a file, or page by page all files of a tree, for reading.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Open {
-    /// A file or directory.
+    /// The path of the file or directory to open.
     pub path: PoolPath,
-    /// Whether a directory's files are opened; otherwise a directory is refused.
+    /// Whether all files of a directory are opened; otherwise a directory is refused.
     #[serde(default)]
     pub recursive: bool,
     /// The page continues after this [`Opened::next`].
     #[serde(default)]
     pub after: Option<String>,
-    /// Whether a single file stays readable when it is replaced or removed: for a minute, and for as long as that is
-    /// renewed ([`RenewLeases`]).
+    /// Whether a single file stays readable when it is replaced or removed: for a minute, and for longer as often as
+    /// its lease is renewed ([`RenewLeases`]).
     #[serde(default)]
     pub leased: bool,
 }
 call!(Open => Opened, "open");
 
-/// Opens a part of a file that is made of parts, and that was opened before. It can be opened for a while after
-/// the file was replaced or removed.
+/// Opens a part of a file that is made of parts and was opened before. The part can be opened for a while after the
+/// file was replaced or removed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenPart {
     /// The path at which the file was found.
@@ -46,23 +46,24 @@ pub struct OpenPart {
 }
 call!(OpenPart => Opened, "open-part");
 
-/// The caller has these versions, which it opened with [`Open::leased`], still open. To be called three times a minute.
+/// Renews the leases of versions that the caller opened with [`Open::leased`] and still has open. It is to be called
+/// three times a minute.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RenewLeases {
-    /// The space in which they were opened, which the caller may still read.
+    /// The space in which the versions were opened, which the caller must still be allowed to read.
     pub space: String,
     /// The versions that are open.
     pub versions: Vec<VersionId>,
-    /// Donors for which it needs new tickets: a file that was removed cannot be opened again for them.
+    /// The donors for which the caller needs new tickets: a file that was removed cannot be opened again for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorId>,
 }
 call!(RenewLeases => RenewedLeases, "renew-leases", at most 1 << 20);
 
-/// The leases that could not be renewed, and the tickets.
+/// The leases that could not be renewed, and the new tickets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RenewedLeases {
-    /// The donors that were asked for, as far as they are of the pool.
+    /// The donors for which tickets were asked, as far as they belong to the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorAccess>,
     /// Versions whose leases had run out, or that the caller never leased.
@@ -76,35 +77,35 @@ pub struct Opened {
     /// Directories below the path, relative to it, parents first; empty ones included.
     #[serde(default)]
     pub dirs: Vec<OpenDir>,
-    /// The symbolic links; a single one has the relative path "".
+    /// The symbolic links at and below the path; a single one has the relative path "".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<OpenLink>,
     /// The files; a single file has the relative path "".
     pub files: Vec<OpenFile>,
     /// Every donor that holds a chunk of these files.
     pub donors: Vec<DonorAccess>,
-    /// The space's secret, when it is sealed.
+    /// The space's secret, where the space is sealed.
     #[serde(default)]
     pub space_key: Option<SpaceKey>,
     /// Whether several writers share the one file that was opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shared: bool,
-    /// Set when there is more: pass it as [`Open::after`].
+    /// The place to pass as [`Open::after`] for the next page; set when there is more.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// A symbolic link that was met.
+/// A symbolic link that was met when a tree was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenLink {
-    /// Relative to the opened path.
+    /// The path of the link, relative to the opened path.
     pub path: String,
-    /// Where it leads.
+    /// The path to which the link leads.
     pub target: LinkTarget,
-    /// Modification time, nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the link, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
@@ -112,7 +113,7 @@ pub struct OpenLink {
 /// A directory of a tree that was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenDir {
-    /// Relative to the opened path.
+    /// The path of the directory, relative to the opened path.
     pub path: String,
     /// The attributes of the directory.
     #[serde(flatten)]
@@ -122,56 +123,57 @@ pub struct OpenDir {
 /// One file that was opened, with what is needed to read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenFile {
-    /// Relative to the opened path.
+    /// The path of the file, relative to the opened path.
     pub path: String,
     /// The version that is read, whatever is committed meanwhile.
     pub version: VersionId,
     /// Size of the file in bytes of plaintext.
     pub size: u64,
-    /// Digest of the plaintext.
+    /// The digest of the file's plaintext.
     pub digest: Digest,
-    /// Modification time, nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// Who may do what with it.
+    /// The permissions of the file.
     #[serde(default)]
     pub permissions: Permissions,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the file, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
-    /// The content, when it lives in the catalog.
+    /// The content of the file, where it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
     /// The pages of the file's recipe, when the content is not inline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<Blob>,
-    /// Who holds each chunk of the recipe, live donors first.
+    /// The donors that hold each chunk of the recipe, live ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Vec<DonorId>>,
     /// The erasure code of the file, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Names of the parity chunks, k for each group in order. A group's parity is as long as the
-    /// longest of its stored data chunks.
+    /// The names of the parity chunks, k for each group in order. A group's parity is as long as the longest of its
+    /// stored data chunks.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub parity: Packed<ChunkName>,
-    /// Who holds each parity chunk, live donors first.
+    /// The donors that hold each parity chunk, live ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parity_holders: Vec<Vec<DonorId>>,
-    /// How its reads race.
+    /// The way in which reads of the file race.
     #[serde(default)]
     pub race: Race,
-    /// The digests of its parts, where it is made of parts. Its recipe and holders are those of its parts then,
-    /// each of which is opened by itself ([`OpenPart`]).
+    /// The digests of the file's parts, where it is made of parts. The recipe and holders are then those of its
+    /// parts, each of which is opened by itself ([`OpenPart`]).
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub parts: Packed<Digest>,
-    /// Plaintext bytes per chunk: each part but the last has [`potluck_core::recipe::PART_CHUNKS`] chunks of so many.
+    /// The plaintext bytes of a chunk: each part but the last has [`potluck_core::recipe::PART_CHUNKS`] chunks of
+    /// this size.
     #[serde(default)]
     pub chunk_size: u32,
 }
 
-/// Tells the manager that a donor's copy cannot be read (users). The donor looks itself before
-/// anything is believed.
+/// Reports that a donor's copy of a chunk cannot be read (users). The donor looks at the copy itself before anything
+/// is believed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// The name of the chunk.
@@ -186,12 +188,13 @@ call!(Report => Reported, "report");
 /// The manager's reply to a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reported {
-    /// Whether the copy counted as one. What was let go meanwhile is missing for good reason.
+    /// Whether the report counted for the copy. A copy that was let go meanwhile is missing for good reason, and does
+    /// not count.
     pub counted: bool,
 }
 
-/// Tells the manager that a donor, which it says is there, answered this member at none of its addresses
-/// (users). The manager tries for itself, and what is left is shown in `status`; nothing else depends on it.
+/// Reports that a donor that is there according to the manager answered this member at none of its addresses (users).
+/// The manager tries for itself, and shows in `status` what remains of the report; nothing else depends on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Unreached {
     /// The donor that does not answer.
@@ -203,10 +206,10 @@ call!(Unreached => Done, "unreached");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyFault {
-    /// The donor says it does not have it.
+    /// The donor says that it does not have the chunk.
     Missing,
-    /// The bytes are not the chunk.
+    /// The donor sent bytes that are not the chunk.
     WrongBytes,
-    /// The donor's disk failed.
+    /// The donor's disk failed to read the chunk.
     Unreadable,
 }

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct RoomReserve {
     /// The path of the reservation: files written here, or below, take of its room.
     pub path: PoolPath,
-    /// Bytes of files; what is stored of them with all copies is found by the policy that holds there.
+    /// The bytes of files that are to fit. The policy that holds at the path says how much is stored of them with all
+    /// copies.
     pub bytes: u64,
-    /// How long it lasts, in milliseconds.
+    /// The time that the reservation lasts, in milliseconds.
     pub for_ms: u64,
 }
 call!(RoomReserve => RoomReservation, "room-reserve", once);
@@ -28,7 +29,7 @@ pub struct RoomReservation {
     pub bytes: u64,
     /// Bytes of files that still fit.
     pub left: u64,
-    /// When it ends, in milliseconds of wall time.
+    /// The time at which the reservation ends, in milliseconds of wall time.
     pub until_wall_ms: i64,
     /// The name of the member who reserved it.
     pub by: String,
@@ -37,21 +38,21 @@ pub struct RoomReservation {
 /// Lists the reservations in the spaces that the caller may list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RoomReservationList {
-    /// Those at, above or below a path alone.
+    /// The path to which the list is limited: reservations at, above or below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PoolPath>,
 }
 call!(RoomReservationList => RoomReservations, "room-reservation-list");
 
-/// Reservations, those that end first before the others.
+/// Reservations, in the order in which they end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RoomReservations {
     /// One item for each reservation.
     pub reservations: Vec<RoomReservation>,
 }
 
-/// Ends a reservation: what is left of it is free for all. For whoever made it, and who manages the space. To release what
-/// has ended changes nothing.
+/// Ends a reservation, so that what is left of it is free for all (whoever made it, or manages the space). To end one
+/// that has ended changes nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoomRelease {
     /// The identifier of the reservation.

@@ -1,5 +1,5 @@
-//! The calls by which people look at and steer all that keeps data safe without anybody watching: policies,
-//! repair, give-back, scrub, garbage collection.
+//! The calls by which people look at and steer what keeps data safe without anybody watching: policies, repair,
+//! give-back, scrub, garbage collection.
 
 use super::{Call, Done, call};
 use potluck_core::chunk::Digest;
@@ -8,18 +8,18 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
 
-/// Sets what differs at a space (admins) or directory from what holds above it, for new files, and
-/// changes the redundancy of those that are there in the background.
+/// Sets the parts of the policy in which a space (admins) or a directory differs from what holds above it. They hold
+/// for new files, and the redundancy of existing files is changed in the background.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicySet {
-    /// A space, a directory, or a file, whose redundancy alone is changed.
+    /// The path of a space, a directory, or a file; only the redundancy of a file can be changed.
     pub path: PoolPath,
     /// The parts of the policy to set; parts left out stay as they are.
     pub policy: Override,
-    /// Leave files that are there as they are.
+    /// Whether existing files are left as they are.
     #[serde(default)]
     pub new_files_only: bool,
-    /// True to say only what would change.
+    /// Whether the call changes nothing and only says what would change.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -28,18 +28,18 @@ call!(PolicySet => PolicyChanged, "policy-set");
 /// The effects of a change of policy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicyChanged {
-    /// The policy that holds there now.
+    /// The policy that holds at the path now.
     pub policy: Policy,
     /// Files whose redundancy is being changed.
     pub files: u64,
     /// Size of these files in bytes of plaintext.
     pub bytes: u64,
-    /// Donors that what holds there now needs.
+    /// The number of donors that the policy at the path now needs.
     pub needs_donors: u32,
-    /// Donors that can be written to now.
+    /// The number of donors that can be written to now.
     #[serde(default)]
     pub donors: u32,
-    /// About so many bytes more lie on donors while files have the old redundancy and the new.
+    /// The additional bytes on donors, about, while files have the old redundancy and the new.
     #[serde(default)]
     pub needs_bytes: u64,
     /// Bytes that donors can take now.
@@ -48,6 +48,9 @@ pub struct PolicyChanged {
     /// What the pool has too little of now for the policy, or for the change of files to it, with advice.
     #[serde(default)]
     pub lacks: Vec<String>,
+    /// Other remarks on the policy, given the donors of now; nobody has to be asked to accept them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Asks for the state of repair.
@@ -69,40 +72,42 @@ call!(RepairControl => RepairState, "repair-control");
 pub enum RepairAction {
     /// Repair begins nothing new.
     Pause,
-    /// Go on after a pause.
+    /// Repair goes on after a pause.
     Resume,
-    /// Do not wait for the grace of silent donors that did not announce their absence, and look
-    /// at everything now.
+    /// Repair looks at everything now, and does not wait for the grace of silent donors that did not announce their
+    /// absence.
     Now,
 }
 
-/// Repair at one moment.
+/// The state of repair at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RepairState {
-    /// Why nothing is repaired though something should be: an admin's pause, or too many donors
-    /// dead at once.
+    /// The reason why nothing is repaired though something should be: an admin's pause, or too many donors dead at
+    /// once.
     pub paused: Option<String>,
-    /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
-    /// where none may.
+    /// The number of chunks to make, by how many more donors may die before their file is lost: index 0 is for files
+    /// that no further death may hit.
     pub queued: Vec<u64>,
-    /// Chunks among those in `queued` that wait for another look at everything: one look remembers the most urgent.
+    /// The number of chunks in `queued` that wait for another look at everything, because one look remembers only the
+    /// most urgent.
     pub more: u64,
-    /// Stored bytes of all these, and of what is being made.
+    /// The stored bytes of all chunks to make and of those being made.
     pub bytes_left: u64,
-    /// Chunks being made, for changes of policy too.
+    /// The number of chunks being made, those for changes of policy included.
     pub under_way: u64,
-    /// Chunks of what was promised that cannot be made now: no source, or no donor to take them.
+    /// The number of promised chunks that cannot be made now, for lack of a source or of a donor to take them.
     pub stuck: u64,
-    /// The reason why those chunks are stuck.
+    /// The reason why promised chunks cannot be made now.
     pub stuck_why: Option<String>,
     /// Files whose redundancy is being changed; none of their chunks is in `queued`.
     pub changing: u64,
     /// Size of these files in bytes of plaintext.
     pub changing_bytes: u64,
-    /// Chunks and groups of the new redundancy that cannot be made now. Their files keep the old.
+    /// The number of chunks and groups of a new redundancy that cannot be made now. Their files keep the old
+    /// redundancy.
     pub changing_stuck: u64,
-    /// The reason why those are stuck.
+    /// The reason why chunks and groups of a new redundancy cannot be made now.
     pub changing_stuck_why: Option<String>,
     /// Copies beyond what any policy asks, waiting to be deleted.
     pub excess: u64,
@@ -116,21 +121,19 @@ pub struct RepairState {
     pub pool_budget: u64,
     /// Bytes a second that one donor may be asked for, reading and writing counted apart.
     pub donor_budget: u64,
-    /// Why it is not known yet what is to be made: something happened since everything was last
-    /// looked at.
+    /// The reason why it is not known yet what is to be made: something happened since everything was last looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_known: Option<String>,
-    /// Donors that are silent and announced nothing: what they hold is made again when they are given
-    /// up.
+    /// The donors that are silent and announced nothing. What they hold is made again when they are given up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
-    /// Seconds until the first of these donors is given up.
+    /// Seconds until the first of the silent donors is given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begins_seconds: Option<u64>,
-    /// When all is made at that rate; `None` where that cannot be told, or nothing of it can be made
-    /// now.
+    /// Seconds until everything is made at the present rate; `None` if that cannot be told, or if nothing of it can
+    /// be made now.
     pub eta_seconds: Option<u64>,
-    /// When what files are being changed to is made, too, as far as it is known what that is.
+    /// Seconds until the new redundancy of changed files is made, too, as far as it is known what that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_eta_seconds: Option<u64>,
     /// Seconds since everything was last looked at.
@@ -140,53 +143,53 @@ pub struct RepairState {
 /// Takes all lent space back: a donor its own, an admin any donor's (drain).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GiveBack {
-    /// Which donor; a donor may leave it out.
+    /// The donor whose space is taken back; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// Wait for nothing where a file can be read without the donor, nor for files that are lost by
-    /// that: they are listed before anything is deleted, and no other is lost.
+    /// Whether the give-back does without waiting where a file can be read without the donor, and for files that are
+    /// lost by it: they are listed before anything is deleted, and no other is lost.
     #[serde(default)]
     pub now: bool,
-    /// The [`GivingBack::listing`] of what its caller agreed to lose, with `now`. When it is another by now and
-    /// not empty, nothing begins. `None`: whatever is lost.
+    /// The [`GivingBack::listing`] of the files that the caller agreed to lose, with `now`. If the list is another by
+    /// now and not empty, nothing begins. `None` agrees to lose anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
-    /// Call an earlier give-back off; the space is lent again.
+    /// Whether an earlier give-back is called off, so that the space is lent again.
     #[serde(default)]
     pub cancel: bool,
 }
 call!(GiveBack => GivingBack, "give-back");
 
-/// Asks what it means that donors leave, all of them together, or that one of them holds less: nothing
-/// begins. A donor asks for sets that it is of; it is told the paths of files that lie on it.
+/// Asks what it would mean that donors leave, all of them together, or that one of them holds less. Nothing begins. A
+/// donor may ask only for sets that it is part of, and is told the paths of files that lie on it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departing {
-    /// The donors that leave; empty: the donor that asks.
+    /// The donors that leave; where the list is empty, the donor that asks.
     pub donors: Vec<DonorId>,
-    /// Bytes that leave each donor, to other donors first; `None`: all that they hold.
+    /// Bytes that leave each donor, to other donors first; `None` for all that they hold.
     pub over: Option<u64>,
 }
 call!(Departing => GivingBack, "departing");
 
-/// How far a give-back is.
+/// Asks for the progress of a give-back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GiveBackStatus {
-    /// Which donor; a donor may leave it out.
+    /// The donor whose give-back is asked about; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
 }
 call!(GiveBackStatus => GivingBack, "give-back-status");
 
-/// A give-back at one moment.
+/// The progress of a give-back at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GivingBack {
-    /// Whether one is under way or done and not called off.
+    /// Whether a give-back is under way, or done and not called off.
     pub active: bool,
-    /// Bytes the donor held when it began.
+    /// Bytes that the donor held when the give-back began.
     pub held_at_start: u64,
-    /// Bytes it holds now.
+    /// Bytes that the donor holds now.
     pub held: u64,
     /// Chunks that still have to be moved to other donors first.
     pub to_move: u64,
@@ -194,7 +197,7 @@ pub struct GivingBack {
     pub to_move_bytes: u64,
     /// Chunks that no other donor can take, or that cannot be read.
     pub stuck: u64,
-    /// The reason why they are stuck.
+    /// The reason why chunks are stuck.
     pub stuck_why: Option<String>,
     /// Bytes that other donors can take now, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,50 +208,50 @@ pub struct GivingBack {
     pub silent: bool,
     /// Whether no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
-    /// Chunks there that this pool's catalog does not know; never deleted for that.
+    /// Chunks on the donor that this pool's catalog does not know; they are never deleted for that.
     pub unclaimed: u64,
-    /// Nothing that the pool needs is there any more: the machine may go. Only said when true.
+    /// Whether the machine may go, because nothing that the pool needs is there any more. Only said when true.
     pub safe_to_remove: bool,
-    /// The goal is reached.
+    /// Whether the goal of the give-back is reached.
     pub done: bool,
-    /// Files that are lost, or as [`Departing`] tells would be, if the space is taken now; the first
-    /// few.
+    /// The first few files that are lost, or as [`Departing`] tells would be lost, if the space is taken now.
     pub lost: Vec<String>,
-    /// How many files that are in all.
+    /// The number of all files that are or would be lost.
     pub lost_files: u64,
-    /// Files that are not lost, and would be less safe than promised until they are made whole again,
-    /// if the space were taken now; the first few.
+    /// The first few files that would not be lost, but less safe than promised until they are made whole again, if
+    /// the space were taken now.
     pub less_safe: Vec<String>,
-    /// How many files that are in all.
+    /// The number of all files that would be less safe than promised.
     pub less_safe_files: u64,
-    /// The digest that names the whole list of these, to be agreed to.
+    /// The digest of the whole list of files that are or would be lost, to which the caller agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
-    /// Whether, as [`Departing`] tells, anybody needs what is there: something has to move first, or files would be
-    /// lost or less safe if the space were taken now.
+    /// Whether anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files
+    /// would be lost or less safe if the space were taken now.
     pub needed: bool,
-    /// What, as [`Departing`] tells, the donor's removal would be refused without.
+    /// The least that has to be said for the donor's removal not to be refused, as [`Departing`] tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,
 }
 
-/// The least that who removes a donor has to say so that the manager does it.
+/// The least that whoever removes a donor has to say so that the manager does it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovalNeeds {
-    /// Nothing: no file is lost or less safe.
+    /// Nothing has to be said: no file is lost or less safe.
     Nothing,
-    /// Nobody can tell yet. It is asked for again in a moment, or done now, whatever it means.
+    /// It cannot be told yet. The caller asks again in a moment, or says that it is to be done now, whatever it
+    /// means.
     #[default]
     Time,
-    /// That it is done now: files would be less safe.
+    /// The caller has to say that it is to be done now, because files would be less safe.
     Now,
-    /// Which files may be lost.
+    /// The caller has to say which files may be lost.
     Force,
 }
 
 impl RemovalNeeds {
-    /// Whether the manager removes a donor for who says so much.
+    /// Whether the manager removes a donor for a caller that says this.
     pub fn is_met(self, now: bool, force: bool) -> bool {
         match self {
             Self::Nothing => true,
@@ -272,25 +275,25 @@ pub struct MayGo {
     pub advice: String,
 }
 
-/// Whether a donor may go.
+/// The verdict on whether a donor may leave the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Going {
     /// The verdict cannot be told yet.
     #[default]
     NotKnown,
-    /// It may: nothing is less safe without it.
+    /// The donor may go now: nothing is less safe without it.
     Now,
-    /// When what it holds has been moved to others, which take it.
+    /// The donor may go when what it holds has been moved to others, which take it.
     AfterMoving,
     /// The chunks that it holds cannot be moved in the pool as it is.
     Stuck,
 }
 
-/// A donor announces its absence, or an admin does for it: repair waits that long.
+/// Announces a donor's absence, by itself or by an admin: repair waits that long.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Away {
-    /// Which donor; a donor may leave it out.
+    /// The donor that is away; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
     /// Milliseconds from now for which the donor is away; 0 ends its absence.
@@ -315,7 +318,7 @@ pub struct ScrubNow {
     /// The donor that reads back what it holds; `None`: all donors.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// Bytes a second each, and at least [`SLOWEST_SCRUB`].
+    /// The rate of reading of each donor in bytes a second, at least [`SLOWEST_SCRUB`].
     pub rate: u64,
 }
 call!(ScrubNow => Done, "scrub-now");
@@ -326,9 +329,9 @@ call!(ScrubNow => Done, "scrub-now");
 pub struct GcResume {}
 call!(GcResume => Done, "gc-resume");
 
-/// Has the chunks reclaimed that donors hold and the catalog does not know (admins): the donors that
-/// are there list what they hold anew, and what no file uses and no session has offered is deleted
-/// like everything that is not used. Refused while reclaiming is held.
+/// Has the chunks reclaimed that donors hold and the catalog does not know (admins). The donors that are there list
+/// what they hold anew, and chunks that no file uses and no session has offered are deleted like everything that is
+/// not used. The call is refused during a GC freeze.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReclaimUnknown {}
 call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown");
@@ -336,10 +339,10 @@ call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown");
 /// The donors whose unknown chunks are going to be reclaimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReclaimingUnknown {
-    /// Donors that list what they hold for it, a few at a time: [`super::DonorStatus::reclaiming`].
+    /// The donors that list what they hold for the reclaiming, a few at a time ([`super::DonorStatus::reclaiming`]).
     #[serde(default)]
     pub asked: Vec<DonorId>,
-    /// Donors that are not there; what they hold stays.
+    /// The donors that are not there, whose unknown chunks stay.
     #[serde(default)]
     pub absent: Vec<DonorId>,
 }
@@ -349,7 +352,7 @@ pub struct ReclaimingUnknown {
 pub struct Fsck {
     /// The path below which files are looked at; `pot://` is everywhere.
     pub path: PoolPath,
-    /// True to list also files that are merely incomplete.
+    /// Whether files that are merely incomplete are listed, too.
     #[serde(default)]
     pub incomplete: bool,
     /// The page continues after this [`FsckReport::next`].
@@ -369,35 +372,35 @@ pub struct FsckReport {
     /// Files that are as safe as promised when donors are back that are silent now; none of them is
     /// in `found`.
     pub waiting: u64,
-    /// Files with copies that readers called bad, and that their donors have not looked at yet: how safe
-    /// these are is not known for a moment.
+    /// Files with copies that readers called bad and that their donors have not looked at yet: how safe these files
+    /// are is not known for a moment.
     pub in_doubt: u64,
     /// The files that are not as safe as they should be.
     pub found: Vec<Damage>,
-    /// Set when there is more.
+    /// The place after which the next page begins; set when there is more.
     pub next: Option<String>,
-    /// How the files of this page are together. The greatest of all pages holds for all.
+    /// The state of the files of this page together. The greatest of all pages holds for all files.
     pub outcome: FsckOutcome,
     /// The next step for a person where files cannot be read, else empty.
     pub advice: String,
 }
 
-/// How files are together, from well to worst.
+/// The state of several files together, from well to worst.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FsckOutcome {
-    /// All are as safe as promised.
+    /// All files are as safe as promised.
     #[default]
     Well,
-    /// It is not known of some files for a moment.
+    /// The state of some files is not known for a moment.
     InDoubt,
-    /// Some are less safe than promised, or the pool's own metadata is.
+    /// Some files are less safe than promised, or the pool's own metadata is.
     LessSafe,
-    /// Some cannot be read, and what they lack is on no donor.
+    /// Some files cannot be read, and what they lack is on no donor.
     Lost,
-    /// Some cannot be read while donors do not answer.
+    /// Some files cannot be read while donors do not answer.
     Away,
-    /// The catalog's records of some are damaged.
+    /// The catalog's records of some files are damaged.
     Damaged,
 }
 
@@ -408,10 +411,10 @@ pub struct Damage {
     pub path: String,
     /// The health of the file.
     pub health: super::Health,
-    /// Whether what it lacks is on donors that are merely away, and may come back.
+    /// Whether what the file lacks is on donors that are merely away, and may come back.
     #[serde(default)]
     pub may_return: bool,
-    /// The damage of its records in the catalog, if there is any: its chunks are unknown then.
+    /// The damage of the file's records in the catalog, if there is any: its chunks are unknown then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }

@@ -7,12 +7,12 @@ use potluck_core::policy::{PurgeReason, SeriesRule};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Asks which steps of a directory its rule lets go, or has them purged at once.
+/// Asks which steps of a directory its rule purges, or has them purged at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SeriesPurge {
     /// The path of the directory.
     pub dir: PoolPath,
-    /// Nothing is purged.
+    /// Whether the call only tells what would be purged, and purges nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -25,9 +25,9 @@ impl Call for SeriesPurge {
 /// The steps of a series, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SeriesSteps {
-    /// Which of its steps are purged.
+    /// The rule that says which steps of the directory are purged.
     pub rule: SeriesRule,
-    /// The steps, and what becomes of each, or became.
+    /// The steps, with what becomes or became of each.
     pub steps: Vec<StepAbout>,
 }
 
@@ -36,38 +36,38 @@ pub struct SeriesSteps {
 pub struct StepAbout {
     /// The name of the step.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether the step is a directory.
     #[serde(default)]
     pub dir: bool,
-    /// When it was modified, nanoseconds since 1970.
+    /// The time at which the step was modified, in nanoseconds since 1970.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// What becomes of it.
+    /// The fate of the step under the rule.
     pub fate: StepFate,
 }
 
-/// What becomes of a step.
+/// The fate of a step under the rule of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepFate {
-    /// It stays as the rule says.
+    /// The step stays, because the rule does not purge it.
     Stays,
-    /// It stays because it is pinned.
+    /// The step stays because it is pinned.
     Pinned,
-    /// It stays because somebody has something of it open.
+    /// The step stays because somebody has something of it open.
     BeingRead,
-    /// It stays because no newer step is known to be whole.
+    /// The step stays because no newer step is known to be whole.
     LastWhole,
-    /// It is purged, for this.
+    /// The step is purged, for this reason.
     Purged(PurgeReason),
 }
 
-/// Has a file or directory never be purged, or be purged as others.
+/// Pins a file or directory, so that it is never purged, or unpins it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pin {
     /// The path of the file or directory.
     pub path: PoolPath,
-    /// Whether it is never purged.
+    /// Whether the file or directory is never purged.
     pub pinned: bool,
 }
 call!(Pin => Done, "pin");

@@ -8,88 +8,104 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long what a writer has claimed is its own without a sign of life.
+/// How long the ranges that a writer has claimed stay its own without a sign of life.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(10);
 
-/// Ranges that all writers of one file may have claimed, those that adjoin joined. One call says all that a writer has.
+/// The most ranges that all writers of one file may have claimed, adjoining ones joined. One call tells all ranges of
+/// a writer.
 pub const MOST_CLAIMED: usize = 1 << 18;
 
 /// The most letters of the name of a writer.
 pub const LONGEST_WRITER_NAME: usize = 64;
 
-/// Claims ranges of a file that writers share, or without any is a sign of life. Needs the right to write there.
+/// Claims ranges of a file that writers share; without any range the call is a sign of life. The caller needs the
+/// right to write there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedClaim {
     /// The path of the file.
     pub path: PoolPath,
-    /// Who claims them.
+    /// The writer that claims the ranges.
     pub writer: SharedWriterId,
     /// The name of the writer, by which its contribution is known.
     pub name: String,
     /// The ranges that nobody else may write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<Range<u64>>,
-    /// True of a writer that has claimed nothing yet.
+    /// Whether the writer has claimed nothing yet.
     #[serde(default)]
     pub is_first: bool,
-    /// Whether these are all that it has: what a manager is told that does not know the writer.
+    /// Whether the ranges are all that the writer has, which a manager is told that does not know the writer.
     #[serde(default)]
     pub is_all: bool,
 }
 call!(SharedClaim => SharedClaimed, "shared-claim", at most MOST_CLAIMED * 80);
 
-/// The outcome of [`SharedClaim`]. Ranges that another has are an error that names it.
+/// The outcome of [`SharedClaim`]. A range that another writer has is an error that names that writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedClaimed {
-    /// They are the writer's.
+    /// The ranges are the writer's from now on.
     Granted,
-    /// The manager was started a moment ago, and others may have them who have not said so yet; or a version is being
-    /// made, and whoever comes is to write to the next.
+    /// The ranges cannot be given yet: the manager was started a moment ago, and writers that it has not heard yet
+    /// may have them; or a version is being made, and new writers are to write to the next.
     NotYet,
-    /// The manager does not know the writer, which has to say all that it has.
+    /// The manager does not know the writer, which has to tell all the ranges that it has.
     Unknown,
 }
 
-/// A writer has done its part, or gives it up.
+/// Ends a writer's part in a file that writers share: it has finished, or gives up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedLeave {
     /// The path of the file.
     pub path: PoolPath,
     /// The writer that leaves.
     pub writer: SharedWriterId,
-    /// Whether what it wrote is to be in the next version: then nobody else may write there before that is made.
+    /// Whether the writer's bytes are to be in the next version: nobody else may then write there before that version
+    /// is made.
     pub has_finished: bool,
-    /// How long ago the first such call of this writer was answered, in milliseconds: only who was heard since is there.
+    /// The time since the first such call of this writer was answered, in milliseconds. Only writers that were heard
+    /// since count as there.
     #[serde(default)]
     pub waited_ms: u64,
 }
 call!(SharedLeave => SharedLeft, "shared-leave");
 
-/// Whether the writer that left was the last.
+/// The answer to [`SharedLeave`]: whether the writer that left was the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedLeft {
-    /// Another is writing, and makes the version when it is the last.
+    /// Another writer is at work, and makes the version when it is the last.
     OthersWrite,
-    /// Others may be writing, none of whom was heard since the writer left: it asks again.
+    /// Other writers may be at work, none of whom was heard since the writer left: it asks again.
     NotKnown,
-    /// It was the last, and makes the version.
+    /// The writer was the last, and makes the version.
     Last,
+    /// The writer's bytes are in a version that another has made.
+    Published,
 }
 
-/// Takes the turn to make a version, keeps it, or gives it back. One that is not kept for [`CLAIM_LEASE`] is over.
+/// Takes the turn to make a version, keeps it, or gives it back. A turn that is not kept for [`CLAIM_LEASE`] is over.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedTurn {
     /// The path of the file.
     pub path: PoolPath,
     /// The client that is to have the turn.
     pub writer: SharedWriterId,
-    /// The turn is over, and the contributions of the writers of these names are in a version: what they claimed is free.
+    /// The fate of the contributions, where the turn is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub over: Option<Vec<String>>,
+    pub over: Option<SharedTurnOver>,
 }
 call!(SharedTurn => SharedTurnTaken, "shared-turn", at most 1 << 20);
+
+/// The fate of contributions in a turn, by the names of their writers. The ranges that these claimed are free again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SharedTurnOver {
+    /// The writers whose contributions are in a version.
+    pub published: Vec<String>,
+    /// The writers whose contributions were left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
 
 /// The answer to [`SharedTurn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +117,7 @@ pub enum SharedTurnTaken {
     Another,
 }
 
-/// Asks who writes a file that writers share. Needs the right to list there.
+/// Asks who writes a file that writers share. The caller needs the right to list there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedWriters {
     /// The path of the file.
@@ -112,7 +128,7 @@ call!(SharedWriters => SharedWritersHeard, "shared-writers");
 /// The writers that the manager has heard, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedWritersHeard {
-    /// Where contributions are staged; `None` where the file is not shared.
+    /// The directory in which contributions are staged; `None` where the file is not shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<PoolPath>,
     /// Each writer with what it has claimed.
@@ -124,11 +140,11 @@ pub struct SharedWritersHeard {
 pub struct SharedWriterAbout {
     /// The name of the writer.
     pub name: String,
-    /// The name of the member that writes, if they still are one.
+    /// The name of the member that writes, if that is still a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_name: Option<String>,
-    /// Whether it has done its part.
+    /// Whether the writer has finished its part.
     pub has_finished: bool,
-    /// Bytes that it has claimed.
+    /// The number of bytes that the writer has claimed.
     pub claimed: u64,
 }

@@ -22,12 +22,12 @@ pub struct SpaceCreated {
     pub advice: Vec<String>,
 }
 
-/// Removes a space (who manages it); refused while anything is in it unless `recursive`.
+/// Removes a space (whoever manages it). The call is refused while anything is in the space unless it is `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRemove {
     /// The name of the space.
     pub name: String,
-    /// Remove what is in it too.
+    /// Whether everything in the space is removed with it.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -58,4 +58,7 @@ pub struct SpaceInfo {
     /// Size of the files together, in bytes of plaintext, before copies and dedup.
     #[serde(default)]
     pub bytes: u64,
+    /// The number of files of up to 4 KiB, which live in the catalog.
+    #[serde(default)]
+    pub in_catalog: u64,
 }

@@ -1,26 +1,25 @@
-//! The pool as a whole.
+//! The calls about the pool as a whole: its state, its alarms, its spaces and donors.
 
-use super::{Call, DiskFault, GivingBack, HealthLevel, RepairState, Scrubbed, call};
+use super::{Call, DiskFault, GivingBack, HealthLevel, QuotaUse, RepairState, Scrubbed, call};
 use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_core::load::Load;
 use potluck_core::policy::Redundancy;
-use potluck_core::quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the pool is.
+/// Asks for the state of the whole pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {}
 call!(Status => PoolStatus, "status");
 
-/// The pool in one sentence, as fresh as it can be had: donors whose last word is overdue are waited
-/// for, until they are heard or known to be silent.
+/// Asks for the state of the pool in one sentence, as fresh as it can be had: donors whose last word is overdue are
+/// waited for, until they are heard or known to be silent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Check {}
 call!(Check => Verdict, "check");
 
-/// The pool at one moment.
+/// The state of the pool at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// The pool in one sentence, as all commands tell it.
@@ -30,32 +29,36 @@ pub struct PoolStatus {
     pub pool: String,
     /// The version of Potluck that the manager runs.
     pub version: String,
-    /// Starts of a manager over this catalog.
+    /// The number of the manager's starts over this catalog.
     pub epoch: Epoch,
     /// Seconds since the manager started.
     pub uptime_seconds: u64,
     /// Number of open write sessions.
     pub sessions: u64,
-    /// Uploads that were interrupted and can go on.
+    /// The number of uploads that were interrupted and can go on.
     #[serde(default)]
     pub interrupted_uploads: u64,
-    /// Stored bytes that are kept for them, all copies counted.
+    /// Stored bytes that are kept for interrupted uploads, all copies counted.
     #[serde(default)]
     pub interrupted_bytes: u64,
     /// Files in all spaces.
     pub files: u64,
     /// Size of the files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Chunks no file uses, waiting to be reclaimed.
+    /// Chunks that no file uses and that wait to be reclaimed.
     #[serde(default)]
     pub condemned_chunks: u64,
-    /// How safe each space is.
+    /// Chunks that no file uses and that only dead donors hold. They are reclaimed when these donors are back, and
+    /// forgotten when these are removed.
+    #[serde(default)]
+    pub condemned_at_dead: u64,
+    /// The level of safety of each space.
     #[serde(default)]
     pub spaces: Vec<SpaceHealth>,
     /// The state of repair.
     #[serde(default)]
     pub repair: RepairState,
-    /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
+    /// The reason why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_frozen: Option<String>,
     /// Seconds since the copy of the metadata log in a file was last known to have all changes.
@@ -64,11 +67,11 @@ pub struct PoolStatus {
     /// Seconds since the copy of the metadata log on donors was last known to have all changes.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
-    /// The pool's own metadata on donors, as of the last scan; `None` where none is to be there, or
+    /// The safety of the pool's own metadata on donors, as of the last scan; `None` where none is to be there, or
     /// before the first scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MetadataHealth>,
-    /// Changes that are not in the metadata log on donors yet; `None` where none is kept.
+    /// The number of changes that are not in the metadata log on donors yet; `None` where no such log is kept.
     #[serde(default)]
     pub log_waiting: Option<u64>,
     /// The alarms that somebody should look at, most urgent first.
@@ -83,7 +86,7 @@ pub struct PoolStatus {
 pub struct Alarm {
     /// The kind of the alarm, for programs.
     pub kind: AlarmKind,
-    /// The donor that it is about; `None`: the manager, or the whole pool.
+    /// The donor that the alarm is about; `None` where it is about the manager or the whole pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub donor: Option<DonorId>,
     /// The fault, in words.
@@ -98,9 +101,9 @@ pub struct Alarm {
 pub enum AlarmKind {
     /// The disk that holds the catalog takes no writes.
     CatalogDisk,
-    /// Another manager has this one's place.
+    /// Another manager has taken this one's place.
     OtherManager,
-    /// How safe files are could not be looked at.
+    /// The scan that judges how safe files are has failed.
     ScanFailed,
     /// Records of files in the catalog are damaged.
     DamagedRecords,
@@ -118,7 +121,7 @@ pub enum AlarmKind {
     DonorBadCopies,
     /// A donor is not trusted.
     DonorQuarantined,
-    /// A donor tells of a manager that nobody can have been.
+    /// A donor tells of a manager that cannot have existed.
     DonorUnproven,
     /// Members got receipts of a donor that are not its own.
     DonorFalseReceipts,
@@ -132,11 +135,11 @@ pub enum AlarmKind {
     GcFrozen,
     /// Repair rests until it is told to go on.
     RepairPaused,
-    /// Something cannot be made again.
+    /// Some chunks cannot be made again.
     RepairStuck,
     /// A change of policy cannot be finished.
     PolicyStuck,
-    /// Little of what is lent is left.
+    /// Little of the lent space is left.
     SpaceShort,
     /// An alarm of a newer manager, whose words say what it is about.
     #[serde(other)]
@@ -144,7 +147,7 @@ pub enum AlarmKind {
 }
 
 impl Alarm {
-    /// One that is about the manager, or the whole pool.
+    /// Makes an alarm of this kind about the manager, or the whole pool.
     pub fn new(kind: AlarmKind, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind, donor: None, what: what.into(), advice: advice.into() }
     }
@@ -168,26 +171,26 @@ impl fmt::Display for Alarm {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verdict {
-    /// How the pool is.
+    /// The state of the pool.
     pub state: PoolState,
     /// The reason of the state.
     pub reason: String,
-    /// Whether that is how files are: some are less safe than promised, or cannot be read. A pool may be
-    /// degraded for another reason though every file is as safe as promised.
+    /// Whether the state comes from files that are less safe than promised, or cannot be read. A pool may be degraded
+    /// for another reason though every file is as safe as promised.
     pub of_files: bool,
     /// The next step for a person; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
 }
 
-/// How the pool is, from well to worst.
+/// The state of the pool, from well to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
     /// Everything is as safe as promised.
     Healthy,
-    /// Something happened, or the manager has just started, and how safe files are is still being
-    /// looked at.
+    /// It is not known yet how safe files are: something happened, or the manager has just started, and this is still
+    /// being looked at.
     #[default]
     NotKnown,
     /// Everything can be read, and something is less safe than promised.
@@ -196,38 +199,36 @@ pub enum PoolState {
     Unavailable,
 }
 
-/// How safe a space is, as of the last scan.
+/// The safety of a space, as of the last scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceHealth {
     /// The name of the space.
     pub name: String,
-    /// The level of the worst file in it; `None` before the first scan.
+    /// The level of the worst file in the space; `None` before the first scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<HealthLevel>,
-    /// Files in it.
+    /// The number of files in the space.
     pub files: u64,
-    /// The redundancy that its policy promises for new files.
+    /// The redundancy that the space's policy promises for new files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Redundancy>,
-    /// How many more donors may die for ever before anything in it is lost; `None` while
-    /// something cannot be read, before the first scan, or where all files are in the catalog.
+    /// The number of donors that may still die for ever before anything in the space is lost; `None` while something
+    /// cannot be read, before the first scan, or where all files are in the catalog.
     pub tolerates: Option<u32>,
-    /// How many more may die or fall silent before something in it cannot be read: less than
-    /// `tolerates` while donors it relies on are silent.
+    /// Number of donors that may still die or fall silent before something in the space cannot be read: less than
+    /// `tolerates` while donors that it relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
-    /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
+    /// Whether donors that the space relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
-    /// The quota of the space, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota: Option<Quota>,
-    /// The sizes of all files together, in bytes, where there is a quota.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    /// The quota of the space and what is used of it, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaUse>,
     /// Files that cannot be read now.
     pub unreadable: u64,
-    /// Files among the unreadable of which something has no copy left anywhere: no donor's return brings it back.
+    /// Files that cannot be read and of which something has no copy left anywhere: no donor's return brings them
+    /// back.
     pub lost: u64,
     /// Files with fewer copies or chunks than promised.
     pub incomplete: u64,
@@ -235,22 +236,22 @@ pub struct SpaceHealth {
     pub changing: u64,
     /// Files of up to 4 KiB, which live in the catalog: no donor's death loses them.
     pub in_catalog: u64,
-    /// Whether that is all files in it, so that no donor's death concerns any.
+    /// Whether all files of the space live in the catalog, so that no donor's death concerns any.
     pub all_in_catalog: bool,
-    /// Whether it was scanned since the manager's start.
+    /// Whether the space was scanned since the manager's start.
     pub scanned: bool,
 }
 
-/// How safe the pool's own metadata is: the log of its catalog on donors, from which a
-/// lost manager is brought back.
+/// The safety of the pool's own metadata: the log of its catalog on donors, from which a lost manager is brought
+/// back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetadataHealth {
-    /// Copies that were asked for. There are fewer where there are fewer donors to hold one.
+    /// The number of copies that were asked for. There are fewer where too few donors can hold one.
     pub asked: u32,
-    /// Copies there are of each part of it, at least; `None`: it is on no donor.
+    /// The least number of copies that any part of the metadata has; `None` where it is on no donor.
     pub copies: Option<u32>,
-    /// Files it consists of.
+    /// The number of files that the metadata consists of.
     pub files: u64,
     /// Files of the metadata that lack copies which donors could hold.
     pub incomplete: u64,
@@ -264,93 +265,108 @@ pub struct MetadataHealth {
 pub enum DonorState {
     /// The donor is heard from.
     Live,
-    /// Silent for some seconds; nobody waits on it.
+    /// The donor has been silent for some seconds; nobody waits on it.
     Suspect,
     /// The donor was not heard from since the manager started, or for long, and nobody announced that.
     #[default]
     Silent,
     /// The donor is not there, as its owner or an admin announced.
     Away,
-    /// Silent beyond its grace: what it holds is being made again elsewhere.
+    /// The donor has been silent beyond its grace: what it holds is being made again elsewhere.
     Dead,
     /// The donor joined, and has lent nothing yet.
     Joined,
-    /// A state of a newer manager.
+    /// A state that only a newer manager knows.
     #[serde(other)]
     Unknown,
 }
 
-/// One donor at one moment.
+impl DonorState {
+    /// The word of the glossary for this state.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Suspect => "suspect",
+            Self::Silent => "silent",
+            Self::Away => "away",
+            Self::Dead => "dead",
+            Self::Joined => "joined",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The state of one donor at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DonorStatus {
     /// The id of the donor.
     pub donor: DonorId,
-    /// The name that people call it by.
+    /// The name that people call the donor by.
     pub name: String,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
-    /// Why the manager reaches it at none of these, though it reports, if so.
+    /// The reason why the manager reaches the donor at none of its addresses though it reports, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
-    /// Members who said lately that they reach it at none of these, though the manager does.
+    /// The members who said lately that they reach the donor at none of its addresses, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
-    /// Addresses from which they said so.
+    /// The addresses of the members who said that they do not reach the donor.
     #[serde(default)]
     pub unreached_from: u64,
     /// The state of the donor, as the manager sees it.
     pub state: DonorState,
-    /// Seconds since it was heard, if ever.
+    /// Seconds since the donor was heard, if ever.
     #[serde(default)]
     pub silent_seconds: Option<u64>,
-    /// Seconds until it is given up, while it is silent and announced nothing.
+    /// Seconds until the donor is given up, while it is silent and announced nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up_seconds: Option<u64>,
     /// The version of Potluck that the donor runs.
     #[serde(default)]
     pub version: String,
-    /// Bytes Potluck holds there.
+    /// Bytes that Potluck holds on the donor.
     pub used: u64,
-    /// The most bytes that its owner lends, once it was heard.
+    /// The most bytes that the donor's owner lends, once the donor was heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lends: Option<u64>,
-    /// Bytes Potluck may still write there, before promises.
+    /// Bytes that Potluck may still write on the donor, before promises.
     pub room: u64,
     /// Bytes of `room` that are promised to open sessions.
     pub promised: u64,
-    /// Chunks it holds that files use.
+    /// The number of chunks on the donor that files use.
     pub chunks: u64,
-    /// Chunks it holds that this catalog does not know; never deleted for that.
+    /// The number of chunks on the donor that this catalog does not know; they are never deleted for that.
     pub unclaimed: u64,
-    /// Whether it lists them, or is going to, because an admin had them reclaimed.
+    /// Whether the donor lists its unknown chunks, or is going to, because an admin had them reclaimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reclaiming: bool,
-    /// Chunks it lost or spoiled since they were committed.
+    /// The number of chunks that the donor lost or spoiled since they were committed.
     pub bad: u64,
-    /// The last sample of its load.
+    /// The last sample of the donor's load.
     pub load: Load,
     /// The label of its failure domain: donors with one label fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Seconds for which its absence is announced.
+    /// Seconds for which the donor's absence is announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_seconds: Option<u64>,
-    /// Why it is not trusted, if so: its copies do not count and are not read first.
+    /// The reason why the donor is not trusted, if so: its copies do not count and are not read first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
     /// The give-back of the donor, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving_back: Option<GivingBack>,
-    /// Whether nothing new goes there: it gives back, is not trusted, or is over its limits.
+    /// Whether nothing new goes to the donor: it gives back, is not trusted, or is over its limits.
     #[serde(default)]
     pub takes_nothing: bool,
-    /// The progress of its scrub.
+    /// The progress of the donor's scrub.
     #[serde(default)]
     pub scrub: Scrubbed,
-    /// The fault of its disk, if it has one.
+    /// The fault of the donor's disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
-    /// Why its daemon goes by settings of before, if it does.
+    /// The reason why the donor's daemon keeps to its settings of before, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_fault: Option<String>,
 }

@@ -7,8 +7,9 @@
 
 use super::{Call, EntryKind, ListedEntry, call};
 use crate::error::Failure;
-use potluck_core::chunk::{Digest, FileDigest};
+use potluck_core::chunk::Digest;
 use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::file_digest::FileDigest;
 use potluck_core::ids::WatchId;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
@@ -18,13 +19,14 @@ use std::time::Duration;
 /// How long a [`Watch`] waits for something to change before it is answered without news.
 pub const WATCH_WAIT: Duration = Duration::from_secs(2);
 
-/// Names that one [`Refresh`] asks about at most; the directories of those beyond are not answered.
+/// The most names that one [`Refresh`] asks about; directories with names beyond these are not answered.
 pub const MAX_REFRESHED: usize = 20_000;
 
 /// Waits for changes in the directories that a stream watches.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Watch {
-    /// The stream; none opens one, and so does one that the manager does not know, as after its restart.
+    /// The stream to wait on. A call without one opens a stream, and so does a call with one that the manager does
+    /// not know, as after its restart.
     #[serde(default)]
     pub stream: Option<WatchId>,
     /// The number of the last news that arrived.
@@ -33,7 +35,8 @@ pub struct Watch {
 }
 impl Call for Watch {
     const NAME: &'static str = "watch";
-    /// Soon after it should have been answered without news, so that a connection that is silent is noticed.
+    /// The deadline passes soon after the call should have been answered without news, so that a silent connection is
+    /// noticed.
     const DEADLINE: Duration = WATCH_WAIT.saturating_mul(3);
     type Reply = WatchNews;
 }
@@ -41,12 +44,12 @@ impl Call for Watch {
 /// The news of a watch stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchNews {
-    /// The stream. Where it is another than was asked for, changes may have been missed.
+    /// The identifier of the stream. Where it is another than was asked for, changes may have been missed.
     pub stream: WatchId,
     /// The number of this news, which the next call acknowledges.
     #[serde(default)]
     pub number: u64,
-    /// Changes were left out: anything may have changed, and nothing is watched any more.
+    /// Whether changes were left out: anything may have changed, and nothing is watched any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub everything: bool,
     /// The directories in which something changed.
@@ -57,34 +60,34 @@ pub struct WatchNews {
 /// The name by which a space's own directory is among the [names](DirChange::attributes) in it whose attributes were set.
 pub const OWN_NAME: &str = ".";
 
-/// What changed in a directory. Of a name that is a directory, what is below it may have changed with it.
+/// The changes in a directory. Where a name is a directory, what is below it may have changed as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirChange {
     /// The directory that has the names.
     pub dir: PoolPath,
-    /// Any name may have changed, and the directory is not watched any more.
+    /// Whether any name may have changed, and the directory is not watched any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
-    /// Names behind which something else is now, or with other attributes.
+    /// Names that lead to something else now, or to the same with other attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
-    /// Names of which nothing but attributes was set: what is behind them, and below them, is the same.
+    /// Names of which nothing but attributes was set: what they lead to, and what is below, is as before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<String>,
-    /// Names that are gone.
+    /// Names that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
 }
 
 impl DirChange {
-    /// A directory in which nothing changed yet.
+    /// Makes the changes of a directory in which nothing changed yet.
     pub fn new(dir: PoolPath) -> Self {
         let (changed, attributes, gone) = Default::default();
         Self { dir, all: false, changed, attributes, gone }
     }
 }
 
-/// Brings what a client knows of directories up to date: it is told what is unlike that.
+/// Brings what a client knows of directories up to date: the reply has what differs from that.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Refresh {
     /// The stream that watches the directories from before they are read.
@@ -103,20 +106,20 @@ pub struct KnownDir {
     /// The names that are asked about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<KnownName>,
-    /// All other names are asked about, too.
+    /// Whether all other names of the directory are asked about, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// Where a page of them ended, after which the next begins.
+    /// The place where a page of the other names ended, after which the next begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// The digest of all entries that are known, in the place of names: it is only told whether they still are the
-    /// same.
+    /// The digest of all entries that the client knows, instead of names: the reply only tells whether they are still
+    /// the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
 
 impl KnownDir {
-    /// A directory of which nothing is asked yet.
+    /// Makes the question about a directory, without anything that is asked yet.
     pub fn new(path: PoolPath) -> Self {
         Self { path, names: Vec::new(), whole: false, after: None, digest: None }
     }
@@ -127,7 +130,8 @@ impl KnownDir {
 pub struct KnownName {
     /// The name in the directory.
     pub name: String,
-    /// The stamp of what is known to be there, [`EntryStamp::NOTHING`] if nothing is; none: it is not known.
+    /// The stamp of the entry that the client knows, [`EntryStamp::NOTHING`] where it knows that there is none;
+    /// `None` where it does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<EntryStamp>,
 }
@@ -139,7 +143,7 @@ pub struct Refreshed {
     pub dirs: Vec<DirNews>,
 }
 
-/// How many of these directories, from the first on, one call asks about: at least one.
+/// The number of these directories, from the first on, that one call asks about: at least one.
 pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
     let mut left = MAX_REFRESHED;
     let fits = dirs.iter().take_while(|dir| {
@@ -151,22 +155,22 @@ pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
     fits.count().max(1)
 }
 
-/// What of a directory is unlike the knowledge of a client.
+/// The differences between a directory and what a client knows of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DirNews {
-    /// The stream is told from now on what changes in the directory.
+    /// Whether the stream is told from now on what changes in the directory.
     #[serde(default)]
     pub watched: bool,
-    /// The digest is that of what is there.
+    /// Whether the digest that was sent is that of the entries in the directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same: bool,
-    /// Entries that are unlike what is known of them.
+    /// The entries that differ from what the client knows of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<ListedEntry>,
-    /// The names that were asked about and behind which nothing is, unless that is known.
+    /// The names that were asked about and lead to nothing, unless the client knows that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
-    /// Set when there is more of the whole directory.
+    /// The place after which the next page begins; set when there is more of the whole directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// The reason why nothing is told of the directory.
@@ -175,7 +179,7 @@ pub struct DirNews {
 }
 
 impl ListedEntry {
-    /// Stands for what programs see of the entry: its kind, size, version, attributes and target.
+    /// The stamp of what programs see of the entry: its kind, size, version, attributes and target.
     pub fn stamp(&self) -> EntryStamp {
         let kind = match self.kind {
             EntryKind::File => 0_u8,

@@ -12,6 +12,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
+use potluck_core::ids::Incarnation;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::SpaceId;
 use potluck_core::ids::VersionId;
@@ -27,16 +28,17 @@ use std::time::Duration;
 /// Opens a write session in one space: promises space and says where to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reserve {
-    /// Where the file, or the tree, will be; its space and directory give the policy. Of a tree, the
-    /// root's policy holds for all its files.
+    /// The path at which the file, or the tree, will be; its space and directory give the policy. The policy of a
+    /// tree's root holds for all files of the tree.
     pub path: PoolPath,
-    /// Plaintext bytes, when known; more can be had by [`Grow`].
+    /// Plaintext bytes to be written, when known; more can be had by [`Grow`].
     #[serde(default)]
     pub bytes: Option<u64>,
     /// The parts of the policy that this command sets differently from the space's.
     #[serde(default)]
     pub policy: Override,
-    /// Checked early, so that a conflict costs no transfer, and again at commit.
+    /// The condition under which files may replace others. It is checked early, so that a conflict costs no transfer,
+    /// and again at commit.
     #[serde(default)]
     pub condition: Condition,
 }
@@ -46,64 +48,67 @@ call!(Reserve => Reserved, "reserve");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
-    /// Whatever is there: the later commit wins whole.
+    /// The file becomes visible whatever is there: the later commit wins as a whole.
     #[default]
     Always,
     /// The file becomes visible only if nothing is there.
     IfAbsent,
     /// The file becomes visible only if this version is there.
     IfVersion(VersionId),
-    /// Only if nothing is there, or a file without content: for a stream that brought nothing,
-    /// which is more often a producer that failed than what somebody wants to keep.
+    /// The file becomes visible only if nothing is there, or a file without content. That is for a stream that
+    /// brought nothing, which is more often a producer that failed than what somebody wants to keep.
     IfEmpty,
 }
 
 /// An open write session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reserved {
-    /// Names the session in every later call.
+    /// The identifier of the session in every later call.
     pub session: SessionId,
-    /// The session ends when none of its calls arrives for this long.
+    /// The time without any of its calls after which the session ends, in milliseconds.
     pub lease_ms: u64,
     /// The policy of the files written.
     pub policy: Policy,
     /// The number of the space.
     pub space: SpaceId,
-    /// The space's secret, when it is sealed.
+    /// The space's secret, where the space is sealed.
     #[serde(default)]
     pub space_key: Option<SpaceKey>,
     /// The donors that the session writes to.
     pub plan: Plan,
-    /// How to reach the plan's donors.
+    /// The ways to reach the plan's donors.
     pub donors: Vec<DonorAccess>,
 }
 
-/// How to reach one donor.
+/// The way to reach one donor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DonorAccess {
     /// The id of the donor.
     pub donor: DonorId,
-    /// The name that people call it by.
+    /// The name that people call the donor by.
     pub name: String,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
-    /// Heard from within the last seconds; the others are tried last.
+    /// Whether the donor was heard within the last seconds; other donors are tried last.
     pub live: bool,
     /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
     #[serde(default)]
     pub load: f32,
-    /// The ticket for the donor. Absent while the donor has not told the manager its key since the
-    /// manager's start.
+    /// The ticket for the donor. It is absent while the donor has not told the manager its key since the manager's
+    /// start.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// The label of the donor: donors with one domain fail together, one without is apart from all
-    /// others.
+    /// The incarnation of the donor; receipts of earlier ones count for nothing. It is absent whenever the ticket is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+    /// The label of the donor's failure domain: donors with one label fail together, and a donor without one is apart
+    /// from all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }
 
-/// Asks which of these chunks the pool holds already; keeps the session alive, and protects the
-/// chunks from garbage collection until it ends.
+/// Asks which of these chunks the pool holds already. The call keeps the session alive, and protects the chunks from
+/// garbage collection until the session ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Offer {
     /// The write session that offers the chunks.
@@ -120,7 +125,7 @@ pub struct Offer {
 }
 call!(Offer => Offered, "offer", at most 1 << 20);
 
-/// Which of the offered chunks need not be sent.
+/// The offered chunks that need not be sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Offered {
     /// Chunks on live donors; a chunk that is not listed must be sent.
@@ -132,9 +137,9 @@ pub struct Offered {
 pub struct Held {
     /// Index of the chunk in [`Offer::chunks`].
     pub index: u32,
-    /// The donors with live copies; the writer adds what its policy asks beyond these.
+    /// The donors with live copies; the writer makes the further copies that its policy asks for.
     pub donors: Vec<DonorId>,
-    /// Whether no file uses it: an interrupted upload left it.
+    /// Whether no file uses the chunk: an interrupted upload left it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
 }
@@ -145,19 +150,20 @@ pub struct Held {
 pub struct Grow {
     /// The write session that grows.
     pub session: SessionId,
-    /// More plaintext bytes. None: the reply says how the donors of the plan so far can be reached now.
+    /// The number of plaintext bytes that are added. Where it is 0, the reply says how the donors of the plan so far
+    /// can be reached now.
     pub bytes: u64,
-    /// Where none are asked for: donors beside those of the plan that hold what the session is to read.
+    /// Donors beside those of the plan that hold what the session is to read, where no bytes are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<DonorId>,
-    /// Donors that failed this writer; not planned again.
+    /// Donors that failed this writer and are not planned again.
     #[serde(default)]
     pub avoid: Vec<DonorId>,
     /// Whether only places for all redundancy are of use, as when donors failed for want of room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// The one file of the session, if its size was unknown: refused where a quota would refuse its commit even if no more
-    /// came, so that a stream is not sent to its end for nothing.
+    /// The one file of the session, if its size was unknown. The call is refused where a quota would refuse the
+    /// file's commit even if no more came, so that a stream is not sent to its end for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<GrowingFile>,
 }
@@ -166,18 +172,18 @@ call!(Grow => Grown, "grow", at most 1 << 20);
 /// A file whose size is not known yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GrowingFile {
-    /// Where the file will be.
+    /// The path at which the file will be.
     pub path: PoolPath,
     /// Bytes of plaintext that it has so far.
     pub bytes: u64,
 }
 
-/// More places to write.
+/// The places that a session was given in addition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Grown {
     /// The part that is added to the plan so far.
     pub plan: Plan,
-    /// How to reach its donors.
+    /// The ways to reach the donors of this part.
     pub donors: Vec<DonorAccess>,
 }
 
@@ -186,30 +192,30 @@ pub struct Grown {
 pub struct Renew {
     /// The write session that is renewed.
     pub session: SessionId,
-    /// Donors that refused the tickets of until now: what the session may store there may be used up.
+    /// Donors that refused the session's tickets so far, because what the session may store there may be used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<DonorId>,
 }
 call!(Renew => Renewed, "renew", at most 1 << 20);
 
-/// The session goes on.
+/// The reply to a session that was renewed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Renewed {
-    /// How to reach the donors of its plan from now on.
+    /// The ways to reach the donors of the session's plan from now on.
     pub donors: Vec<DonorAccess>,
 }
 
-/// Makes written files visible, each in one moment. Repeating a batch repeats its reply, so that
-/// a lost reply can be asked for again.
+/// Makes written files visible, each at one moment. A repeated batch brings the same reply, so that a lost reply can
+/// be asked for again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Commit {
     /// The write session whose files become visible.
     pub session: SessionId,
     /// The number of this commit in its session, from 0.
     pub batch: u32,
-    /// The files; each stands or falls alone.
+    /// The files of the batch; each is stored or refused by itself.
     pub files: Vec<FileCommit>,
-    /// Whether the session ends with this.
+    /// Whether the session ends with this commit.
     pub done: bool,
 }
 impl Call for Commit {
@@ -222,7 +228,7 @@ impl Call for Commit {
 /// One file that was written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileCommit {
-    /// Where it becomes visible; missing directories are made.
+    /// The path at which the file becomes visible; missing directories are made.
     pub path: PoolPath,
     /// Size of the file in bytes of plaintext.
     pub size: u64,
@@ -231,21 +237,21 @@ pub struct FileCommit {
     /// Modification time at the source, nanoseconds since 1970.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// Who may do what with it.
+    /// The permissions of the file.
     #[serde(default)]
     pub permissions: Permissions,
-    /// Whom it belongs to, if somebody said.
+    /// The owner of the file, if somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
     /// Plaintext bytes per chunk; the last may be shorter.
     pub chunk_size: u32,
-    /// Copies that its policy asks for.
+    /// The number of copies that the file's policy asks for.
     pub copies: u32,
-    /// The content itself, when it fits the catalog; sealed as [`potluck_core::seal::Meaning::Inline`]
-    /// in a sealed space.
+    /// The content of the file, where it fits the catalog; in a sealed space it is sealed as
+    /// [`potluck_core::seal::Meaning::Inline`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
-    /// Otherwise its recipe, in packed pages ([`potluck_core::recipe`]).
+    /// The recipe of the file in packed pages ([`potluck_core::recipe`]), where its content is not inline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<Blob>,
     /// The erasure code of the file, if it has one; `copies` is 1 then.
@@ -254,8 +260,8 @@ pub struct FileCommit {
     /// Names of the parity chunks, k for each group of m data chunks in order.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub parity: Packed<ChunkName>,
-    /// Who acknowledged its chunks; parity chunks count on after the recipe's. A chunk the pool
-    /// held needs none.
+    /// The donors that acknowledged the file's chunks; parity chunks are counted after those of the recipe. A chunk
+    /// that the pool held already needs none.
     #[serde(default)]
     pub acknowledged: Packed<Acknowledged>,
     /// The condition under which the file may replace what is at its path.
@@ -271,15 +277,16 @@ pub struct FileCommit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InParts {
-    /// This is a part. Size, digest, recipe and receipts are those of the part. It takes the place of one that was
-    /// committed under its number before.
+    /// The commit is of a part, whose size, digest, recipe and receipts it gives. It takes the place of a part that
+    /// was committed under its number before.
     Part {
         /// The number of the file in its session, chosen by the client.
         file: u32,
         /// The number of the part in the file, from 0.
         number: u32,
     },
-    /// This is the file, without any recipe: it has so many parts, which were committed before.
+    /// The commit is of the whole file, without any recipe: the file has this many parts, which were committed
+    /// before.
     Whole {
         /// The number of the file in its session.
         file: u32,
@@ -288,7 +295,7 @@ pub enum InParts {
     },
 }
 
-/// Asks for parts of a file that was refused because donors of its chunks have gone since they were committed.
+/// Asks for parts of a file that was refused because donors of its chunks went away since they were committed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LostParts {
     /// The write session that the file is written in.
@@ -320,11 +327,16 @@ pub enum Outcome {
     Stored {
         /// The version that the file has.
         version: VersionId,
-        /// Whether it is there with less redundancy than its policy asks for, because donors are away:
-        /// one more may die, and repair makes the rest.
+        /// Whether the file has less redundancy than its policy asks for, because donors are away: repair makes the
+        /// rest.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below_policy: bool,
-        /// When its directory was modified because the file came to it; not where it replaced another.
+        /// Whether the death of one donor may lose something of the file, until an asynchronous protocol has made its
+        /// copies.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_risk: bool,
+        /// The time at which the file's directory was modified because the file came to it; not set where the file
+        /// replaced another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dir_modified: Option<FileTime>,
     },
@@ -333,8 +345,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the file is not visible because donors of its chunks have gone since they took them, or since
-    /// they were said to hold them: who sends those to others commits it again in the same session.
+    /// Whether the file is not visible because donors of its chunks went away since they took them, or since they
+    /// were said to hold them. A client that sends those chunks to others commits the file again in the same session.
     pub fn is_sent_again(&self) -> bool {
         let gone =
             |why: &Failure| why.kind == ErrorKind::Retry && why.code == code::NOT_ACKNOWLEDGED;
@@ -347,8 +359,8 @@ impl Outcome {
 pub struct Abort {
     /// The write session that ends.
     pub session: SessionId,
-    /// Whether its chunks are kept for a while, for whoever writes the same again; they are
-    /// reclaimed otherwise.
+    /// Whether the session's chunks are kept for a while, for whoever writes the same again; they are reclaimed
+    /// otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 }

@@ -3,7 +3,7 @@
 use super::ErrorKind;
 
 impl ErrorKind {
-    /// The process exit code that means this.
+    /// Returns the exit code of a process that fails in this way.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Other => 1,

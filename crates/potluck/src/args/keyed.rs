@@ -54,8 +54,8 @@ pub struct Given<O> {
 }
 
 impl<O> Given<O> {
-    /// Puts what was given into a settings file; what each lent directory has of its own, for all of
-    /// `dirs`.
+    /// Puts what was given into a settings file; settings that each lent directory has for itself are
+    /// put there for all of `dirs`.
     pub fn put_into_of(&self, file: &mut SettingsFile, dirs: &[PathBuf]) {
         for (key, text) in &self.settings {
             match key.per_dir {

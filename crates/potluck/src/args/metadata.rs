@@ -4,7 +4,7 @@ use super::members::manager_address;
 use super::safety::Caution;
 use crate::keys::kind;
 use clap::Subcommand;
-use potluck_wire::addresses::{Address, BadAddress, DONOR_PORT, MANAGER_LISTEN};
+use potluck_wire::addresses::{Address, BadAddress, DONOR_PORT};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,9 +38,10 @@ pub struct ManagerRestoreArgs {
 /// How donors are asked what they have.
 #[derive(Debug, clap::Args)]
 pub struct AskingArgs {
-    /// From donors: where to listen to them, who look for the lost manager at its address
-    #[arg(long, default_value = MANAGER_LISTEN, value_name = "HOST:PORT")]
-    pub listen: String,
+    /// From donors: where to listen to them, who look for the lost manager at its address; default: at the port that
+    /// the kit says
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
     /// From donors: go on when nothing new has been heard for so long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = kind::time)]
     pub wait: Duration,
@@ -84,7 +85,7 @@ pub struct ManagerBackupArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum GcArgs {
-    /// Show the chunks that wait to be reclaimed, and whether anything holds them
+    /// Show the chunks that wait to be reclaimed, and whether garbage collection is frozen
     #[command(after_help = "Example:\n  potluck gc status")]
     Status,
     /// After a restore: reclaim again, and give up what a newer catalog may have known

@@ -77,7 +77,7 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
         CkptArgs::Purge(args) => purge::purge(args, client, output).await?,
         CkptArgs::Ls => {
             let mut open = client.checkpoints().await?;
-            // Of files that writers share `potluck shared ls` tells.
+            // Files that writers share are listed by `potluck shared ls`.
             open.checkpoints.retain(|about| about.style != CommitStyle::Share);
             output.result(&open, text);
         }
@@ -116,7 +116,7 @@ async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, F
     let id = match open_for(path, &checkpoints) {
         Ok(id) => id,
         Err(none) => {
-            // Who repeats a command whose answer was lost asks for what is done.
+            // Somebody who repeats a command whose answer was lost asks for what is done.
             let target = path.to_string();
             let mut committed = checkpoints.committed.into_iter().rev();
             committed.find(|ended| ended.target == target).ok_or(none)?.id

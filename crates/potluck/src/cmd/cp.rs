@@ -22,6 +22,7 @@ use potluck_core::policy::Override;
 use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Fewer bytes are told without how fast they went.
@@ -67,6 +68,9 @@ struct CpReport {
     /// Copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,
+    /// Files of which the death of one donor may lose something until pending copies are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_risk: Option<u64>,
     /// Files that were stored with less redundancy than their policy asks for, because donors are away.
     #[serde(skip_serializing_if = "Option::is_none")]
     below_policy: Option<u64>,
@@ -122,6 +126,9 @@ pub async fn run(
         return Err(usage("files live in spaces")
             .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
     }
+    if to.at != PlacedAt::Stdio {
+        place::check_names(&from)?;
+    }
     let from_pool = from.iter().filter(|from| matches!(from.at, PlacedAt::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
         (PlacedAt::Pool(path), 0) => {
@@ -147,7 +154,7 @@ pub async fn run(
         }
     };
     report.timed(client.now() - started);
-    // A reader of standard output gets the file and nothing else.
+    // A reader of standard output gets nothing but the file.
     let quiet = Output::silent();
     finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })
 }
@@ -236,13 +243,18 @@ fn mib_s(bytes: u64, took: Duration) -> f64 {
 }
 
 fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
-    // One file that failed is the command's failure; of many, each is told.
+    // A single file that failed is the command's failure; of many, each is told.
     if report.files + report.links == 0 && report.failed.len() == 1 {
         return Err(report.failed[0].error.clone());
     }
+    // Advice that is the same for many files is given with the first of them.
+    let mut advice = BTreeSet::new();
     for failed in &report.failed {
         let mut failure = failed.error.clone();
         failure.message = format!("{}: {}", told(&failed.path), failure.message);
+        if !advice.insert(failed.error.hint.as_str()) {
+            failure.hint.clear();
+        }
         output.complain(&failure);
     }
     for skipped in &report.skipped {
@@ -258,7 +270,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             Some(without) if without == report.files => {
                 format!("{files}, {size}, copied without moving bytes")
             }
-            // A copy that is over in a moment says nothing of how fast the pool is.
+            // A copy that is over in a moment does not tell how fast the pool is.
             _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
             _ => match report.other_rates() {
                 Some(rates) => format!("{files}, {size}, {rates}"),
@@ -290,20 +302,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             count(changing, "file")
         ));
     }
-    if let Some(pending) = report.pending_copies.filter(|pending| *pending > 0) {
-        output.note(&format!(
-            "unsafe window: {} not made yet; until then the death of one donor may lose data (`potluck verify` says when it has closed)",
-            if pending == 1 { "1 copy is".into() } else { format!("{pending} copies are") },
-        ));
-    }
-    if let Some(below) = report.below_policy.filter(|below| *below > 0) {
-        output.note(&format!(
-            "below policy: {} stored without all redundancy, because donors are away; the death of one \
-             more loses nothing, and repair completes {} when donors are there (`potluck status`)",
-            if below == 1 { "1 file is".into() } else { format!("{below} files are") },
-            if below == 1 { "it" } else { "them" },
-        ));
-    }
+    less_than_promised(report).iter().for_each(|what| output.note(what));
     match (report.files, report.failed.len()) {
         (_, 0) => Ok(Ending::Done),
         (0, failed) => {
@@ -313,6 +312,31 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         }
         _ => Ok(Ending::Partial),
     }
+}
+
+/// Says what the redundancy of the files lacks that were stored, and what one death would come to.
+fn less_than_promised(report: &CpReport) -> Vec<String> {
+    let is_at_risk = report.at_risk.is_some_and(|files| files > 0);
+    let pending = report.pending_copies.filter(|pending| *pending > 0).map(|pending| {
+        let death = match is_at_risk {
+            true => "until then the death of one donor may lose data",
+            false => "the death of one donor loses nothing meanwhile",
+        };
+        format!(
+            "unsafe window: {} not made yet; {death} (`potluck verify` says when it has closed)",
+            if pending == 1 { "1 copy is".into() } else { format!("{pending} copies are") },
+        )
+    });
+    let below = report.below_policy.filter(|below| *below > 0).map(|below| {
+        format!(
+            "below policy: {} stored without all redundancy, because donors are away; {}repair completes {} \
+             when donors are there (`potluck status`)",
+            if below == 1 { "1 file is".into() } else { format!("{below} files are") },
+            if is_at_risk { "" } else { "the death of one more loses nothing, and " },
+            if below == 1 { "it" } else { "them" },
+        )
+    });
+    pending.into_iter().chain(below).collect()
 }
 
 fn one_version() -> Failure {
@@ -356,4 +380,31 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
 pub fn with_retention(over: Override, options: &RetentionOptions) -> Override {
     let RetentionOptions { keep_versions, trash } = *options;
     Override { keep_versions, trash, ..over }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unsafe_window_is_worded_by_what_the_files_tolerate() {
+        let said = |pending, at_risk, below| {
+            less_than_promised(&CpReport {
+                pending_copies: Some(pending),
+                at_risk: Some(at_risk),
+                below_policy: Some(below),
+                ..CpReport::default()
+            })
+        };
+        assert!(said(0, 0, 0).is_empty());
+        let alone = said(7, 1, 0);
+        assert!(alone.len() == 1 && alone[0].contains("may lose data"), "{alone:?}");
+        let known = said(7, 0, 1);
+        assert!(
+            known[0].contains("7 copies are not made yet; the death of one donor loses nothing")
+        );
+        assert!(known[1].contains("the death of one more loses nothing, and repair"), "{known:?}");
+        let both = said(7, 1, 1);
+        assert!(both[1].contains("donors are away; repair completes it"), "{both:?}");
+    }
 }

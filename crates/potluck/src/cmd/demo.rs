@@ -67,7 +67,7 @@ pub async fn run(args: DemoArgs, output: &Output) -> Result<Ending, Failure> {
         report = show(&mut pool, &sample, output) => report.map(Some),
         () = stopped => Ok(None),
     };
-    // Before anything is said, so that nothing is left behind however the saying ends.
+    // The pool is closed before anything is said, so that nothing is left behind if that fails.
     pool.close().await;
     let Some(report) = report? else { return Ok(Ending::Interrupted) };
     output.result(&report, text);

@@ -2,18 +2,19 @@
 
 use crate::output::{count, duration};
 use potluck_client::Pool;
+use potluck_core::rights::is_number;
 use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The donor that a person means: by its name, or where several have it by its number or by both (`vm#3`).
+/// The donor that a person means: by its name, or by its number, which is never a name, or by both (`vm#3`).
 pub async fn named(client: &Pool, text: &str) -> Result<DonorStatus, Failure> {
     pick(client.call(&Status {}).await?, text)
 }
 
 fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
     let hint = "`potluck nodes ls` lists their names and numbers";
-    let means = |donor: &DonorStatus| donor.name == text;
+    let means = |donor: &DonorStatus| donor.name == text && !is_number(text);
     let (mut by_name, others): (Vec<_>, Vec<_>) = status.donors.into_iter().partition(means);
     match (by_name.len(), by_name.pop()) {
         (1, Some(donor)) => Ok(donor),
@@ -63,12 +64,11 @@ pub fn state(donor: &DonorStatus) -> String {
         (DonorState::Live, Some(left), _) => {
             format!("live, announced away for {} more", duration(left))
         }
-        (DonorState::Live, ..) => "live".to_string(),
-        (DonorState::Dead, _, Some(silent)) => format!("dead: silent for {silent}"),
-        (DonorState::Dead, ..) => "dead".into(),
-        (_, Some(left), _) => format!("away for {} more", duration(left)),
-        (_, _, Some(silent)) => format!("silent for {silent}"),
-        _ => "silent".into(),
+        (DonorState::Live, ..) => DonorState::Live.word().into(),
+        (DonorState::Away, Some(left), _) => format!("away for {} more", duration(left)),
+        (DonorState::Silent, _, Some(silent)) => format!("silent for {silent}"),
+        (seen, _, Some(silent)) => format!("{}: silent for {silent}", seen.word()),
+        (seen, ..) => seen.word().into(),
     };
     if fault.is_some_and(|fault| !fault.missing) {
         text.push_str(", disk takes no writes");
@@ -113,7 +113,7 @@ mod tests {
     use potluck_wire::control::DiskFault;
 
     #[test]
-    fn a_donor_is_meant_by_name_then_by_number() {
+    fn a_donor_is_meant_by_name_or_by_number() {
         let donor = |number, name: &str| DonorStatus {
             donor: DonorId(number),
             name: name.into(),
@@ -124,7 +124,11 @@ mod tests {
             ..PoolStatus::default()
         };
         assert_eq!(pick(status(), "a").map(|d| d.donor), Ok(DonorId(2)));
-        assert_eq!(pick(status(), "2").map(|d| d.donor), Ok(DonorId(5)), "a name goes first");
+        assert_eq!(
+            pick(status(), "2").map(|d| d.donor),
+            Ok(DonorId(2)),
+            "a number is never a name"
+        );
         assert_eq!(pick(status(), "4").map(|d| d.donor), Ok(DonorId(4)));
         assert_eq!(pick(status(), "b#4").map(|d| d.donor), Ok(DonorId(4)), "as alarms call it");
         assert_eq!(pick(status(), "b").expect_err("two").kind, ErrorKind::Usage);
@@ -142,6 +146,19 @@ mod tests {
         assert_eq!(state(&donor), "its disk is gone");
         donor.state = DonorState::Dead;
         assert_eq!(state(&donor), "dead: it lost its disk");
+    }
+
+    #[test]
+    fn a_donor_that_is_not_heard_is_called_by_its_state() {
+        let shown = |seen, silent_seconds, away_seconds| {
+            state(&DonorStatus { state: seen, silent_seconds, away_seconds, ..Default::default() })
+        };
+        assert_eq!(shown(DonorState::Suspect, Some(36), None), "suspect: silent for 36s");
+        assert_eq!(shown(DonorState::Silent, Some(70), None), "silent for 1m 10s");
+        assert_eq!(shown(DonorState::Silent, None, None), "silent");
+        assert_eq!(shown(DonorState::Away, Some(36), Some(7200)), "away for 2h more");
+        assert_eq!(shown(DonorState::Dead, Some(720), None), "dead: silent for 12m");
+        assert_eq!(shown(DonorState::Dead, None, None), "dead");
     }
 
     #[test]

@@ -22,10 +22,9 @@ pub async fn run(args: PathArgs, client: &Pool, output: &Output) -> Result<Endin
             format!("{} more in {files}, replaced or removed\n", format_size(used.kept_bytes))
         });
         let stored = format_size(used.stored);
-        let quota = used.quota.map(|quota| {
-            let [bytes, files] =
-                quota::used(quota, used.files + used.kept_files, used.bytes + used.kept_bytes);
-            format!("quota: {bytes}, files: {files}\n")
+        let quota = used.quota.as_ref().map(|quota| {
+            let [bytes, files] = quota::used(quota);
+            format!("quota: {bytes}, files and directories: {files}\n")
         });
         table(&["size", "files", "name"], &[0, 1], &rows)
             + &kept.unwrap_or_default()

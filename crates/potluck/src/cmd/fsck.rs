@@ -78,7 +78,7 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
 
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
 pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFindings, Failure> {
-    client.call_retrying(&Check {}).await?; // answered when all that happened is known
+    client.call_retrying(&Check {}).await?; // this returns when all that happened is known
     let started = client.now();
     loop {
         let findings = look_once(client, path, shown).await?;
@@ -166,8 +166,8 @@ pub fn text(findings: &FsckFindings) -> String {
         (0, 0, 0) if findings.in_doubt > 0 => format!("{files}, the others as safe as promised"),
         (0, 0, 0) => format!("{files}, all as safe as promised"),
         (0, 0, waiting) => format!(
-            "{files}, all as safe as promised when silent donors are back; until then fewer others \
-             may go than {} can do without",
+            "{files}, all as safe as promised when silent or away donors are back; until then fewer \
+             others may go than {} can do without",
             count(waiting, "file")
         ),
         (unreadable, incomplete, _) => {

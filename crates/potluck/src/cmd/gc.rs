@@ -1,4 +1,4 @@
-//! `potluck gc`: what is reclaimed, and whether that is held.
+//! `potluck gc`: what is reclaimed, and whether garbage collection is frozen.
 
 mod unknown;
 
@@ -11,9 +11,11 @@ use potluck_wire::error::Failure;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct State {
-    held: Option<String>,
+struct GcState {
+    /// Why nothing is reclaimed, while a GC freeze lasts.
+    frozen: Option<String>,
     condemned_chunks: u64,
+    condemned_at_dead: u64,
     unclaimed_chunks: u64,
 }
 
@@ -24,23 +26,30 @@ pub async fn run(args: GcArgs, client: &Pool, output: &Output) -> Result<Ending,
         GcArgs::Status => {}
     }
     let status = client.call(&Status {}).await?;
-    let state = State {
-        held: status.gc_frozen,
+    let state = GcState {
+        frozen: status.gc_frozen,
         condemned_chunks: status.condemned_chunks,
+        condemned_at_dead: status.condemned_at_dead,
         unclaimed_chunks: status.donors.iter().map(|donor| donor.unclaimed).sum(),
     };
     output.result(&state, text);
     Ok(Ending::Done)
 }
 
-fn text(state: &State) -> String {
-    let mut text = match &state.held {
+fn text(state: &GcState) -> String {
+    let mut text = match &state.frozen {
         Some(why) => format!(
-            "held: {why}\nnothing is reclaimed until `potluck gc resume`; run it when all files are where they should be\n"
+            "frozen: {why}\nnothing is reclaimed until `potluck gc resume`; run it when all files are where they should be\n"
         ),
         None => "chunks that no file uses are reclaimed\n".to_owned(),
     };
     text += &format!("to be reclaimed: {}\n", count(state.condemned_chunks, "chunk"));
+    if state.condemned_at_dead > 0 {
+        text += &format!(
+            "only at dead donors: {}; reclaimed when these are back, forgotten when they are removed (`potluck nodes rm`)\n",
+            count(state.condemned_at_dead, "chunk")
+        );
+    }
     if state.unclaimed_chunks > 0 {
         text += &format!(
             "on donors, unknown to this catalog and kept: {}; `potluck gc unknown` shows where and gives their space back\n",

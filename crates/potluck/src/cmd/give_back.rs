@@ -83,7 +83,8 @@ pub async fn run(
     let place = |name| GiveBackPlace { donor: None, name, cancel: cancel.clone() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
     if !args.cancel && !args.options.now && !args.options.caution.dry_run {
-        // All begin before one is waited for: nothing moves from one disk of a machine to another.
+        // All give-backs begin before one is waited for: nothing moves from one disk of a machine to
+        // another.
         for ((_, client), name) in donors.iter().zip(&names).skip(usize::from(donors.len() == 1)) {
             client.call(&order(&place(name), false)).await?;
         }
@@ -378,7 +379,7 @@ async fn wait(
             least = (back.held.min(least.0), back.to_move.min(least.1));
             moved = now;
         }
-        // A give-back that is stuck is looked at anew now and then, and is not called so for a moment.
+        // A stuck give-back is looked at anew now and then, and for a moment is not called stuck.
         if back.stuck > 0 && back.stuck >= back.to_move {
             all_stuck = Some((now, back.clone()));
         }

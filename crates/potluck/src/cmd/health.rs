@@ -29,13 +29,17 @@ pub fn sentence(health: &Health) -> String {
         }
     };
     if let Some(back) = health.tolerates.filter(|_| health.silent) {
-        text.push_str(&format!(" while donors it is on are silent, {back} when they are back"));
+        text.push_str(&format!(
+            " while donors it is on are silent or away, {back} when they are back"
+        ));
     }
     if health.level == HealthLevel::Incomplete {
         let why = match (health.incomplete, health.changing_to) {
-            // Written with less than its directory asks for.
+            // The files were written with less redundancy than their directory asks for.
             (0, Some(goal)) => format!("being changed to {goal}"),
-            (lacking, _) => format!("{} to be made again", count(lacking, "chunk")),
+            // These copies are made for the first time, or again, or their donors have yet to tell of
+            // them.
+            (lacking, _) => format!("{} to be completed", count(lacking, "chunk")),
         };
         text.push_str(&format!(" (below policy, which promises {}; {why})", health.promised));
     }
@@ -134,7 +138,7 @@ mod tests {
         };
         assert_eq!(
             sentence(&health(Incomplete, Some(1), 1, 0)),
-            "tolerates 1 more dead donor (below policy, which promises 2; 1 chunk to be made again)"
+            "tolerates 1 more dead donor (below policy, which promises 2; 1 chunk to be completed)"
         );
         assert_eq!(
             sentence(&health(Incomplete, Some(0), 0, 0)).split(" (").next(),
@@ -157,7 +161,7 @@ mod tests {
         let silent = Health { silent, tolerates_now, ..health(Waiting, Some(2), 0, 0) };
         assert_eq!(
             sentence(&silent),
-            "tolerates no further dead donor while donors it is on are silent, 2 when they are back"
+            "tolerates no further dead donor while donors it is on are silent or away, 2 when they are back"
         );
     }
 }

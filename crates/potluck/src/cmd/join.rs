@@ -53,9 +53,10 @@ fn parse(text: &str) -> Result<JoinToken, Failure> {
         ["potluck", "join", token] => token,
         _ => text,
     };
-    token
-        .parse()
-        .map_err(|why: NotAToken| Failure::new(ErrorKind::Auth, code::BAD_TOKEN, why.to_string()))
+    token.parse().map_err(|why: NotAToken| {
+        Failure::new(ErrorKind::Auth, code::BAD_TOKEN, why.to_string())
+            .hint("copy all of it from what `potluck invite` printed")
+    })
 }
 
 /// The donor's identity in `dir`; joins with the token first where there is none.

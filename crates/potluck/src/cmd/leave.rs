@@ -124,7 +124,7 @@ pub async fn run(
         return Ok(Ending::Partial);
     }
     if open.len() > 1 {
-        record::write(&memberships)?; // no further one is forgotten when the first has ended
+        record::write(&memberships)?; // so that no other is forgotten when the first has ended
     }
     for open in &open {
         open.end(&args, &mut may_lose, output).await?;
@@ -139,7 +139,7 @@ fn only_identity(settings: &CommandSettings) -> Result<PathBuf, Failure> {
     let donor = settings.donor_dir();
     let pools = fs::read_dir(settings.pools_dir()).into_iter().flatten().flatten();
     let begun = pools.map(|entry| entry.path()).chain([donor.clone()]);
-    // A departure that was begun is ended first, also when half of it is gone.
+    // A departure that was begun is ended first, even when half of the directory is gone.
     if let Some(begun) = begun.into_iter().find(|dir| dir.join(LEAVING).exists()) {
         return Ok(begun);
     }
@@ -232,7 +232,7 @@ fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     if *verdict != Going::Stuck || !held.needed {
         return None;
     }
-    // One directory of several leaves, and not the whole machine.
+    // Only one directory of several leaves, and not the whole machine.
     let which = match lend::daemon_of(dir) {
         Some(_) => format!(" --state {}", dir.display()),
         None => String::new(),
@@ -253,7 +253,8 @@ async fn give_back(
     if !held.needed {
         return Ok(Ending::Done);
     }
-    // All begin before one is waited for, so that nothing moves from one to another of them.
+    // All give-backs begin before one is waited for, so that nothing moves from one of these donors to
+    // another.
     let donors = || all.iter().filter(|one| one.held.as_ref().is_some_and(|held| held.held > 0));
     for one in donors() {
         one.client.call(&give_back::order(&one.place(), false)).await?;
@@ -330,7 +331,7 @@ impl<'a> Open<'a> {
                 {
                     output.note(&failure.message);
                 }
-                // It ended before, and nobody could write that down.
+                // The membership ended before, and that could not be written down.
                 Err(failure) if failure.code != code::REVOKED => return Err(failure),
                 Ok(_) | Err(_) => {
                     *may_lose = may_lose.saturating_sub(loses);

@@ -51,7 +51,7 @@ pub async fn run(
     let pool = identity.pool();
     let lent = start(asked, state, identity, output).await?;
     let address = lent.address();
-    // A manager beside it would announce itself.
+    // A manager on this machine announces itself, so only the donor is announced here.
     let _announcing = address.map(|address| mdns::announce(Announced::Donor, pool, address));
     if let Some(address) = address {
         ready::announce(args.ready_file.as_deref(), address)?;
@@ -158,13 +158,13 @@ pub async fn start<O>(
     let first = LentStarted::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
     let moved = before.as_ref().is_some_and(|before| *before != own);
     let first = match first {
-        // The settings still say where the store was.
+        // The settings still name the place where the store was.
         Err(why) if moved => {
             let hint =
                 format!("to lend it beside the others: potluck lend --add {}", own.display());
             return Err(if why.hint.is_empty() { why.hint(hint) } else { why });
         }
-        // Where it is the only one, this says why nothing is lent.
+        // If it is the only one, this says why nothing is lent.
         Err(why) if file.lent().len() == 1 => return Err(why),
         first => first,
     };
@@ -225,7 +225,7 @@ fn config(
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
         advertise: command_settings::list(file.text_of("lend.advertise")),
-        // Disks of one machine fail together: no copy is counted twice there.
+        // Disks of one machine fail together: copies of a chunk on two of them count as one.
         label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
@@ -336,7 +336,7 @@ mod tests {
             let why = terms(&line).expect_err("refused");
             assert!(why.contains(said), "{line:?}: {why}");
         }
-        // A cap above the disk's size is how people say “all of it”.
+        // People give a cap above the disk's size to say “all of it”.
         assert!(terms(&["--max", "1PiB", "--keep-free", "10%"]).is_ok());
         let labelled = terms(&["--max", "1GiB", "--label", " room-12 "]).expect("fine");
         assert_eq!(labelled.label.as_deref(), Some("room-12"));

@@ -12,7 +12,7 @@ use std::path::Path;
 
 pub fn run(args: &ManArgs, output: &Output) -> Result<Ending, Failure> {
     let mut root = Args::command().disable_help_subcommand(true);
-    // Gives every command its full name and the global options.
+    // This gives every command its full name and the global options.
     root.build();
     let Some(dir) = &args.dir else {
         return match page(&root, None).and_then(|text| Piped::stdout().write_all(&text)) {

@@ -9,6 +9,7 @@ use crate::confirm::confirm;
 use crate::output::{Output, count, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::rights::is_number;
 use potluck_wire::control::{
     Departing, GivingBack, MayGo, MemberAbout, MemberList, Members, RemovalNeeds, Revoke,
 };
@@ -103,7 +104,7 @@ async fn remove(
     client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    // All of them before anything is done.
+    // All members are found before anything is done.
     let mut named = Vec::new();
     for text in &args.members {
         let member = pick(all, text)?;
@@ -118,7 +119,7 @@ async fn remove(
     }
     let donors = named.iter().filter(|member| member.role == Role::Donor && !member.revoked);
     let donors: Vec<_> = donors.collect();
-    // Together: none of them can count on what another has.
+    // The donors are judged together, for none of them can count on what another has.
     let look = match donors.is_empty() {
         true => None,
         false => {
@@ -205,18 +206,18 @@ fn needed(names: &str, look: &GivingBack) -> Failure {
     }
 }
 
-/// The member that a person means: by name, or by number. One that was removed is meant by number
+/// The member that a person means: by name, or by number, which is never a name. One that was removed is meant by number
 /// only: removing it again changes nothing.
 fn pick<'a>(all: &'a [MemberAbout], text: &str) -> Result<&'a MemberAbout, Failure> {
+    if is_number(text) {
+        let numbered = all.iter().find(|member| member.member.to_string() == text);
+        return numbered.ok_or_else(|| nobody(text));
+    }
     let named: Vec<_> =
         all.iter().filter(|member| !member.revoked && member.name == text).collect();
     match &named[..] {
         [one] => Ok(one),
-        [] => all.iter().find(|member| member.member.to_string() == text).ok_or_else(|| {
-            let what = format!("no member is called “{text}”");
-            Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
-                .hint("`potluck members ls` lists their names and numbers")
-        }),
+        [] => Err(nobody(text)),
         several => {
             let one = |member: &&MemberAbout| format!("{} ({})", member.member, member.role);
             let numbers = several.iter().map(one).collect::<Vec<_>>().join(", ");
@@ -225,6 +226,12 @@ fn pick<'a>(all: &'a [MemberAbout], text: &str) -> Result<&'a MemberAbout, Failu
                 .hint("say which by its number; `potluck members ls` tells more of them"))
         }
     }
+}
+
+fn nobody(text: &str) -> Failure {
+    let what = format!("no member is called “{text}”");
+    Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+        .hint("`potluck members ls` lists their names and numbers")
 }
 
 #[cfg(test)]
@@ -257,7 +264,7 @@ mod tests {
         assert_eq!(picked("ada"), Ok(2));
         assert_eq!(picked("eve"), Ok(4), "the other was removed");
         assert_eq!(picked("3"), Ok(3));
-        assert_eq!(picked("2"), Ok(7), "a name goes first");
+        assert_eq!(picked("2"), Ok(2), "a number is never a name");
         let why = picked("bob").expect_err("two");
         assert_eq!(why.kind, ErrorKind::Usage);
         assert!(why.message.contains("5 (user), 6 (user)"), "{why}");

@@ -22,13 +22,14 @@ pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Endi
         return Ok(Ending::Done);
     }
     let path = args.path.clone();
-    // With --parents it may have been there, with files in it.
+    // With --parents the directory may have been there, with files in it.
     let set = PolicySet { path, policy, new_files_only: true, dry_run: false };
     let changed = match client.call(&set).await {
         Ok(changed) => changed,
         Err(why) => {
             if !args.parents {
-                // Made by this command, and empty unless somebody was faster. The first failure is told.
+                // This command made it, so it is empty unless somebody was faster. The first failure is
+                // told.
                 let _ = client.remove(&args.path, false).await;
             }
             return Err(why);
@@ -36,7 +37,7 @@ pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Endi
     };
     let made = serde_json::json!({ "path": args.path, "policy": changed.policy });
     output.result(&made, |_| String::new());
-    changed.lacks.iter().for_each(|what| output.note(what));
+    changed.lacks.iter().chain(&changed.notes).for_each(|what| output.note(what));
     Ok(Ending::Done)
 }
 

@@ -122,7 +122,8 @@ pub async fn run(
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
                 _ => None,
             };
-            // On a thread of its connections: what they bring it does not wake this one.
+            // The work runs on a thread that serves its connections, so that what they bring wakes no
+            // other.
             let ending = tokio::spawn(async move {
                 let work = with_client(command, &client, settings, output, shown);
                 until_stopped(&client, work).await

@@ -43,7 +43,7 @@ pub async fn run(
     if args.reports_start {
         return background::serve(args, client, settings, &dir).await;
     }
-    // A signal is asked for before anybody takes the mount for ready.
+    // Signals are listened to before anybody takes the mount for ready.
     let (stopped, _hangups) = signals::daemon_signals();
     let mut stopped = Box::pin(stopped);
     tokio::select! {
@@ -197,8 +197,9 @@ fn cannot_mount(args: &MountArgs, dir: &Path, why: &AttachError) -> Failure {
             (ErrorKind::Auth, "root may let all users do so: sudo chmod 666 /dev/fuse")
         }
         AttachError::NoHelper(_) => {
-            (ErrorKind::Other, "other users than root need fusermount3 (Debian: fuse3)")
+            (ErrorKind::Auth, "other users than root need fusermount3 (Debian: fuse3)")
         }
+        AttachError::DirNotAllowed(_) => (ErrorKind::Auth, "the directory must be yours"),
         AttachError::OthersNotAllowed => (
             ErrorKind::Auth,
             "root may add a line `user_allow_other` to /etc/fuse.conf; without --allow-other only you look in",

@@ -144,7 +144,7 @@ async fn remove(args: NodeRemoveArgs, client: &Pool, output: &Output) -> Result<
         agreed: look.listing.filter(|_| args.force),
         ..Revoke::of(MemberId(donor.donor.0))
     };
-    // A removal that is refused anyway is not asked about.
+    // Nobody is asked to confirm a removal that is refused anyway.
     let needs = look.removal.unwrap_or_default();
     let allowed = needs == RemovalNeeds::Time || needs.is_met(args.now, args.force);
     if look.may_go.verdict != Going::Now && allowed {

@@ -81,6 +81,9 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     let change = |will: &str, changed: &PolicyChanged| {
         let mut text = format!("{}: {}", args.path, health::policy(&before));
         let _ = write!(text, "\n{will}: {}", health::policy(&changed.policy));
+        if series != SeriesRule::default() {
+            let _ = write!(text, "\nsteps kept there: {series}");
+        }
         let _ = match changed.files {
             0 => write!(text, "\nno file that is there changes"),
             files => write!(
@@ -92,6 +95,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
             ),
         };
         changed.lacks.iter().for_each(|what| text.push_str(&format!("\n! {what}")));
+        changed.notes.iter().for_each(|what| text.push_str(&format!("\n{what}")));
         text
     };
     if args.caution.dry_run {

@@ -4,16 +4,22 @@ use super::Ending;
 use crate::args::{self, QuotaSetArgs};
 use crate::output::{Output, table};
 use potluck_client::Pool;
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, QuotaList, QuotaUse, Quotas};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 pub async fn run(args: args::QuotaArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        args::QuotaArgs::Set(QuotaSetArgs { of, bytes, files, none: _ }) => {
-            let quota = Quota { bytes, files };
-            let call = control::QuotaSet { of, quota };
+        args::QuotaArgs::Set(QuotaSetArgs { of, bytes, files, none }) => {
+            let change = match none {
+                true => Quota::NONE.into(),
+                false => QuotaChange {
+                    bytes: bytes.unwrap_or_default(),
+                    files: files.unwrap_or_default(),
+                },
+            };
+            let call = control::QuotaSet { of, change };
             client.call(&call).await?;
             output.result(&call, |_| String::new());
         }
@@ -54,9 +60,9 @@ fn used_of(used: String, most: Option<String>) -> String {
 }
 
 /// Says how much of a quota is used, bytes before files.
-pub fn used(quota: Quota, files: u64, bytes: u64) -> [String; 2] {
+pub fn used(QuotaUse { quota, files, bytes, .. }: &QuotaUse) -> [String; 2] {
     [
-        used_of(format_size(bytes), quota.bytes.map(format_size)),
+        used_of(format_size(*bytes), quota.bytes.map(format_size)),
         used_of(files.to_string(), quota.files.map(|files| files.to_string())),
     ]
 }
@@ -69,7 +75,7 @@ fn text(quotas: &[QuotaUse]) -> String {
                 format!("spaces of {} ({member})", quota.name.as_deref().unwrap_or_default())
             }
         };
-        let [bytes, files] = used(quota.quota, quota.files, quota.bytes);
+        let [bytes, files] = used(quota);
         vec![of, bytes, files]
     };
     table(&["of", "size", "files"], &[1, 2], &quotas.iter().map(row).collect::<Vec<_>>())

@@ -28,7 +28,7 @@ pub async fn run(
     let control = |action| RepairControl { action };
     let (state, watch) = match args {
         RepairArgs::Status(WatchArgs { watch }) => {
-            client.call(&Check {}).await?; // answered when all that happened is known
+            client.call(&Check {}).await?; // this returns when all that happened is known
             (client.call(&RepairStatus {}).await?, watch)
         }
         RepairArgs::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
@@ -131,7 +131,7 @@ pub fn summary(state: &RepairState) -> String {
     }
     if left(state) + state.changing > 0 {
         let mut text = format!("{}/s", format_size(state.rate));
-        // The change comes after what was promised.
+        // Changes of redundancy are made after what was promised.
         let eta = if state.changing > 0 { state.changing_eta_seconds } else { state.eta_seconds };
         if let Some(eta) = eta {
             let _ = write!(text, ", done in about {}", duration(eta));

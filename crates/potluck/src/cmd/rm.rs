@@ -14,7 +14,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct RemoveReport<'a> {
     #[serde(flatten)]
     removed: Removed,
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub async fn run(args: RmArgs, client: &Pool, output: &Output) -> Result<Ending,
         several.note(path, one.map(drop));
     }
     let ending = several.end(output)?;
-    output.result(&Report { removed: removed.clone(), several: &several }, |_| {
+    output.result(&RemoveReport { removed: removed.clone(), several: &several }, |_| {
         match args.caution.dry_run {
             true => format!("would remove {}", sums(&removed)),
             false => String::new(),

@@ -256,7 +256,7 @@ struct KnownDaemon {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ServiceReport {
     scope: Scope,
     services: Vec<Known>,
 }
@@ -281,7 +281,7 @@ async fn status(place: &UnitPlace, output: &Output) -> Result<Ending, Failure> {
         services.push(Known { unit: role.unit(), active, enabled, daemons });
     }
     let well = services.iter().flat_map(|service| &service.daemons).all(|daemon| daemon.answers);
-    output.result(&Report { scope: place.scope, services }, report);
+    output.result(&ServiceReport { scope: place.scope, services }, report);
     Ok(if well { Ending::Done } else { Ending::Partial })
 }
 
@@ -307,7 +307,7 @@ async fn answers(mut address: SocketAddr) -> bool {
         .is_ok_and(|stream| stream.is_ok())
 }
 
-fn report(report: &Report) -> String {
+fn report(report: &ServiceReport) -> String {
     if report.services.is_empty() {
         return "no service of Potluck is installed: potluck service install".into();
     }

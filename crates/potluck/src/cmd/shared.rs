@@ -4,7 +4,9 @@ use super::Ending;
 use super::cp::place::cannot_read;
 use crate::args::{SharedArgs, SharedCommitArgs, SharedPathArgs, SharedWriteArgs};
 use crate::output::{Output, count, name, table};
-use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome, SharedWriterState};
+use potluck_client::{
+    Attributes, Pool, PutOptions, SharedOutcome, SharedWriter, SharedWriterState,
+};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::path::PoolPath;
 use potluck_core::size::{duration, format_size};
@@ -12,8 +14,10 @@ use potluck_wire::control::CheckpointAbout;
 use potluck_wire::error::{Failure, code};
 use serde::Serialize;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes that are read and written at a time.
 const PIECE: usize = 4 << 20;
@@ -61,7 +65,8 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
                 SharedOutcome::Published => String::new(),
                 _ => format!("nothing was written to {path} since its last version"),
             });
-            // Whoever said that all is written ends the sharing, too, unless others have begun with the next version.
+            // A writer that said that all is written ends the sharing, too, unless others have begun with the next
+            // version.
             client.end_unused_sharing(&path).await?;
         }
         SharedArgs::Abort(SharedPathArgs { path }) => {
@@ -84,38 +89,35 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
 }
 
 async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
-    let SharedWriteArgs { source, path, at, name } = args;
-    let (mut reader, len) = open(source)?;
-    let (options, attributes) = (PutOptions::default(), Attributes::default());
+    let SharedWriteArgs { source: local, path, at, name } = args;
+    let (local, source) = (Path::new(local), open(local)?);
+    let bytes = match &source {
+        WrittenInput::File(_, len) => Some(*len),
+        WrittenInput::Stream(_) => None,
+    };
+    let options = PutOptions { bytes, ..PutOptions::default() };
+    let attributes = Attributes::default();
     let mut writer = client.shared_writer(path, name.as_deref(), &options, attributes).await?;
     let mut bytes = 0;
-    let written = async {
-        if let Some(len) = len {
-            writer.claim(*at..at.saturating_add(len)).await?;
+    let written = match source {
+        WrittenInput::File(file, len) => {
+            let written = writer.write_file(*at, &file, 0..len).await;
+            written.map(|()| bytes = len).map_err(|failure| match failure.code == code::LOCAL_IO {
+                true => Failure {
+                    message: format!("{}: {}", local.display(), failure.message),
+                    ..failure
+                },
+                false => failure,
+            })
         }
-        loop {
-            let mut piece = vec![0; PIECE];
-            let read = tokio::task::spawn_blocking(move || {
-                let read = read_full(&mut *reader, &mut piece);
-                (reader, piece, read)
-            });
-            let (read, piece, len) = match read.await {
-                Ok((back, piece, len)) => (back, piece, len),
-                Err(why) => std::panic::resume_unwind(why.into_panic()),
-            };
-            reader = read;
-            let len = len.map_err(|error| cannot_read(Path::new(source), &error))?;
-            if len == 0 {
-                return Ok(());
-            }
-            writer.write_at(at + bytes, &piece[..len]).await?;
-            bytes += len as u64;
+        WrittenInput::Stream(reader) => {
+            let source = (local, reader);
+            write_stream(&mut writer, *at, source, &mut bytes).await
         }
     };
-    let written: Result<(), Failure> = written.await;
     if let Err(failure) = written {
-        // One that was refused all that it was to write keeps nobody waiting. Of one that failed otherwise the mark stays, so
-        // that there is no version with half of its bytes, or none.
+        // A writer that was refused all that it was to write keeps nobody waiting. If it failed otherwise its mark
+        // stays, so that no version is made with half of its bytes, or none.
         if failure.code == code::CLAIMED && bytes == 0 {
             let _: Result<SharedOutcome, Failure> = writer.abort().await;
         }
@@ -131,15 +133,52 @@ async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result
     Ok(())
 }
 
-/// What is read, and how many bytes that is if it is known.
-fn open(source: &OsStr) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
+/// Writes what a stream brings, and counts it.
+async fn write_stream(
+    writer: &mut SharedWriter,
+    at: u64,
+    (name, mut reader): (&Path, Box<dyn Read + Send>),
+    bytes: &mut u64,
+) -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = tokio::task::spawn_blocking(move || {
+            let read = read_full(&mut *reader, &mut piece);
+            (reader, piece, read)
+        });
+        let (back, filled, len) = match read.await {
+            Ok(read) => read,
+            Err(why) => std::panic::resume_unwind(why.into_panic()),
+        };
+        (reader, piece) = (back, filled);
+        let len = len.map_err(|error| cannot_read(name, &error))?;
+        if len == 0 {
+            return Ok(());
+        }
+        writer.write_at(at + *bytes, &piece[..len]).await?;
+        *bytes += len as u64;
+    }
+}
+
+/// The bytes that are written.
+enum WrittenInput {
+    /// A file of this machine, and how many bytes it has.
+    File(Arc<File>, u64),
+    /// Whatever it brings: nobody knows how much that is.
+    Stream(Box<dyn Read + Send>),
+}
+
+fn open(source: &OsStr) -> Result<WrittenInput, Failure> {
     if source == "-" {
-        return Ok((Box::new(std::io::stdin()), None));
+        return Ok(WrittenInput::Stream(Box::new(std::io::stdin())));
     }
     let failed = |error| cannot_read(Path::new(source), &error);
-    let file = std::fs::File::open(source).map_err(failed)?;
+    let file = File::open(source).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
-    Ok((Box::new(file), about.is_file().then_some(about.len())))
+    Ok(match about.is_file() {
+        true => WrittenInput::File(Arc::new(file), about.len()),
+        false => WrittenInput::Stream(Box::new(file)),
+    })
 }
 
 /// Fills the buffer as far as there is something to read.

@@ -18,7 +18,9 @@ pub async fn run(args: args::StatArgs, client: &Pool, output: &Output) -> Result
         false => client.stat(&args.path).await?,
     };
     let shown = Shown { path: args.path.to_string(), stated };
-    output.result(&shown, |shown| text(&shown.path, &shown.stated));
+    // The root is no directory of the catalog: nothing says when it was modified, and no policy holds there.
+    let is_root = args.path.space().is_empty();
+    output.result(&shown, |shown| text(&shown.path, is_root, &shown.stated));
     Ok(Ending::Done)
 }
 
@@ -29,7 +31,7 @@ struct Shown {
     stated: Stated,
 }
 
-fn text(path: &str, stated: &Stated) -> String {
+fn text(path: &str, is_root: bool, stated: &Stated) -> String {
     let mut text = String::new();
     let entry = &stated.entry;
     let mut line = |name: &str, value: String| {
@@ -47,8 +49,10 @@ fn text(path: &str, stated: &Stated) -> String {
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
         line("mode", mode(entry));
-        line("modified", format!("{} UTC", time(entry.mtime.ms())));
-        line("policy", health::policy(policy));
+        if !is_root {
+            line("modified", format!("{} UTC", time(entry.mtime.ms())));
+            line("policy", health::policy(policy));
+        }
         return text;
     }
     if !policy.keep_versions.is_none() {
@@ -67,7 +71,7 @@ fn text(path: &str, stated: &Stated) -> String {
         let chunks = count(stated.chunks, "chunk");
         let largest = format_size(stated.chunk_size.into());
         line("stored", format!("{chunks} of up to {largest}, {sealing}"));
-        line("kept as", kept_as(stated));
+        line("kept as", kept_as(stated).to_string());
         if entry.ec.is_none() {
             let asked = entry.copies.unwrap_or(policy.copies);
             line("copies", format!("{} of {asked} live", stated.live_copies.min(asked)));
@@ -87,10 +91,9 @@ fn text(path: &str, stated: &Stated) -> String {
             .donors
             .iter()
             .map(|share| {
-                let state = if share.live { "live" } else { "silent" };
                 vec![
                     share.name.clone(),
-                    state.into(),
+                    share.state.word().into(),
                     share.chunks.to_string(),
                     format_size(share.bytes),
                 ]
@@ -113,13 +116,10 @@ fn mode(entry: &ListedEntry) -> String {
     }
 }
 
-/// Says what keeps the file: its own redundancy, by the protocol that holds there.
-fn kept_as(stated: &Stated) -> String {
-    match (stated.entry.ec, stated.entry.copies.unwrap_or(stated.policy.copies)) {
-        (Some(ec), _) => Redundancy::Ec(ec).to_string(),
-        (None, 1) => Redundancy::Copies(1).to_string(),
-        (None, copies) => format!("{}, {}", Redundancy::Copies(copies), stated.policy.mirror),
-    }
+/// The redundancy that keeps the file. The protocol by which its copies were made is its command's, and is not kept.
+fn kept_as(stated: &Stated) -> Redundancy {
+    let copies = stated.entry.copies.unwrap_or(stated.policy.copies);
+    stated.entry.ec.map_or(Redundancy::Copies(copies), Redundancy::Ec)
 }
 
 fn chunk_table(stated: &Stated) -> String {

@@ -17,10 +17,11 @@ pub async fn run(
     client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    // Answered when all that happened is known: what is asked for after it tells the same.
+    // The answer comes when all that happened is known, so that what is asked for after it tells
+    // the same.
     let verdict = client.call(&Check {}).await?;
     if args.check {
-        // Who is told nothing has nothing to do.
+        // A healthy pool gives nobody anything to do, so nothing is said.
         output.result(&verdict, |verdict| match verdict.state {
             PoolState::Healthy => String::new(),
             _ => verdict_text(verdict),
@@ -130,11 +131,11 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         space
             .tolerates
             .filter(|_| space.silent)
-            .map(|back| format!("{back} when silent donors are back")),
+            .map(|back| format!("{back} when silent or away donors are back")),
         (!space.scanned && space.files > 0).then(|| "not looked at yet".into()),
-        space.quota.zip(space.bytes).map(|(quota, bytes)| {
-            let [bytes, files] = quota::used(quota, space.files, bytes);
-            format!("quota: {bytes}, files: {files}")
+        space.quota.as_ref().map(|quota| {
+            let [bytes, files] = quota::used(quota);
+            format!("quota: {bytes}, files and directories: {files}")
         }),
     ];
     vec![

@@ -28,7 +28,7 @@ pub async fn run(
                 .hint("it takes fusermount3 (Debian: fuse3), and to be who mounted it"),
         }
     };
-    // It is of a mount that this user made; of others' nothing is known here.
+    // The record is of a mount that this user made; of mounts of others nothing is known here.
     let record = FoundRecord::find(&settings.spool_dir(), &dir).map_err(failed)?;
     let was_mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
     if was_mounted {
@@ -36,7 +36,7 @@ pub async fn run(
     }
     let lost = match record {
         Some(record) => {
-            // It waits until the daemon has ended.
+            // This waits until the daemon has ended.
             let taken = tokio::task::spawn_blocking(move || record.take_unpublished());
             let mut taken = std::pin::pin!(taken);
             let taken = match tokio::time::timeout(SILENT, &mut taken).await {

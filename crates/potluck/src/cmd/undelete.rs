@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct UndeleteReport<'a> {
     /// The paths that were brought back.
     brought_back: &'a [PoolPath],
     #[serde(flatten)]
@@ -23,7 +23,7 @@ pub async fn run(args: UndeleteArgs, client: &Pool, output: &Output) -> Result<E
     let (mut brought, mut several) = (Vec::new(), Several::default());
     for path in &args.paths {
         let done = match bring_back(path, client).await {
-            // It is there, and what was removed inside it is meant.
+            // The directory itself is there, and what was removed inside it is meant.
             Err(why) if args.recursive && why.code == code::EXISTS => Ok(()),
             Ok(()) => {
                 brought.push(path.clone());
@@ -38,7 +38,7 @@ pub async fn run(args: UndeleteArgs, client: &Pool, output: &Output) -> Result<E
         several.note(path, done);
     }
     let ending = several.end(output)?;
-    let report = Report { brought_back: &brought, several: &several };
+    let report = UndeleteReport { brought_back: &brought, several: &several };
     output.result(&report, |report| {
         format!("brought back {}", count(report.brought_back.len() as u64, "entry"))
     });
@@ -79,7 +79,7 @@ async fn inside(
         for path in new {
             match client.bring_back(&path, None, true).await {
                 Ok(_) => brought.push(path),
-                // Something else is there by now, which is not to be touched.
+                // Something else is there by now, which stays as it is.
                 Err(why) if [code::EXISTS, code::NOT_KEPT].contains(&why.code.as_str()) => {}
                 Err(why) => return Err(why),
             }

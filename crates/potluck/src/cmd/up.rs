@@ -42,8 +42,8 @@ pub async fn run(
 
     let ManagerStarted { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
-    // A donor of a pool that is taken back goes with it.
-    // One whose identity alone was lost may have further donors' beside it, of another pool: these stay.
+    // If a pool is taken back, its donor goes with it. Where only the identity of a donor was lost,
+    // donors of further directories may be beside it, of another pool: these stay.
     let had_state = donor_dir.join(lend::STATES).exists()
         || STATE_FILES.iter().any(|file| donor_dir.join(file).exists());
     let is_new = made.is_new() && !Identity::exists(&donor_dir);
@@ -107,7 +107,7 @@ fn forget_donor(dir: &Path, had_state: bool) {
     for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
         let _ = std::fs::remove_file(dir.join(file)); // one that was not made yet, mostly
     }
-    // Donors of further directories, which joined that pool as well.
+    // Donors of further directories joined that pool as well.
     let _ = std::fs::remove_dir_all(dir.join(lend::STATES));
     let _ = std::fs::remove_dir(dir); // stays if somebody has something there
 }

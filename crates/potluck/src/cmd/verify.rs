@@ -55,7 +55,7 @@ pub async fn run(
     let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits() };
     let client = &client.with_retry_limits(limits);
     let is_file = is_file(&args, client).await?;
-    // Read first: what is met is in the judgement then.
+    // Files are read first, so that the judgement has what is met.
     let read = match args.read {
         true => {
             let read = read_back(&args.path, is_file, client, shown).await?;
@@ -162,7 +162,7 @@ impl ReadBack {
                 self.files += 1;
                 self.bytes += checked.bytes;
             }
-            // Removed since it was listed.
+            // The file was removed since it was listed.
             Err(error) if error.code == code::NO_ENTRY => {}
             Err(error) => failed(0, error),
         }
@@ -170,8 +170,8 @@ impl ReadBack {
 }
 
 fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
-    let mut names = relative.split('/').filter(|name| !name.is_empty());
-    let joined = names.try_fold(path.clone(), |path, name| path.join(name));
+    let names = relative.split('/').filter(|name| !name.is_empty());
+    let joined = path.join_all(names);
     joined.map_err(|why| Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string()))
 }
 
@@ -186,9 +186,10 @@ fn text(verified: &Verified) -> String {
     };
     let Some(read) = &verified.read else { return judged };
     let mut text = format!(
-        "read back: {}, {}, every byte right; {} failed",
+        "read back: {}, {}{}; {} failed",
         count(read.files, "file"),
         format_size(read.bytes),
+        if read.files > 0 { ", every byte right" } else { "" },
         read.failed.len()
     );
     if read.bad_copies > 0 {

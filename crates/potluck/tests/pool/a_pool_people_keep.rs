@@ -39,7 +39,7 @@ fn up_restarts_and_keeps_files() {
     let lab = Lab::empty();
     let (input, content) = file(lab.dir(), "input", 3, 6 << 20);
     let (mut running, first) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
-    // No --pool: the machine that runs the pool finds it.
+    // The machine that runs the pool finds it without --pool.
     wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/kept"]);
@@ -67,7 +67,7 @@ fn a_token_works_once_for_one_role() {
     for role in ["user", "admin", "donor"] {
         let token = lab.token(role);
         let joiner = lab.cli.at_home(&lab.dir().join(format!("joiner-{role}")));
-        // As it is pasted: all of the line that `invite` printed.
+        // The token is pasted as people do: all of the line that `invite` printed.
         let pasted = format!("potluck join {token}");
         let joined = joiner.json(&["join", &pasted, "--name", "ann"]);
         assert_eq!((&joined["role"], &joined["name"]), (&role.into(), &"ann".into()), "{joined}");
@@ -77,7 +77,7 @@ fn a_token_works_once_for_one_role() {
         assert!(refused.message.contains("used"), "{refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }
-    // A role is refused all that it may not do.
+    // Each role is refused all that it may not do.
     let user = lab.cli.at_home(&lab.dir().join("joiner-user"));
     user.ok(&["ls"]);
     let admin = lab.cli.at_home(&lab.dir().join("joiner-admin"));
@@ -85,7 +85,7 @@ fn a_token_works_once_for_one_role() {
     for forbidden in [&["invite"][..], &["group", "create", "mine"], &["repair", "now"]] {
         assert_eq!(user.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");
     }
-    // What rights decide is in space_rights.rs.
+    // What rights decide is tested in space_rights.rs.
     assert_eq!(user.fails(3, &["space", "rm", "lab"]).code, "POT-E011");
     let donor = lab.cli.under(&lab.dir().join("joiner-donor/state/potluck/donor"));
     for forbidden in [&["ls"][..], &["status"], &["cat", "pot://lab/x"], &["invite"]] {
@@ -136,7 +136,7 @@ fn an_expired_token_is_refused() {
 fn a_token_pins_the_pools_ca() {
     let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
     let token: JoinToken = ours.token("user").parse().expect("a token");
-    // Our token, but somebody else answers at the address: the secret must not reach him.
+    // The token is ours, but somebody else answers at the address, who must not get the secret.
     let hijacked =
         JoinToken { manager: theirs.address().parse().expect("an address"), ..token.clone() };
     let joiner = ours.cli.at_home(&ours.dir().join("joiner"));
@@ -163,7 +163,7 @@ fn every_control_connection_is_mutual_tls() {
         (admin.identity.ca.clone(), ours.address().parse().expect("one"));
     Member::new(mixed).call(&Status {}).expect_err("a foreign certificate");
 
-    // And a member of one pool does not talk to the manager of another.
+    // A member of one pool does not talk to the manager of another either.
     let mut lost = admin.identity.clone();
     lost.about.manager = theirs.address().parse().expect("an address");
     let refused = Member::new(lost).call(&Status {}).expect_err("a foreign manager");

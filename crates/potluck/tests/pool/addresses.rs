@@ -127,7 +127,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     head.start(UP, "lending");
     bench.sh(&format!("potluck join {}", invite(head, "donor"))).ok();
     let lend = "potluck lend /data/lent --max 200MiB --keep-free 0%";
-    // An address that is not its own: as good as a firewall.
+    // The donor tells an address that is not its own, which is as good as a firewall.
     bench.start(&format!("{lend} --advertise 10.77.0.99"), "lending");
     let status = || head.sh("potluck --json status").ok().json();
     let alarm = |status: &Value| {
@@ -194,7 +194,7 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
         assert!(alarm.contains(part), "{alarm}");
     }
     assert!(head.sh("potluck status").ok().text().contains("live, not reached by 2 members"));
-    // Their word moves nothing: the donor is as live a place to store as before.
+    // What they tell moves nothing: the donor is as live a place to store as before.
     assert_eq!(said["donors"][1]["state"], "live");
     assert_eq!(said["donors"][1].get("unreachable"), None);
     head.sh("head -c 9000000 /dev/urandom | potluck cp - pot://lab/others").ok();

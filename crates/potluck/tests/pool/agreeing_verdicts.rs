@@ -27,7 +27,7 @@ impl Told {
         let codes = [drain.code, owner.code];
         let [removal, drain, owner] = [removal, drain, owner].map(|told| told.json());
         let owner = owner["directories"][0].clone();
-        // Each ends as what it is a plan of would.
+        // Each plan ends as what it is a plan of would end.
         let ends = |told: &Value| if told["may_go"]["verdict"] == "stuck" { 4 } else { 0 };
         assert_eq!(codes, [ends(&drain), ends(&owner)], "{drain:#}, {owner:#}");
         let status = lab.cli.donor(donor)["giving_back"].clone();
@@ -157,7 +157,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
         assert!(would.contains("not removed without --now"), "{would}");
         assert!(would.contains("1 file would be less safe than promised"), "{would}");
     }
-    // Of two donors together it is said what becomes of them together.
+    // If two donors are asked about together, it is told what becomes of them together.
     let both = [&["members", "rm"][..], &[one, holders[1].as_str(), "-n"]].concat();
     let would = lab.cli.run(&both).exits(10).text();
     assert!(would.contains("1 file needs what only"), "{would}");
@@ -218,7 +218,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
         assert!(plan.contains("it cannot come to its end: 2 copies need 2 donors"), "{plan}");
         assert!(!plan.contains("nothing is lost"), "{plan}");
     }
-    // A third that has room for a part only.
+    // A third donor has room for a part only.
     lab.lend("donor-3", Lending { max: "4MiB".into(), ..Lending::default() });
     lab.wait_live();
     for plan in plans(&lab) {
@@ -227,7 +227,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     }
     let roomy = owner.run(&["--to", "5MiB", "-n"]).ok().text();
     assert!(roomy.contains("moves to them first; nothing is lost"), "{roomy}");
-    // Who else leaves is named, for that is what stands in the way.
+    // A donor that also leaves is named, for it stands in the way.
     Owner::of(&lab, "donor-3").run(&["--all", "--no-wait"]).ok();
     for plan in plans(&lab) {
         assert!(plan.contains("donor-3 gives its space back"), "{plan}");
@@ -281,7 +281,7 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
     let watched = lab.cli.ok(&["--json", "repair", "status", "--watch"]).json();
     assert!(watched["made"].as_u64() > Some(0), "{watched:#}");
     assert!(lab.cli.is_safe("pot://lab/twice"), "{watched:#}");
-    // Whoever asks next is told the same, and not that something is still to be made.
+    // Whoever asks next is told that all is well, and not that something is still to be made.
     assert_eq!(lab.cli.status()["verdict"]["state"], "healthy", "{watched:#}");
     lab.cli.ok(&["fsck"]);
 
@@ -317,9 +317,10 @@ fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
     let lab = lab(1);
     fs::write(lab.dir().join("note"), "42").expect("written");
     lab.cli.ok(&["cp", arg(&lab.dir().join("note")), "pot://lab/note", "--copies", "1"]);
-    wait_until("it to be looked at", DEADLINE, || lab.cli.space("lab")["in_catalog"] == 1);
+    wait_until("it to be looked at", DEADLINE, || lab.cli.space("lab")["all_in_catalog"] == true);
     let space = lab.cli.space("lab");
     assert_eq!((&space["tolerates"], &space["files"]), (&Value::Null, &1.into()), "{space}");
+    assert_eq!(space["in_catalog"], 1, "{space}");
     assert_eq!(lab.cli.health("pot://lab/note")["in_catalog"], true);
     for command in [
         &["status"][..],
@@ -374,7 +375,7 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
     let status = lab.cli.ok(&["status"]).text();
     assert!(status.starts_with("degraded: while donor-3 cannot be reached"), "{status}");
     let row = status.lines().find(|line| line.starts_with("lab ")).expect("a row of the space");
-    assert!(row.contains(" 0 ") && row.contains("1 when silent donors are back"), "{row}");
+    assert!(row.contains(" 0 ") && row.contains("1 when silent or away donors are back"), "{row}");
     let stat = lab.cli.ok(&["stat", "pot://lab/f"]).text();
     assert!(stat.contains("tolerates no further dead donor while donors it is on are"), "{stat}");
     let repair = lab.cli.ok(&["repair", "status"]).text();
@@ -452,14 +453,14 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
     let read = lab.cli.run(&["--json", "verify", "-r", "--read", "pot://lab"]).exits(4).json();
     assert!(read["read"]["bad_copies"].as_u64() > Some(0), "{read}");
     assert_eq!((&read["read"]["failed"], &read["unreadable"]), (&serde_json::json!([]), &0.into()));
-    // All is well again as soon as what is known to be bad was made again, which may be before anybody asks.
+    // All is well as soon as what is known to be bad was made again, which may be before anybody asks.
     let made = || lab.cli.repair()["made"].as_u64() > Some(0);
     let now = lab.cli.status()["verdict"].clone();
     assert!(now["state"] != "healthy" || made(), "{now}");
-    // Who asks a moment later is not told that all is well before it is.
+    // Whoever asks a moment later is not told that all is well before it is.
     let again = lab.cli.run(&["verify", "-r", "pot://lab"]);
     assert!(again.code != 0 || made(), "{} {}", again.code, again.stderr);
-    // One read meets some of them; a scrub finds all.
+    // One read meets some of the bad chunks; a scrub finds all.
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
     wait_until("all to be made again", 2 * DEADLINE, || {
         let ran = lab.cli.run(&["verify", "-r", "--read", "pot://lab"]);
@@ -488,7 +489,8 @@ fn verify_reads_every_byte_also_after_one_that_is_bad() {
     let read: Value = serde_json::from_slice(&read.stdout).expect("a result");
     assert_eq!((&read["read"]["bad_copies"], &read["read"]["files"]), (&bad.into(), &0.into()));
     assert_eq!(read["read"]["failed"][0]["unreadable"], bad * 65_536, "{read}");
-    // More than a member may report at once: donors look at all they have, and storing it again, once, is enough.
+    // There are more bad chunks than a member may report at once: donors look at all they have, and storing the
+    // file again, once, is enough.
     for donor in ["donor-1", "donor-2"] {
         lab.cli.ok(&["scrub", "now", donor, "--rate", "100MiB"]);
     }
@@ -522,7 +524,7 @@ fn a_space_is_as_safe_as_the_least_safe_file_in_it_from_the_moment_of_its_commit
     lab.cli.ok(&["cp", "pot://lab/twice", "pot://small/copy", "--copies", "1"]);
     let small = lab.cli.space("small");
     assert_eq!((&small["tolerates"], &small["all_in_catalog"]), (&0.into(), &false.into()));
-    // What looks at everything finds the same.
+    // Commands that look at everything find the same.
     lab.cli.ok(&["fsck"]);
     assert_eq!(lab.cli.space("lab")["tolerates"], 0);
 }

@@ -20,7 +20,7 @@ fn putting_where_nobody_lends_is_an_error_soon() {
     let text = lab.cli.ok(&["status"]).text();
     assert!(text.contains("nobody lends yet"), "{text}");
 
-    // Donors that are away may come back: try again.
+    // Donors that are away may come back, so the client is told to try again.
     lab.lend("donor-1", Default::default());
     lab.wait_live();
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -119,7 +119,7 @@ fn names_that_no_file_may_have_are_refused() {
     lab.cli.ok(&["cp", &path, &format!("{}/", arg(&to))]);
     assert_same(&std::fs::read(to.join(&longest)).expect("the copy"), &content, "the longest name");
 
-    // A program can say what no command line can: NUL and others.
+    // A program can say what no command line can, such as NUL.
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let texts = [
         "pot://lab/a\0b",
@@ -150,7 +150,7 @@ fn names_from_the_pool_stay_below_the_target() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, _) = file(lab.dir(), "input", 16, 1000);
-    // Odd, but names: none of them may lead anywhere else.
+    // These names are odd, and none of them may lead anywhere else.
     for name in ["...", "~", "-rf", "a\\..\\b", "%2e%2e", "c:", "\u{202e}txt", "con"] {
         lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/odd/{name}")]);
     }
@@ -189,7 +189,7 @@ fn a_token_that_is_wrong_or_spent_lets_nobody_in() {
     let joined = joiner.json(&["join", &promoted.to_string()]);
     assert_eq!(joined["role"], "user", "{joined}");
     assert_eq!(joiner.fails(8, &["invite"]).code, "POT-E062");
-    // Nobody there, and a pool that is not a pool.
+    // Nobody is at this address, and the directory below has no identity in it.
     let nowhere = JoinToken { manager: "127.0.0.1:1".parse().expect("an address"), ..token };
     let joiner = lab.cli.at_home(&lab.dir().join("nowhere"));
     assert_eq!(joiner.fails(5, &["join", &nowhere.to_string()]).code, "POT-E070");

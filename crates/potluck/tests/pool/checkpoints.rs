@@ -4,8 +4,9 @@
 use super::content::{arg, tree_of};
 use super::lab::{Cli, Lab};
 use super::member::Member;
-use super::monitoring::{free_port, get, value};
+use super::monitoring::{get, value};
 use super::mounts::{Mount, mounted};
+use super::ports::free_port;
 use super::waiting::{DEADLINE, pause, wait_until};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{List, Stat};
@@ -148,7 +149,7 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
     fs::write(mount.at("step/old"), "old").expect("written");
     let reader = File::open(other.at("step/old")).expect("opened");
 
-    // A directory that is there, by the attribute; one that is not, by the command.
+    // A directory that is there is begun by the attribute, and one that is not by the command.
     say(&mount.at("step"), "begin").expect("begun");
     let id = identifier(&mount.at("step")).expect("told");
     assert_eq!(identifier(&other.at("step")), Err(Errno::NODATA));
@@ -363,10 +364,10 @@ fn others_see_that_a_checkpoint_is_open_and_reach_nothing_of_it() {
     bert.fails(3, &["ckpt", "abort", "pot://lab/step"]);
     let mine = open(&lab.cli);
     assert!(mine[0]["id"].is_string(), "an admin may end it: {mine:?}");
-    // Who is told the path may.
+    // Whoever is told the path may commit it.
     bert.ok(&["ckpt", "commit", &staging]);
     assert_eq!(bert.cat("pot://lab/step/a"), b"a");
-    // It comes under the quota of its space, as what is visible does.
+    // What is staged comes under the quota of its space, as what is visible does.
     lab.cli.ok(&["quota", "set", "pot://lab", "--files", "4"]); // a directory counts as a file
     let staging = begin(&ada, "pot://lab/next");
     ada.ok(&["cp", arg(&local), &format!("{staging}/b")]);
@@ -392,11 +393,11 @@ fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() 
     });
     assert_eq!(listed(&lab.cli, "pot://lab/tree").len(), 5000 + 10 + 2 + 1);
     copying.end("the copy");
-    // Files and links whose size is not zero.
+    // These are the files and links whose size is not zero.
     assert_eq!(watcher.end(), [0, 5002]);
     assert_eq!(open(&lab.cli), Vec::<Value>::new());
 
-    // Into a tree that is there, file by file or not at all, inside the pool too.
+    // A tree is copied into one that is there, file by file or not at all, inside the pool too.
     fs::write(tree.join("d00/00000"), "changed").expect("written");
     fs::write(tree.join("new"), "new").expect("written");
     let report = lab.cli.json(&["cp", "-r", "--atomic", arg(&tree.join("d00")), "pot://lab/tree/"]);
@@ -438,7 +439,7 @@ fn a_checkpoint_tells_how_fast_it_was_written_and_stored() {
     let committed = lab.cli.json(&["ckpt", "ls"])["committed"][0].clone();
     assert_eq!(rates(&committed), [observed, achieved], "{committed}");
 
-    // When repair makes a copy that a donor did not take nobody is told.
+    // Nobody is told when repair makes a copy that a donor did not take.
     lab.kill_donor("donor-3");
     let staging = begin(&lab.cli, "pot://lab/later");
     lab.cli.ok(&["cp", arg(&input), &format!("{staging}/state")]);

@@ -104,7 +104,7 @@ fn clocks_two_days_off_change_nothing() {
     }
     let joiner = lab.cli.at_home(&lab.dir().join("late"));
     let ran = joiner.run(&["--json", "join", &token]);
-    // Taken or refused, but clearly.
+    // The token may be taken or refused, but clearly.
     assert!(ran.code == 0 || (ran.code == 8 && ran.failure().code == "POT-E060"), "{}", ran.stderr);
     let fresh = lab.cli.at_home(&lab.dir().join("fresh"));
     fresh.ok(&["join", &lab.token("user")]);
@@ -119,7 +119,7 @@ fn the_clock_shim_does_shift_so_the_test_can_fail() {
     let mtime = |path: &str| {
         lab.cli.json(&["stat", path])["entry"]["mtime_ns"].as_i64().expect("a time") / 1_000_000
     };
-    // A stream has no time but the writer's.
+    // A stream has no time of its own, so it gets the writer's.
     let stdin = || {
         std::process::Stdio::from(
             std::fs::File::open(file(lab.dir(), "i", 1, 10).0).expect("a file"),

@@ -23,7 +23,7 @@ fn rm_of_several_goes_on_after_one_that_fails_and_exits_4() {
     assert!(ran.stderr.contains("pot://lab/nope") && ran.stderr.contains("POT-E010"), "{ran:?}");
     lab.cli.fails(3, &["stat", "pot://lab/a"]);
     lab.cli.fails(3, &["stat", "pot://lab/b"]);
-    // None at all is a failure of its kind, and a program is told of each.
+    // If none of the paths is there, the command fails with the exit code of that, and a program is told of each.
     let all = lab.cli.fails(3, &["rm", "pot://lab/a", "pot://lab/b"]);
     assert_eq!(all.code, "POT-E082");
     let ran = lab.cli.run(&["--json", "rm", "-r", "pot://lab/dir", "pot://lab/nope"]).exits(4);
@@ -113,7 +113,7 @@ fn what_a_command_advises_is_of_that_command() {
     let (input, _) = file(lab.dir(), "input", 3, 3);
     let said = lab.cli.ok(&["cp", arg(&input), "pot://lab/tiny"]).text();
     assert_eq!(said, "1 file, 3 B\n", "a speed of three bytes says nothing");
-    // Who may not is told the command, and who may.
+    // A user that may not do this is told the command, and who may do it.
     let user = lab.cli.at_home(&lab.dir().join("user"));
     user.ok(&["join", &lab.token("user")]);
     let refused = user.fails(8, &["repair", "now"]);
@@ -169,6 +169,9 @@ fn scrub_now_waits_for_what_the_donors_find() {
 #[test]
 fn only_an_announced_absence_is_called_away() {
     let mut lab = Lab::with_donors(2);
+    let (input, _) = file(lab.dir(), "input", 1, 1 << 20);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.cli.ok(&["nodes", "away", "donor-1", "2h"]);
     let shown = |lab: &Lab| lab.cli.ok(&["nodes", "ls"]).text();
     assert!(shown(&lab).contains("live, announced away for 2h more"), "{}", shown(&lab));
@@ -181,4 +184,11 @@ fn only_an_announced_absence_is_called_away() {
     let of = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
     assert!(of("donor-1").contains("away for 2h more"), "{text}");
     assert!(of("donor-2").contains("silent for"), "{text}");
+    // All commands call a donor by the same state.
+    let stated = lab.cli.json(&["stat", "pot://lab/f"]);
+    let states = stated["donors"].as_array().expect("donors").iter();
+    for share in states {
+        let name = share["name"].as_str().expect("a name");
+        assert_eq!(share["state"], lab.cli.donor(name)["state"], "{stated}");
+    }
 }

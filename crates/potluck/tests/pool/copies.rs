@@ -17,7 +17,7 @@ fn copies_lie_on_different_donors() {
         ("pot://lab/three", &["--copies", "3"], 3),
         ("pot://lab/one", &["--copies", "1"], 1),
     ] {
-        // Each has chunks of its own, so that none counts for another.
+        // Each file has chunks of its own, so that none counts for another.
         let (input, content) = file(lab.dir(), "own", copies, 2 << 20);
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
         let stated = lab.cli.json(&["stat", path]);
@@ -71,8 +71,8 @@ fn a_copy_to_a_file_fails_over_too_and_says_so() {
     lab.kill_donor("donor-2");
     assert!(report["failovers"].as_u64() > Some(0), "{report}");
     assert_same(&std::fs::read(&to).expect("the copy"), &content, "the copy");
-    // Nothing more than the copies can die. Chunks that the last donor has may be read first: then
-    // the others are waited for.
+    // No more than the copies can die. Chunks that the last donor has may be read first, and then the others are
+    // waited for.
     lab.kill_donor("donor-3");
     let started = Instant::now();
     let refused = lab.cli.fails(5, &["--retry-for", "1s", "cp", "pot://lab/f", arg(&to)]);

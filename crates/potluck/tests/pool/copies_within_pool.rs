@@ -33,7 +33,7 @@ fn a_copy_inside_the_pool_moves_no_bytes() {
         assert_eq!(source[same], copy[same], "{same}");
     }
     assert_ne!(source["version"], copy["version"]);
-    // Each stands for itself: one that goes takes nothing from the other.
+    // Each of the two stands for itself: one that goes takes nothing from the other.
     lab.cli.ok(&["rm", "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/deep/copy"), &content, "the copy");
     lab.cli.ok(&["verify", "--read", "pot://lab/deep/copy"]);
@@ -82,7 +82,7 @@ fn a_tree_copied_twice_inside_the_pool_is_the_same_tree() {
     assert_eq!(tree_of(&out), tree_of(&from));
     let used = lab.cli.json(&["du", "pot://lab/into/t"]);
     assert_eq!((&used["files"], &used["dirs"]), (&701.into(), &3.into()), "{used}");
-    // Files that are there stay when that is asked for; the rest comes.
+    // Files that are there stay if that is asked for, and the rest comes.
     lab.cli.ok(&["rm", "pot://lab/copy/005"]);
     let ran = lab.cli.run(&["--json", "cp", "-r", "pot://lab/t", "pot://lab/copy", "--if-absent"]);
     assert_eq!((ran.code, &ran.json()["files"]), (4, &1.into()));
@@ -168,7 +168,7 @@ fn a_tree_is_copied_between_sealed_spaces_into_a_directory_that_waits_for_the_di
         assert_same(&lab.cli.cat("pot://other/tree/safe/deep/g"), &content, "the copy");
         lab.cli.ok(&["rm", "pot://other/tree/f", "pot://other/tree/safe/deep/g"]);
     }
-    // A command that says so may have less where its member manages, and only there.
+    // A command that asks for less safety gets it where its member manages, and only there.
     let sooner = ["cp", "-r", "pot://lab/tree", "pot://other/tree", "--ack", "memory"];
     let refused = writer.run(&[&["--json"][..], &sooner].concat()).exits(4).json();
     assert_eq!(refused["failed"][0]["error"]["code"], "POT-E067", "{refused}");

@@ -19,7 +19,7 @@ fn a_flipped_bit_is_found_reported_and_read_around() {
     assert_eq!(damaged.len(), 32);
     damaged.iter().enumerate().for_each(|(number, path)| flip(path, 7 * number as u64));
 
-    // Every read is right; each finds some of the damage, as it happens to ask.
+    // Every read is right, and each finds some of the damage, as it happens to ask.
     wait_until("the damage to be found", DEADLINE, || {
         assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
         lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
@@ -48,12 +48,12 @@ fn damage_without_another_copy_is_an_integrity_error() {
     let refused = lab.cli.fails(7, &["cp", "pot://lab/f", arg(&to)]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
     assert!(!to.exists(), "no wrong byte is left");
-    // Bytes that were written to a pipe before are right as far as they go.
+    // Bytes that were written to a pipe before the damage are right as far as they go.
     let ran = lab.cli.run(&["cat", "pot://lab/f"]);
     assert_ne!(ran.code, 0);
     assert_same(&ran.stdout, &content[..ran.stdout.len()], "the part before the damage");
     wait_until("the donor to report it", DEADLINE, || lab.cli.donor("donor-1")["bad"] == 1);
-    // The source brings it back.
+    // Storing the source again brings the file back.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
@@ -82,7 +82,7 @@ fn chunks_cut_lost_or_exchanged_are_read_around() {
     for _ in 0..3 {
         assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     }
-    // Alone, the damaged donor gives right bytes or none, and each chunk's damage is found.
+    // Read alone, the damaged donor gives right bytes or none, and each chunk's damage is found.
     lab.kill_donor("donor-1");
     for at in (0..content.len()).step_by(64 << 10) {
         let range = format!("{at}-{}", at + 99);
@@ -98,7 +98,7 @@ fn chunks_cut_lost_or_exchanged_are_read_around() {
     lab.start_donor("donor-2");
     lab.wait_back("donor-2");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
-    // The source mends it.
+    // Storing the source again mends the file.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file from the mended donor alone");
@@ -118,7 +118,7 @@ fn a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() 
         let said = alarm.to_string();
         said.contains("donor-1 lends is gone") && said.contains("ount it")
     };
-    // On a busy machine it may seem silent before that is found.
+    // On a busy machine the donor may seem silent before that is found.
     let mut status = Value::Null;
     wait_until("it to be named", DEADLINE, || {
         status = lab.cli.json(&["status"]);
@@ -149,7 +149,7 @@ fn a_damaged_catalog_is_refused_and_never_served() {
     let log = std::fs::metadata(catalog.with_extension("db-wal")).map_or(0, |log| log.len());
     assert_eq!(log, 0, "the catalog of a manager that has stopped is one file");
     let whole = std::fs::read(&catalog).expect("the catalog");
-    // The header: not a database any more.
+    // The header is damaged, so that this is not a database any more.
     std::fs::write(&catalog, [&[0; 100][..], &whole[100..]].concat()).expect("damaged");
     let state = lab.manager_dir();
     let ran = lab.cli.run(&["manager", "--state", arg(&state), "--listen", "127.0.0.1:0"]);

@@ -15,7 +15,7 @@ fn storing_the_same_file_twice_moves_no_chunk() {
     let mut lab = Lab::manager_only(&[]);
     let taps = ["donor-1", "donor-2"].map(|name| lab.lend_behind(name, Tap::listening()));
     lab.wait_live();
-    let passed = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+    let passed = || taps.iter().map(|tap| tap.count()).sum::<usize>();
     for (space, options) in [("sealed", &[][..]), ("open", &["--plain"])] {
         lab.cli.ok(&[&["space", "create", space, "--chunk-size", "256KiB"], options].concat());
         let (input, content) = file(lab.dir(), "input", 8, 16 << 20);
@@ -84,7 +84,7 @@ fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
     for (space, options) in [("sealed", &["--copies", "2"][..]), ("open", &["--plain"])] {
         let create = ["space", "create", space, "--chunk-size", "64KiB", "--cut", "content"];
         lab.cli.ok(&[&create[..], options].concat());
-        // More chunks than a part of a file has.
+        // The file has more chunks than a part of a file may have.
         fs::write(&input, &first).expect("the file");
         let path = format!("pot://{space}/f");
         lab.cli.ok(&["cp", arg(&input), &path]);
@@ -94,7 +94,7 @@ fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
         assert_eq!(stat["entry"]["digest"], hash["digest"], "{stat}");
         fs::write(&input, &content).expect("the changed file");
         let report = lab.cli.json(&["cp", arg(&input), &path]);
-        // Each part of 16 MiB ends where the last one did.
+        // Each part of 16 MiB ends where the one before did.
         let sent = report["sent_bytes"].as_u64().expect("a number");
         assert!(sent < 2 << 20, "{report}");
         assert_same(&lab.cli.cat(&path), &content, "the changed file");
@@ -147,7 +147,7 @@ fn chunks_that_are_deleted_are_not_counted_on() {
     let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
-    // Again and again at whatever stage of its deletion the content is.
+    // The file is stored again at whatever stage of its deletion the content is.
     for round in 0..8 {
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         assert_same(&lab.cli.cat("pot://lab/f"), &content, &format!("the file, round {round}"));
@@ -165,10 +165,10 @@ fn a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
     for _ in 0..2 {
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         lab.cli.ok(&["rm", "pot://lab/f"]);
-        // Seen on the disk, before the donor's next heartbeat can say so.
+        // The deletion is seen on the disk, before the donor's next heartbeat can tell of it.
         wait_until("the chunks to be deleted", DEADLINE, || lab.chunk_files() == 0);
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-        // Over some heartbeats, which tell of the deletion and of what came after.
+        // The file is read over some heartbeats, which tell of the deletion and of what came after.
         let until = Instant::now() + Duration::from_secs(3);
         while Instant::now() < until {
             assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");

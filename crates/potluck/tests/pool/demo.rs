@@ -88,7 +88,8 @@ fn demo_leaves_nothing_behind_after_ctrl_c() {
     let mut interrupted = 0;
     for round in 0..4 {
         let mut demo = lab.cli.start(&["demo", arg(&input), "--dir", arg(&place)]);
-        // The moment there is something to leave behind; then at any moment of its life.
+        // The demo is stopped the moment there is something to leave behind, and then at any moment
+        // of its life.
         wait_until("the demo to begin", DEADLINE, || !files_of(&place).is_empty());
         pause(Duration::from_millis(round * (100 + lots.below(250))));
         demo.signal(Signal::INT);

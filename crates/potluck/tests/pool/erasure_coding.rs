@@ -36,7 +36,7 @@ fn any_two_of_six_unequal_donors_may_die() {
     let mut lab = six_unequal();
     space(&lab, "sealed", &[]);
     space(&lab, "plain", &["--plain"]);
-    // 13 whole groups and a short one.
+    // The file has 13 whole groups and a short one.
     let (input, content) = file(lab.dir(), "input", 1, 13 * 4 * CHUNK + 100_001);
     let from = lab.dir().join("tree");
     fs::create_dir_all(from.join("deep/empty")).expect("a directory");
@@ -73,7 +73,7 @@ fn any_two_of_six_unequal_donors_may_die() {
         }
         lab.bring_back(&pair);
     }
-    // A third death is one too many, and is said.
+    // A third death is one too many, and the command says so.
     lab.kill_donors(&["donor-2", "donor-4", "donor-6"]);
     let refused = lab.cli.fails(5, &["cat", "pot://plain/f"]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
@@ -94,12 +94,12 @@ fn fewer_donors_than_a_group_needs_are_refused_clearly() {
     assert!(!refused.hint.is_empty(), "{refused:?}");
     lab.cli.fails(3, &["stat", "pot://lab/f"]);
     lab.wait_clean(0);
-    // Less is possible, and one more donor suffices.
+    // A code with fewer chunks is possible, and one more donor suffices for the larger one.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/less", "--ec", "3+2"]);
     lab.lend("donor-6", Lending::default());
     lab.wait_live();
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    // With two of six away it is a matter of waiting.
+    // With two of six donors away, the command says to wait.
     lab.kill_donors(&["donor-5", "donor-6"]);
     wait_until("the dead donors to be noticed", DEADLINE, || lab.cli.live_donors().len() == 4);
     let refused = lab.cli.fails(5, &["cp", arg(&input), "pot://lab/g"]);
@@ -122,7 +122,7 @@ fn small_files_waste_at_most_k_plus_1_chunks() {
         lab.cli.ok(&["cp", arg(&input), &path]);
         let stated = lab.cli.json(&["stat", &path]);
         let shares = stated["donors"].as_array().expect("donors");
-        // One group: each donor holds one chunk, and its share is that chunk's size.
+        // There is one group: each donor holds one chunk, and its share is that chunk's size.
         let chunks: Vec<u64> = shares.iter().filter_map(|share| share["bytes"].as_u64()).collect();
         assert!(shares.iter().all(|share| share["chunks"] == 1), "{stated}");
         let (stored, largest) = (chunks.iter().sum::<u64>(), chunks.iter().max().expect("chunks"));
@@ -154,9 +154,9 @@ fn a_partial_read_touches_only_what_it_needs() {
     space(&lab, "lab", &[]);
     let (input, content) = file(lab.dir(), "input", 3, 8 * CHUNK);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    // Counts the bytes that a read of this range takes from each donor.
+    // This counts the bytes that a read of a range takes from each donor.
     let read = |lab: &Lab, first: usize, last: usize| -> BTreeMap<String, usize> {
-        let passed = || taps.iter().map(|(name, tap)| (name.clone(), tap.heard().len()));
+        let passed = || taps.iter().map(|(name, tap)| (name.clone(), tap.count()));
         let before: BTreeMap<_, _> = passed().collect();
         let range = format!("{first}-{last}");
         let part = lab.cli.ok(&["cat", "pot://lab/f", "--range", &range]).stdout;
@@ -169,7 +169,8 @@ fn a_partial_read_touches_only_what_it_needs() {
     let two = read(&lab, 6 * CHUNK - 1, 6 * CHUNK);
     assert!((2 * CHUNK..2 * (CHUNK + AROUND)).contains(&sum(&two)), "two chunks: {two:?}");
 
-    // Without the donor of that chunk, m others of its group, and nothing of the other group.
+    // Without the donor of that chunk, m others of its group are read, and nothing of the other
+    // group.
     let holder = one.iter().max_by_key(|(_, taken)| **taken).expect("a holder").0.clone();
     lab.kill_donor(&holder);
     let degraded = read(&lab, CHUNK + 10, CHUNK + 1000);
@@ -199,7 +200,7 @@ fn a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
         lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
     });
     assert_eq!(lab.cli.donor("donor-3")["bad"], 0);
-    // A third is too many: an error, and never a wrong byte.
+    // A third bad donor is too many: the read ends with an error, and never with a wrong byte.
     spoil(&lab, "donor-3");
     let ran = lab.cli.run(&["cat", "pot://lab/f"]);
     assert!([5, 7].contains(&ran.code), "{}: {}", ran.code, ran.stderr);

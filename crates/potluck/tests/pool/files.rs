@@ -99,21 +99,21 @@ fn trees_keep_their_shape() {
     fs::write(from.join("a/script"), "#!/bin/sh\n").expect("a file");
     fs::set_permissions(from.join("a/script"), fs::Permissions::from_mode(0o755)).expect("a mode");
 
-    // Into a name that is not there: the tree gets that name.
+    // A tree that is copied to a name that is not there gets that name.
     let report = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/runs"]);
     assert_eq!(report["files"], names.len() + 1, "{report}");
     let back = lab.dir().join("back");
     lab.cli.ok(&["cp", "-r", "pot://lab/runs", arg(&back)]);
     assert_eq!(tree_of(&back), tree_of(&from));
 
-    // Into a directory, when that is said: the tree goes below it; both ways.
+    // With a slash the tree goes below the directory, both ways.
     lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/runs/"]);
     let into = lab.dir().join("into");
     fs::create_dir(&into).expect("a directory");
     lab.cli.ok(&["cp", "-r", "pot://lab/runs/from", &format!("{}/", arg(&into))]);
     assert_eq!(tree_of(&into.join("from")), tree_of(&from));
 
-    // Several at once need a directory.
+    // Several sources need a directory as their target.
     let (one, two) = (from.join("top"), from.join("a/one"));
     lab.cli.ok(&["cp", arg(&one), arg(&two), "pot://lab/both/"]);
     lab.cli.fails(2, &["cp", arg(&one), arg(&two), "pot://lab/neither"]);
@@ -166,7 +166,7 @@ fn links_stay_links_wherever_a_tree_is_copied_and_with_l_count_as_the_files_they
     assert!(lab.cli.ok(&["stat", "pot://lab/kept/link"]).text().contains("leads to   file"));
     let du = lab.cli.json(&["du", "pot://lab/kept"]);
     assert_eq!((&du["files"], &du["bytes"]), (&4.into(), &7.into()), "{du}");
-    // A link by itself is never read through.
+    // A link that is copied by itself is never read through.
     lab.cli.fails(10, &["cat", "pot://lab/kept/link"]);
     lab.cli.fails(10, &["cp", "pot://lab/kept/link", arg(&lab.dir().join("alone"))]);
     lab.cli.fails(10, &["cp", arg(&from.join("file")), "pot://lab/kept/link"]);
@@ -346,7 +346,7 @@ fn a_file_that_grows_while_it_is_read_is_stored_as_it_was_read() {
     let (input, _) = file(lab.dir(), "log", 8, 3 << 20);
     let mut running = lab.cli.start(&["cp", arg(&input), "pot://lab/log", "--json"]);
     let mut log = File::options().append(true).open(&input).expect("the log");
-    // Not for ever: a reader follows the log as long as it grows.
+    // The log does not grow for ever, since a reader follows it as long as it does.
     for _ in 0..200 {
         log.write_all(&[7; 50_001]).expect("a growing log");
         pause(Duration::from_millis(1));

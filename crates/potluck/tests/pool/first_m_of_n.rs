@@ -10,6 +10,8 @@ use std::time::Duration;
 const CHUNK: usize = 256 << 10;
 /// The rate of the slow donor in bytes a second: each of its chunks takes a second.
 const SLOW: u64 = CHUNK as u64;
+/// One of them takes at least this long: what is in the buffers of a socket does not wait.
+const SLOW_CHUNK: Duration = Duration::from_millis(750);
 
 /// Six donors behind taps, and a file of six groups; from then on the first of them is slow if wanted. Were it so
 /// before, it would be given parity, which readers do not wait for.
@@ -31,7 +33,7 @@ fn six_tapped(slow: bool) -> (Lab, BTreeMap<String, Tap>, Vec<u8>) {
         let create = ["space", "create", &format!("race-{race}"), "--ec", "4+2", "--race", race];
         lab.cli.ok(&[&create[..], &["--plain", "--chunk-size", "256KiB"]].concat());
     }
-    // Equal chunks of plain spaces are stored once: the slow donor takes its own only here.
+    // Equal chunks of plain spaces are stored once, so the slow donor takes its own only here.
     for race in ["off", "auto", "2"] {
         lab.cli.ok(&["cp", arg(&input), &format!("pot://race-{race}/f")]);
     }
@@ -49,8 +51,8 @@ fn a_race_does_not_wait_for_a_slow_donor() {
     };
     let (off, raced) = (read("off"), read("2"));
     println!("race off {off:?}, race 2 {raced:?}");
-    // About four of the slow donor's six chunks are data, and come one after the other.
-    assert!(off > Duration::from_secs(2), "without a race the slow donor is waited for: {off:?}");
+    // About four of the slow donor's six chunks are data, fewer where it seemed busy as they were placed.
+    assert!(off > SLOW_CHUNK, "without a race the slow donor is waited for: {off:?}");
     assert!(raced < off / 2, "race 2 took {raced:?}, race off {off:?}");
 }
 
@@ -58,7 +60,7 @@ fn a_race_does_not_wait_for_a_slow_donor() {
 fn while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
     let (lab, taps, content) = six_tapped(false);
     let taken = |race: &str| -> usize {
-        let passed = || taps.values().map(|tap| tap.heard().len()).sum::<usize>();
+        let passed = || taps.values().map(|tap| tap.count()).sum::<usize>();
         let before = passed();
         assert_same(&lab.cli.cat(&format!("pot://race-{race}/f")), &content, race);
         passed() - before
@@ -68,7 +70,7 @@ fn while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
         let taken = taken(race);
         assert!((content.len()..content.len() + around).contains(&taken), "{race}: {taken}");
     }
-    // Two more of each group are asked for; what arrives before it is stopped is at most that.
+    // Two more chunks of each group are asked for, and at most these arrive before they are stopped.
     let raced = taken("2");
     let most = content.len() / 4 * 6;
     assert!((content.len() + around..=most + around).contains(&raced), "race 2: {raced}");

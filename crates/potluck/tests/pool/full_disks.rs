@@ -15,7 +15,7 @@ fn inodes_for(chunks: usize) -> String {
 fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
     const NAME: &str = "a_donor_that_is_really_full";
     let mut lab = Lab::manager_only(&["--gc-delay", "1h"]);
-    // Room in bytes, none in inodes: the donor cannot know before the system says ENOSPC.
+    // There is room in bytes and none in inodes: the donor cannot know before the system says ENOSPC.
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else {
         return;
     };
@@ -33,7 +33,8 @@ fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
     assert!(said.message.contains("full"), "it says which donor: {said:?}");
     lab.cli.fails(3, &["stat", "pot://lab/large"]);
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the other file");
-    // What failed for good is gone at once, however long the GC delay is (promise D2), and new writes work again.
+    // Chunks of a write that failed for good are reclaimed at once, however long the GC delay is (promise D2),
+    // and new writes work again.
     lab.wait_clean(16);
     let (small, content) = file(lab.dir(), "small", 14, 1 << 20);
     lab.cli.ok(&["cp", arg(&small), "pot://lab/small"]);
@@ -69,7 +70,7 @@ fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (kept, content) = file(lab.dir(), "kept", 16, 2 << 20);
     lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
-    // The owner takes the rest.
+    // The owner takes the rest of the disk.
     let mut filler = fs::File::create(disk.path().join("owner")).expect("a file");
     let full = std::io::copy(&mut std::io::repeat(1), &mut filler).expect_err("a full disk");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -80,7 +81,7 @@ fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the other file");
     lab.cli.ok(&["rm", "pot://lab/kept"]);
     lab.wait_clean(0);
-    // The owner relents.
+    // The owner frees the disk again.
     drop(filler);
     fs::remove_file(disk.path().join("owner")).expect("removed");
     wait_until("room to be seen again", DEADLINE, || {

@@ -58,7 +58,7 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
         if back["safe_to_remove"] != true {
             return false;
         }
-        // It is true the moment it is said.
+        // What the command says is true the moment it is said.
         assert!(lab.lent("donor-1").chunks().is_empty(), "{back}");
         assert!(lab.cli.is_safe("pot://lab/f"), "{}", lab.cli.health("pot://lab/f"));
         true
@@ -67,14 +67,14 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
     assert!(done.contains("safe to remove"), "{done}");
     let status = lab.cli.ok(&["status"]).text();
     assert!(status.contains("safe to remove"), "{status}");
-    // Nothing new goes there.
+    // Nothing new goes to that donor.
     let (other, other_content) = file(lab.dir(), "other", 2, 1 << 20);
     lab.cli.ok(&["cp", arg(&other), "pot://lab/g"]);
     assert!(!lab.cli.shares("pot://lab/g").contains_key("donor-1"));
     lab.kill_donor("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file without it");
 
-    // Its owner lends again after all.
+    // The owner lends again after all.
     lab.bring_back(&["donor-1"]);
     owner.run(&["--cancel"]).ok();
     let (third, _) = file(lab.dir(), "third", 3, 1 << 20);
@@ -94,13 +94,13 @@ fn what_no_other_donor_takes_stays_and_is_never_called_safe() {
         assert_eq!(back["safe_to_remove"], false, "{back}");
         back["stuck"].as_u64() > Some(0) && back["stuck_why"].is_string()
     });
-    // Its owner who waits may stop waiting: it goes on.
+    // If the owner stops waiting, the give-back goes on.
     let mut waiting = owner.cli.start(&["give-back", "--state", &owner.state, "--all"]);
     waiting.signal(Signal::INT);
     assert!(!waiting.end("give-back after Ctrl-C").success());
     assert_eq!(lab.cli.donor("donor-1")["giving_back"]["active"], true);
     assert_eq!(lab.lent("donor-1").chunks().len(), 16);
-    // Somebody lends more, and it does.
+    // Another donor lends more, and the give-back ends.
     lab.lend("donor-3", Lending::default());
     lab.wait_live();
     let done = owner.run(&["--all"]).ok().text();
@@ -126,7 +126,7 @@ fn now_lists_what_would_be_lost_and_asks_first() {
         serde_json::json!(["pot://lab/once"]),
         "{planned}"
     );
-    // Nobody is there to be asked.
+    // There is no terminal on which somebody could be asked.
     let refused = owner.run(&["--all", "--now"]).exits(2);
     assert!(refused.stderr.contains("pot://lab/once"), "{}", refused.stderr);
     assert!(refused.stderr.contains("-y"), "{}", refused.stderr);
@@ -137,7 +137,7 @@ fn now_lists_what_would_be_lost_and_asks_first() {
     assert_same(&lab.cli.cat("pot://lab/twice"), &content, "what had another copy");
     let ran = lab.cli.run(&["--json", "fsck"]);
     if ran.code == 4 {
-        // Nobody waits for repair, and on a busy machine it can be faster than the deletion.
+        // Nobody waits for repair, which on a busy machine can be faster than the deletion.
         assert_same(&lab.cli.cat("pot://lab/once"), &once_content, "what was saved");
         return;
     }
@@ -187,7 +187,7 @@ fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     lab.cli.ok(&["cp", arg(&single), "pot://once/f"]);
     let lent = lab.lent("small");
     let before = held(&lent);
-    // 14 MiB at least are held; the owner leaves 2 MiB of the 8 that must stay free.
+    // At least 14 MiB are held; the owner leaves 2 MiB of the 8 that must stay free.
     let free = (32 << 20) - before;
     let grown = free - (2 << 20);
     fs::write(disk.path().join("owners"), vec![7; grown as usize]).expect("room for the owner");
@@ -244,7 +244,7 @@ fn an_owner_who_fills_a_disk_at_200_mb_a_second_has_the_space_back_within_ten_se
     };
     let (before, had) = (held(&lab.lent("small")), free());
     assert!(had > RESERVE, "{had} bytes are free");
-    // All but 32 MiB of what is free, the reserve too.
+    // The owner fills all but 32 MiB of what is free, the reserve too.
     let filled = write_steadily(&disk.path().join("owners"), had - (32 << 20), 200_000_000);
     wait_until("what is to stay free", DEADLINE, || {
         free() >= RESERVE || held(&lab.lent("small")) == 0

@@ -37,7 +37,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
     });
     let before = held(&lab.lent("donor-2"));
     assert!(before > 2 * MIB, "{before}");
-    // Half of what it holds, however files were spread.
+    // The owner asks for half of what the donor holds, however files were spread.
     let left = before / MIB / 2;
     let size = format!("{}MiB", 16 - left);
     let planned = owner.run(&[&size, "-n"]).ok().text();
@@ -58,7 +58,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
     let held_of = format!("of {left}.0 MiB");
     assert!(status.contains(&held_of) && !status.contains("giving back"), "{status}");
 
-    // The rest is lent: once there is room, new files go there.
+    // The rest is still lent: once there is room, new files go there.
     lab.cli.ok(&["rm", "pot://lab/f"]);
     wait_until("room there", DEADLINE, || lab.lent("donor-2").chunks().is_empty());
     let (other, _) = file(lab.dir(), "other", 5, 256 << 10);
@@ -68,7 +68,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
         ran.code == 0 && lab.cli.shares("pot://lab/g").contains_key("donor-2")
     });
 
-    // Over a restart that names no cap.
+    // This lasts over a restart that names no cap.
     lab.kill_donor("donor-2");
     let state = lab.donor_state("donor-2");
     let args = ["lend", "--state", arg(&state), "--listen", "127.0.0.1:0"];
@@ -88,7 +88,7 @@ fn space_that_nothing_lies_on_is_given_back_at_once_and_twice_takes_twice_as_muc
     owner.run(&["16MiB"]).ok();
     wait_lends(&lab, "donor-1", 32);
     for _ in 0..2 {
-        // Once said is enough.
+        // To say it once is enough, so the second time may be refused.
         let ran = owner.run(&["--to", "24MiB"]);
         assert!(ran.code == 0 || ran.code == 2, "{}", ran.stderr);
     }

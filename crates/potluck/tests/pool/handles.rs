@@ -70,7 +70,7 @@ fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_
         lab.cli.ok(&[&["space", "create", space], options].concat());
         lab.cli.ok(&["cp", arg(&input), &format!("pot://{space}/f")]);
     }
-    // Where a slow machine stored a copy more, one is taken away: a reader that the manager does not tell so
+    // If a slow machine stored one copy too many, that is taken away: a reader whom the manager does not tell so
     // would miss it.
     lab.cli.ok(&["fsck"]);
     wait_until("no copy to be too many", DEADLINE, || lab.cli.repair()["excess"] == 0);
@@ -103,7 +103,7 @@ fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_
 fn a_reader_of_a_version_that_was_reclaimed_is_told_to_read_again_a5() {
     let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     let (client, runtime) = library(&lab);
-    // In two parts, of which the second is opened when it is read first.
+    // The file has two parts, of which the second is opened when it is first read.
     let (long, content) = file(lab.dir(), "long", 15, 1100 << 16);
     let (short, other) = file(lab.dir(), "short", 16, 1 << 20);
     lab.cli.ok(&["space", "create", "plain", "--plain", "--chunk-size", "64KiB"]);
@@ -266,7 +266,8 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
         assert_eq!((mtime.0, permissions.bits()), (1_700_000_000_000_000_299, 0o751));
         assert_eq!(small.digest(), Digest::of(&content[..29_900]));
     }
-    // Of two that must not replace anything the first to be finished wins; and what is flushed is at donors.
+    // Of two writers that must not replace anything the first that finishes wins; and what is flushed is at
+    // donors.
     let path = pool_path("pot://plain/one");
     let once = PutOptions { condition: Condition::IfAbsent, ..PutOptions::default() };
     let before = lab.chunk_names();
@@ -313,7 +314,7 @@ fn a_session_stores_local_files_beside_what_its_writers_bring() {
         writer.finish().await.expect("visible");
         session.finish().await.expect("all that could be stored")
     });
-    // In the order in which they became visible, which is that of donors' answers.
+    // The files are told in the order in which they became visible, which is that of donors' answers.
     let stored: BTreeSet<_> = report.stored.iter().map(|(path, _)| path.to_string()).collect();
     assert_eq!(stored.iter().collect::<Vec<_>>(), ["pot://lab/f1", "pot://lab/f2", "pot://lab/f3"]);
     let failed: Vec<_> = report.failed.iter().map(|(path, _)| path.to_string()).collect();

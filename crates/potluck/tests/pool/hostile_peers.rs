@@ -77,7 +77,7 @@ fn garbage_on_either_port_ends_the_connection_and_nothing_else() {
         b"GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: potluck-bulk/9\r\n\r\n".to_vec(),
         [b"GET /".as_slice(), &[b'a'; 100_000], b" HTTP/1.1\r\n\r\n"].concat(),
         [b"GET / HTTP/1.1\r\n".as_slice(), &b"x: y\r\n".repeat(20_000), b"\r\n"].concat(),
-        // A TLS record that says it is longer than any, and a hello cut short.
+        // These are a TLS record that says it is longer than any, and a hello cut short.
         vec![0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
         vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
         vec![0xb1; 5000],
@@ -92,7 +92,7 @@ fn garbage_on_either_port_ends_the_connection_and_nothing_else() {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             until_closed(&stream, DROPPED_WITHIN);
         }
-        // Many at once that say nothing.
+        // Many connections at once say nothing.
         let crowd: Vec<_> = (0..300).filter_map(|_| TcpStream::connect(address).ok()).collect();
         drop(crowd);
     }
@@ -170,7 +170,7 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
         assert!(refused || empty_list, "{what}: {said:.300}");
         assert!(!said.starts_with("HTTP/1.1 500"), "{what}: {said:.300}");
     }
-    // Promised bodies that never come, or are too long.
+    // These bodies are promised and never come, or are too long.
     for request in [
         "POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{",
         "POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n",
@@ -182,7 +182,7 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
             let _ = stream.shutdown().await;
         });
     }
-    // Who may not make a call is told so before a byte of its body is kept.
+    // A member that may not make a call is told so before a byte of its body is kept.
     let mut stream = admin.stream();
     let head = "POST /v1/heartbeat HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n";
     let mut said = [0; 12];
@@ -229,7 +229,7 @@ fn truncated_forged_and_oversized_frames_end_the_connection() {
         assert!(!matches!(answer, Ok(Some(_))), "{what} was answered: {answer:?}");
     };
 
-    // As it should be, so that the rest of this test can fail.
+    // This put is as it should be, so that the rest of this test can fail.
     let answer = bulk(&admin, access, async |opened| {
         let head = put(body.len() as u32).encode(3, &mut opened.lane);
         opened.io.write(&head, &body).await.expect("sent");
@@ -363,7 +363,7 @@ fn tickets_are_kept_to() {
     );
     assert_eq!(lab.chunk_files(), 0, "nothing was stored");
 
-    // More bytes than it allows.
+    // The puts are more bytes than the ticket allows.
     let answers = admin.runtime.block_on(async {
         let (ticket, mut answers) = (narrowed(Caveat::Bytes(200_000)), Vec::new());
         let opening = upgrade::open(&*admin.env.net, &SystemEntropy, &access.addresses, &ticket);
@@ -429,7 +429,7 @@ fn peers_of_one_byte_a_second_are_dropped_within_30_s() {
             let stream = connect(address);
             dribblers.push((what, scope.spawn(move || dribble(stream, text))));
         }
-        // Silence costs no more.
+        // A silent peer costs no more than one that drips.
         for (what, address) in
             [("silence at the manager", &manager), ("silence at the donor", &donor)]
         {
@@ -443,7 +443,7 @@ fn peers_of_one_byte_a_second_are_dropped_within_30_s() {
                 }),
             ));
         }
-        // A stranger after a good handshake, in the body of its only call.
+        // This is a stranger after a good handshake, in the body of its only call.
         let joining = scope.spawn(|| {
             let started = Instant::now();
             admin.runtime.block_on(async {
@@ -464,7 +464,7 @@ fn peers_of_one_byte_a_second_are_dropped_within_30_s() {
             })
         });
         dribblers.push(("the body of a join", joining));
-        // A client with a ticket, in the body of a chunk.
+        // This is a client with a ticket, in the body of a chunk.
         let mut opened = admin.open(&access);
         let runtime = admin.runtime.handle().clone();
         let body = scope.spawn(move || {
@@ -544,7 +544,7 @@ fn a_stranger_costs_no_more_than_64_kib_of_memory_x3() {
     assert_serves(&mut lab, "before");
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let nobody = TlsDial::joining(potluck_wire::identity::fingerprint(&admin.identity.ca));
-    // Far more than strangers may send, and less than they say that they do.
+    // This is far more than strangers may send, and less than they say that they do.
     let header = b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n";
     let begun = [&header[..], &[b' '; 900_000]].concat();
     let half = |address: &str| {
@@ -562,7 +562,7 @@ fn a_stranger_costs_no_more_than_64_kib_of_memory_x3() {
     };
     let address = lab.address().to_owned();
     let pid = lab.manager().pid();
-    // The first ones have the process load what it needs for any.
+    // The first strangers have the process load what it needs for any.
     drop((0..CROWD).map(|_| half(&address)).collect::<Vec<_>>());
     pause(READ_WITHIN);
     let before = memory(pid);
@@ -597,7 +597,7 @@ fn a_stranger_costs_no_more_than_64_kib_of_memory_x3() {
 fn a_daemon_may_open_as_many_files_as_the_system_allows_and_says_when_they_are_few() {
     let lab = Lab::empty();
     let mut daemon = lab.cli.command();
-    // It ends at once, for there is nothing at this address.
+    // The manager ends at once, for there is nothing at this address.
     daemon.args(["manager", "--state", arg(&lab.manager_dir()), "--listen", "192.0.2.1:1"]);
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -Sn 200; ulimit -Hn 300; exec \"$0\" \"$@\""]);
@@ -636,7 +636,7 @@ fn no_panic_in_any_log() {
     for (path, text) in &logs {
         assert!(!text.contains("panicked"), "{}: {text}", path.display());
     }
-    // Planted, it is found.
+    // A panic that is planted in a log is found.
     std::fs::write(lab.dir().join("logs/planted.log"), "thread 'main' panicked at x.rs:1")
         .expect("a log");
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lab)));

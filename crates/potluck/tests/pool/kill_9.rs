@@ -39,7 +39,7 @@ fn kill_9_of_the_client_loses_no_committed_byte() {
     }
     println!("{old} died before their commit, {new} after");
     assert!(old > 0, "no client died before its commit");
-    // Leases end, orphans go, and what stays is one file.
+    // Leases end, chunks of no file go, and what stays is one file.
     lab.wait_settled();
     assert_same(&lab.cli.cat("pot://lab/f"), &kept, "the file that stays");
     lab.cli.ok(&["rm", "pot://lab/f"]);

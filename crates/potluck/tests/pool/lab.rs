@@ -4,6 +4,7 @@
 use super::content::{Lots, arg};
 use super::lent::Lent;
 use super::member::Member;
+use super::ports::free_port;
 use super::program::{Ran, Running, code_of};
 use super::tap::Tap;
 use super::waiting::{DEADLINE, wait_until};
@@ -310,7 +311,10 @@ impl Lab {
 
     /// Starts the manager: at first on a free port, later where it was.
     pub fn start_manager(&mut self) {
-        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
+        if self.address.is_empty() {
+            self.address = format!("127.0.0.1:{}", free_port());
+        }
+        let listen = self.address.as_str();
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let state = self.manager_dir();
         let args =
@@ -320,7 +324,7 @@ impl Lab {
             true => &[],
             false => &["--metadata-copies", "0"],
         };
-        // And most do not go on with what was interrupted.
+        // Most tests do not go on with what was interrupted.
         let at_once: &[&str] = match options.contains(&"--resume-window") {
             true => &[],
             false => &["--resume-window", "0s"],

@@ -48,7 +48,7 @@ fn a_donor_leaves_with_everything_moved_and_nothing_of_it_left_behind() {
     assert_eq!(members(&lab), ["admin", "donor-2"]);
     assert_eq!(lab.cli.live_donors(), ["donor-2"]);
     assert_eq!(lab.cli.cat("pot://lab/f"), content);
-    // Again: there is nothing to leave.
+    // If it leaves again, there is nothing to leave.
     lab.cli.fails(3, &["leave", "--state", arg(&state), "-y"]);
 }
 
@@ -103,7 +103,7 @@ fn leaving_at_once_lists_what_is_lost_and_asks() {
     let (lab, _) = with_file(1);
     let state = lab.donor_state("donor-1");
     let leave = ["leave", "--now", "--state", arg(&state)];
-    // There is nobody else to give it to, and nothing begins that could not end.
+    // There is no other donor to give it to, and nothing begins that could not end.
     let without = ["leave", "--state", arg(&state)];
     let plan = lab.cli.run(&[&without[..], &["-n"]].concat()).exits(4).text();
     assert!(plan.contains("refused") && plan.contains("cannot all be moved"), "{plan}");
@@ -133,7 +133,7 @@ fn a_user_leaves_and_the_last_admin_does_not() {
     assert_eq!(members(&lab), ["admin"]);
     assert_eq!(ada.fails(8, &["space", "ls"]).code, "POT-E061");
     assert!(super::lent::files_of(&home.join("config/potluck/pools")).is_empty());
-    // And joins again, as a new member.
+    // The member joins again, as a new one.
     let again = ada.json(&["join", &lab.token("user"), "--name", "ada"]);
     assert_eq!(again["member"], 3);
 

@@ -68,7 +68,7 @@ fn get_through_an_outage(donors: usize, create: &[&str]) {
     let mut read = vec![0; 2 << 20];
     out.read_exact(&mut read).expect("the first part");
     cut(&taps, true);
-    // The rest is asked for only as it is read.
+    // The rest of the file is asked for only as it is read.
     let rest = std::thread::spawn(move || {
         out.read_to_end(&mut read).expect("the rest");
         read
@@ -243,7 +243,7 @@ fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twic
     for copy in copies {
         wait_until("a copy to end", 3 * DEADLINE, || log(copy).contains("ended with"));
         assert!(log(copy).contains("ended with 0"), "{}", log(copy));
-        // Not one of its calls is tried for as long as one of a command that has moved nothing.
+        // None of its calls is tried for as long as one of a command that has moved nothing.
         assert!(!log(copy).contains("waiting for up to 30s"), "{}", log(copy));
     }
     assert_sent_once(laptop, sent, bytes);

@@ -26,7 +26,7 @@ fn a_store_is_lent_under_no_second_identity_and_by_no_second_name() {
     let lend = |cli: &Cli, dir| {
         cli.fails(10, &["lend", dir, "--state", arg(&second), "--listen", "127.0.0.1:0"])
     };
-    // While its donor runs, and when it does not.
+    // The directory is refused while its donor runs, and when it does not.
     assert!(lend(&lab.cli, arg(&link)).message.contains("another donor is running"));
     lab.kill_donor("donor-1");
     for dir in [&lent, &link] {
@@ -92,7 +92,7 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     fs::remove_dir_all(&lent).expect("lost");
     let new = lab.dir().join("new-disk");
     let at = ["--state", arg(&state), "--listen", "127.0.0.1:0", "--new-store"];
-    // It goes down before the pool has heard that, and is started again like any other day.
+    // The donor goes down before the pool has heard that, and is started again like any other day.
     lab.kill_manager();
     let lend = [&["lend", arg(&new)], &at[..]].concat();
     let mut unheard = lab.cli.start(&lend);

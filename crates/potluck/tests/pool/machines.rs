@@ -253,7 +253,8 @@ impl Machine {
         // The shell gives its place to the command, so that signals reach that one.
         let mut command = self.command(&format!("exec {line}"));
         let running = Running::start(command.stdin(Stdio::null()).stdout(both).stderr(output));
-        // Kept before it is waited for: what it said is shown when it never gets ready.
+        // The daemon is kept before it is waited for, so that what it said is shown when it never gets
+        // ready.
         self.daemons.borrow_mut().push((line.into(), Daemon { running, log: log.clone() }));
         let said = || fs::read_to_string(&log).unwrap_or_default();
         let mut ended = None;

@@ -25,7 +25,7 @@ fn a_file_of_many_chunks_comes_back_equal_also_after_its_manager_was_lost() {
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
     let (input, content) = file(lab.dir(), "large", 1, 2 * PART + 5 * CHUNK + 77);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/d/large"]);
-    // Three data chunks a group: each part ends with a group of one.
+    // Each group has three data chunks, so each part ends with a group of one.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/coded", "--ec", "3+1"]);
 
     let digest = hashed(&lab, &input);
@@ -61,7 +61,7 @@ fn a_file_of_many_chunks_comes_back_equal_also_after_its_manager_was_lost() {
     lab.cli.ok(&["gc", "resume"]);
     lab.cli.ok(&["rm", "-r", "pot://lab/moved"]);
     lab.cli.ok(&["rm", "-r", "pot://lab/coded"]);
-    // In the first minute after a restart readers are waited for that may have it open.
+    // In the first minute after a restart, the manager waits for readers that may have the file open.
     wait_until("its chunks to be reclaimed", 4 * DEADLINE, || lab.chunk_files() < 200);
 }
 

@@ -78,7 +78,7 @@ fn join_never_replaces_an_identity_and_its_token_stays_good() {
     let said = &refused.message;
     assert!(said.contains("member 2 of pool pool, the donor “desk”"), "{said}");
     assert_eq!(content_of(&donor), before, "nothing there was touched");
-    // One of another role is no better.
+    // An invitation for another role is refused as well.
     taken(&user.fails(10, &["join", &lab.token("user"), "--state", arg(&donor)]));
     assert_eq!(open_invitations(&lab), 2);
     user.ok(&["join", &second, "--state", arg(&lab.dir().join("another"))]);
@@ -95,7 +95,7 @@ fn who_is_a_user_of_a_pool_is_not_made_another_by_mistake() {
     let token = lab.token("admin");
     taken(&ada.fails(10, &["join", &token]));
     ada.ok(&["space", "ls"]);
-    // Asked for by name, it is.
+    // With a place of its own, a second identity is made.
     ada.ok(&["join", &token, "--state", arg(&home.join("as admin"))]);
     ada.ok(&["--pool", arg(&home.join("as admin")), "members", "ls"]);
     let pools: Vec<_> = super::lent::files_of(&home.join("config/potluck/pools"));
@@ -171,7 +171,7 @@ fn a_join_that_broke_after_the_call_is_made_good_by_the_same_command() {
     let lab = Lab::manager_only(&[]);
     let donor = lab.dir().join("donor");
     let (token, _) = invite(&lab, "donor");
-    // Puts something in the way of writing the certificate, once the manager has made it.
+    // Something is in the way of writing the certificate, once the manager has made it.
     fs::create_dir_all(donor.join("cert.pem/in the way")).expect("a directory");
     let broke = lab.cli.fails(1, &["join", &token, "--state", arg(&donor)]);
     assert!(broke.hint.contains("run the same command again"), "{broke:?}");
@@ -241,7 +241,7 @@ fn members_are_listed_with_who_invited_them_and_a_removed_one_is_refused_at_once
     assert!(refused.hint.contains("potluck leave"), "{refused:?}");
     bobs[0].ok(&["space", "ls"]);
 
-    // An admin is removed by another, and the last one by nobody.
+    // An admin can be removed by another, and the last one by nobody.
     assert!(lab.cli.fails(10, &["members", "rm", "admin", "-y"]).hint.contains("leave"));
     root.ok(&["members", "rm", "1", "bob", "-y"]);
     lab.cli.fails(8, &["members", "ls"]);
@@ -375,7 +375,7 @@ fn transfers_go_on_when_all_tickets_are_void_because_somebody_else_was_revoked()
         donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum::<u64>()
     };
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
-    // 16 MiB are promised by then: twice as much again as at first.
+    // By then 16 MiB are promised, which is twice as much again as at first.
     writer.feed(&bytes(1, 11 << 20));
     wait_until("chunks to reach the donors", DEADLINE, || lab.chunk_files() >= 165);
     let before = promised();

@@ -86,7 +86,7 @@ fn the_last_donor_may_leave_and_is_told_who_has_the_metadata_then() {
     let said = lab.cli.ok(&["status"]).text();
     assert!(said.contains("metadata: on no donor"), "{said}");
     lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
-    // Who lends next holds all of it again.
+    // The next donor that lends holds all of it again.
     lab.lend("donor-2", Lending::default());
     wait_copies(&lab, Some(1));
     assert_healthy(&lab);

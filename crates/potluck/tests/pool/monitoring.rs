@@ -3,21 +3,16 @@
 
 use super::content::{arg, file};
 use super::lab::Lab;
+use super::ports::free_port;
 use super::program::Running;
 use super::waiting::{DEADLINE, has_program, skip, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
-}
 
 /// The body that a plain HTTP server answers, if it does.
 pub fn get(address: &str, path: &str) -> Option<String> {
@@ -158,7 +153,7 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     }
     let (mut lab, metrics) = watched();
     let rules = lab.dir().join("potluck-alerts.yml");
-    // The alerts as they are, but for how long something must last.
+    // The alerts are as documented, but for how long something must last.
     let mut text = read("potluck-alerts.yml");
     for time in ["2m", "5m", "15m"] {
         text = text.replace(&format!("for: {time}\n"), "for: 1s\n");

@@ -70,7 +70,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         self.running.kill_9();
         let mut command = std::process::Command::new("fusermount3");
-        // It is mounted no more where the test unmounted it.
+        // This fails if the test has unmounted it already.
         let _ = command.args(["-q", "-u", "-z"]).arg(&self.dir).status();
     }
 }

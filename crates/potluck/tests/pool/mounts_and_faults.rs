@@ -2,6 +2,7 @@
 
 use super::content::{arg, assert_same, bytes};
 use super::mounts::{Mount, mounted};
+use super::program::Running;
 use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
@@ -9,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -171,7 +173,8 @@ fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
     assert_same(&reader.end(), &old, "what was read meanwhile");
     writer.end();
     assert_same(&lab.cli.cat("pot://lab/new"), &new, "what was written meanwhile");
-    // New files are written and old ones read, sequentially and elsewhere, while it stays dead.
+    // New files are written and old ones read, from the beginning and elsewhere, while the donor stays
+    // dead.
     fs::write(mount.at("after"), &old).expect("written");
     assert_same(&fs::read(mount.at("new")).expect("read"), &new, "the mount's");
     let mut part = vec![0; 1000];
@@ -206,7 +209,7 @@ fn programs_begin_to_write_and_to_read_while_all_donors_are_frozen_and_meet_no_e
         thread::spawn(move || fs::read(path))
     };
     pause(FROZEN);
-    // By now the manager has heard none of them for long.
+    // By now the manager has not heard any donor for long.
     let small = {
         let path = mount.at("small");
         thread::spawn(move || fs::write(path, "small"))
@@ -246,6 +249,91 @@ fn a_close_that_waits_for_donors_in_vain_waits_once() {
     let took = began.elapsed();
     assert!((12..20).contains(&took.as_secs()), "{took:?}");
     lab.donor("donor-1").signal(Signal::CONT);
+}
+
+#[test]
+fn programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed() {
+    let test = "programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed";
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    // Each program has a directory of its own, for the kernel has those that change one wait for one
+    // another.
+    let scripts = [
+        "; stat not-known",
+        "; ls not-known",
+        "; cat old",
+        "; mkdir made",
+        "; mv old new",
+        "; df .",
+        "exec 3> new; dd if=/dev/zero bs=1M count=1 >&3",
+        "exec > new; echo half; sleep 600",
+        "; dd if=/dev/zero of=old bs=1M count=1",
+    ];
+    let (go, dir) = (lab.dir().join("go"), |number: usize| format!("d{number}"));
+    let waiting: Vec<_> = scripts
+        .iter()
+        .enumerate()
+        .map(|(number, script)| {
+            let dir = mount.at(&dir(number));
+            fs::create_dir(&dir).expect("made");
+            fs::write(dir.join("old"), "as it was").expect("written");
+            let (before, wait) = script.rsplit_once("; ").expect("two parts");
+            let begun = lab.dir().join(format!("begun-{number}"));
+            let script = format!(
+                "{before}\n: > {}; while ! [ -e {} ]; do sleep 0.1; done; exec {wait}",
+                arg(&begun),
+                arg(&go)
+            );
+            let mut command = Command::new("bash");
+            command.args(["-c", &script]).current_dir(&dir).stderr(Stdio::null());
+            let running = Running::start(&mut command);
+            wait_until("it to begin", DEADLINE, || begun.exists());
+            running
+        })
+        .collect();
+    lab.kill_manager();
+    fs::write(&go, "").expect("written");
+    pause(Duration::from_secs(3));
+    for (number, (mut program, script)) in waiting.into_iter().zip(scripts).enumerate() {
+        assert!(program.ended().is_none(), "{script} does not wait");
+        program.signal(if number % 2 == 0 { Signal::TERM } else { Signal::KILL });
+        let ended = program.end_within(script, Duration::from_secs(15));
+        assert!(!ended.success(), "{script}");
+    }
+    lab.start_manager();
+    lab.wait_live();
+    // What was written is published, and what a program was about to cut off is not.
+    wait_until("what was written to be there", DEADLINE, || {
+        lab.cli.run(&["stat", "pot://lab/d7/new"]).code == 0
+    });
+    assert_eq!(lab.cli.cat("pot://lab/d7/new"), b"half\n");
+    assert_eq!(fs::read(mount.at("d8/old")).expect("read"), b"as it was");
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_opens_a_file_leaves_a_mount_that_serves() {
+    let test = "a_program_that_is_killed_while_it_opens_a_file";
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    fs::write(mount.at("file"), "as it was").expect("written");
+    for signal in [Signal::KILL, Signal::TERM] {
+        // The kernel believes for a second what it is told here, so the program only waits for its open file.
+        assert_eq!(fs::read(mount.at("file")).expect("read"), b"as it was");
+        lab.manager().signal(Signal::STOP);
+        let mut program = Running::start(Command::new("cat").arg(mount.at("file")));
+        pause(Duration::from_secs(2));
+        assert!(program.ended().is_none(), "it does not wait");
+        program.signal(signal);
+        assert!(!program.end_within("cat", Duration::from_secs(15)).success());
+        lab.manager().signal(Signal::CONT);
+        // The mount closes the file for the program that never got it, and goes on.
+        pause(Duration::from_secs(1));
+        let read = {
+            let path = mount.at("file");
+            thread::spawn(move || fs::read(path))
+        };
+        wait_until("the mount to serve", DEADLINE, || read.is_finished());
+        assert_eq!(read.join().expect("no panic").expect("read"), b"as it was");
+    }
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn a_mount_that_cannot_come_about_says_why_and_leaves_nothing() {
         let why = lab.cli.fails(code, &["mount", path, arg(at)]);
         assert!(why.hint.contains(hint), "{path} at {}: {why:?}", at.display());
     }
-    // What goes wrong in the daemon is said by the command, with its exit code.
+    // The command tells what goes wrong in the daemon, with its exit code.
     let ready = lab.dir().join("missing/ready");
     let why = lab.cli.fails(1, &["mount", "pot://lab", arg(&dir), "--ready-file", arg(&ready)]);
     assert!(why.message.contains("missing/ready"), "{why:?}");
@@ -147,7 +147,7 @@ fn a_mount_that_is_asked_to_stop_lets_writers_close_and_names_those_that_do_not(
     assert!(lab.cli.said_by_the_last().contains("pot://lab/slow was not closed"));
     drop(writer);
     assert_same(&lab.cli.cat("pot://lab/slow"), &content, "the old version");
-    // Whoever mounts there next is told, and once.
+    // Whoever mounts there next is told, and only once.
     drop(mount);
     let next = Mount::start(&lab, "pot://lab", &[]);
     assert!(lab.cli.said_by_the_last().contains("pot://lab/slow was not closed"));
@@ -180,7 +180,7 @@ fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
     lab.cli.fails(3, &["stat", "pot://lab/h"]);
-    // What a file had before takes no room there.
+    // What a file had before takes no room in the spool.
     let mut content = bytes(6, 3 << 20);
     fs::write(lab.dir().join("large"), &content).expect("a file");
     lab.cli.ok(&["cp", arg(&lab.dir().join("large")), "pot://lab/large"]);
@@ -251,7 +251,7 @@ fn a_line_of_fstab_mounts_a_pool_and_ends_like_other_mounts() {
         alice.sh("findmnt -no FSTYPE,SOURCE /mnt/lab").ok().text(),
         "fuse.potluck pot://lab\n"
     );
-    // Again mounts nothing twice, and nothing of an environment is needed.
+    // To mount again mounts nothing twice, and needs nothing of an environment.
     alice.sh("mount -a -t potluck").ok();
     daemons.extend(checked(alice.sh("env -i PATH=/usr/sbin:/usr/bin mount /mnt/ro")));
     assert_eq!(alice.sh("cat /mnt/ro/g").ok().text(), "new\n");

@@ -80,10 +80,15 @@ fn stat_tells_digest_version_copies_and_donors() {
     for expected in ["digest", "version", "copies", "2 of 2 live", "donor-1", "donor-2", "live"] {
         assert!(text.contains(expected), "no “{expected}” in:\n{text}");
     }
-    // A tiny file lives in the catalog, a directory has a policy.
+    // A tiny file has its content in the catalog, and a directory has a policy.
     assert_eq!(lab.cli.json(&["stat", "pot://lab/four"])["inline"], true);
     assert_eq!(lab.cli.json(&["stat", "pot://lab/a"])["entry"]["kind"], "dir");
     assert_eq!(lab.cli.json(&["stat", "pot://lab"])["policy"]["copies"], 1);
+    let space = lab.cli.ok(&["stat", "pot://lab"]).text();
+    assert!(space.contains("modified") && space.contains("policy"), "{space}");
+    // The root is no directory with a policy, as its spaces are.
+    let root = lab.cli.ok(&["stat", "pot://"]).text();
+    assert!(!root.contains("modified") && !root.contains("policy"), "{root}");
 }
 
 #[test]
@@ -268,7 +273,7 @@ fn errors_say_what_happened_and_what_to_do_next() {
             !said.hint.is_empty() || said.message.contains(':'),
             "{command:?} says not what to do: {said:?}"
         );
-        // People see the same, with the code.
+        // People see the same failure, with its code.
         let ran = cli.run(command).exits(code);
         assert!(
             ran.stderr.contains(&said.code) && ran.stderr.starts_with("potluck: "),

@@ -72,11 +72,11 @@ fn a_disk_is_replaced_as_documented() {
     let typist = Typist::new(&lab);
     let documented = blocks(OPERATIONS, "Replacing a disk");
 
-    // A disk that still works.
+    // This is a disk that still works.
     typist.types(&documented[0], "alice");
     wait_until_safe(alice);
 
-    // One that died: nothing is on the new one that has its place.
+    // This is a disk that died: nothing is on the new one that has its place.
     bob.stop("potluck lend ~/new-disk", Signal::TERM);
     bob.sh("rm -r ~/new-disk").ok();
     typist.types(&documented[1], "alice");
@@ -101,11 +101,11 @@ fn a_manager_is_moved_as_documented_and_everybody_follows() {
         .expect("copied");
     typist.types(&documented[1], "carol");
     typist.types_line(alice, "potluck lend");
-    // Nobody was told where the manager is now, and alice has what it was before.
+    // Nobody told bob where the manager is now, and alice's machine has another address.
     wait_until("bob to find the manager", 2 * DEADLINE, || {
         bob.sh("potluck ls pot://lab/results").code == 0
     });
-    // Nor does it harm who is told.
+    // It does no harm to tell him.
     typist.types(&documented[2], "bob");
     wait_until_safe(alice);
 }

@@ -49,7 +49,7 @@ fn members_are_invited_removed_and_leave_as_documented() {
     for block in blocks(MEMBERSHIP, "Who may do what") {
         typist.types(&block, "alice");
     }
-    // Who is asked on a terminal says yes on the command line here.
+    // On a terminal the command asks; here the answer is given on the command line.
     let number = join("bert");
     let typist = Typist::new(&lab).instead_of("rm ada 12", &format!("rm -y ada {number}"));
     for block in blocks(MEMBERSHIP, "Members") {
@@ -102,7 +102,7 @@ fn an_upload_goes_on_as_documented() {
     let [(_, first), (_, second)] = documented.commands("alice")[..] else {
         panic!("two commands");
     };
-    // A file that ends only when Ctrl-C was typed.
+    // This file ends only when Ctrl-C was typed.
     let feed = "sh -c 'echo feeds; exec 3> big.tar; head -c 50000000 whole >&3; exec sleep 100'";
     alice.start(feed, "feeds");
     alice.start(first, "");
@@ -194,7 +194,7 @@ fn data_is_kept_safe_as_documented() {
         lab.machine(name).start("potluck lend ~/lent --max 200GiB", "lending up to ");
     }
     alice.sh("potluck cp -r results pot://lab/runs").ok();
-    // Who is asked on a terminal says yes on the command line here.
+    // On a terminal the command asks; here the answer is given on the command line.
     let typist = Typist::new(&lab).instead_of("policy set", "policy set -y");
     for block in blocks("README.md", "Keeping data safe") {
         for (machine, line) in block.commands("alice") {

@@ -13,7 +13,7 @@ fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle
     lab.cli.ok(&["mkdir", "pot://lab/d"]);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/d/f"]);
 
-    // Looking changes nothing; and without a terminal nothing is changed unasked.
+    // A look at the plan changes nothing, and without a terminal nothing is changed unasked.
     let planned = lab.cli.json(&["policy", "set", "pot://lab/d", "--ec", "4+2", "-n"]);
     assert_eq!((&planned["files"], &planned["bytes"]), (&1.into(), &(8 << 20).into()), "{planned}");
     let refused = lab.cli.fails(2, &["policy", "set", "pot://lab/d", "--ec", "4+2"]);
@@ -29,7 +29,8 @@ fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle
         assert!(shown.contains(goal), "{shown}");
         // A donor dies in the middle; reads go on, and at no moment is less promised than before.
         lab.kill_donor(victim);
-        // All that live are needed, and who failed at something is left alone for half a minute.
+        // All donors that live are needed, and one that failed at something is left alone for half
+        // a minute.
         wait_until(&format!("the file to be kept as {goal}"), DEADLINE * 4, || {
             assert_same(&lab.cli.cat("pot://lab/d/f"), &content, &format!("on the way to {goal}"));
             let text = lab.cli.ok(&["stat", "pot://lab/d/f"]).text();
@@ -57,7 +58,7 @@ fn a_directorys_policy_holds_for_what_is_stored_there() {
         let text = lab.cli.ok(&["stat", path]).text();
         assert!(text.contains(&format!("kept as    {kept_as}")), "{path}: {text}");
     }
-    // For new files only, what is there stays as it is.
+    // If the policy is for new files only, what is there stays as it is.
     lab.cli.ok(&["policy", "set", "pot://lab/twice", "--copies", "3", "--new-files-only"]);
     assert!(lab.cli.ok(&["stat", "pot://lab/twice/deep/f"]).text().contains("kept as    2 copies"));
     lab.cli.ok(&["cp", arg(&input), "pot://lab/twice/new"]);
@@ -65,10 +66,10 @@ fn a_directorys_policy_holds_for_what_is_stored_there() {
     // More than the pool can keep is refused before anything changes.
     let refused = lab.cli.fails(6, &["policy", "set", "pot://lab/twice", "--ec", "4+2", "-n"]);
     assert_eq!(refused.code, "POT-E031", "{refused:?}");
-    // For files that are yet to come it is said, as of a space.
+    // If files are yet to come, the command says so, as with a space.
     let made = lab.cli.run(&["mkdir", "pot://lab/later", "--ec", "4+2"]).exits(0);
     assert!(made.stderr.contains("4+2 needs 6 donors, and 3 can be written to"), "{}", made.stderr);
-    // Who manages a space sets policies in it, and who writes does not.
+    // A member that manages a space sets policies in it, and one that writes does not.
     let token = lab.token("user");
     let user = lab.cli.at_home(&lab.dir().join("user"));
     user.ok(&["join", &token]);
@@ -104,7 +105,7 @@ fn a_tree_copied_from_above_is_kept_as_its_directories_say() {
         assert!(lab.cli.is_safe(&path), "{path}: {}", lab.cli.health(&path));
         assert_same(&lab.cli.cat(&path), &content, &path);
     }
-    // One file over another asks its directory too.
+    // A single file that replaces another asks its directory, too.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/tree/archive/a"]);
     assert_eq!(kept_as("pot://lab/tree/archive/a").as_deref(), Some("2+1"));
 }
@@ -124,7 +125,7 @@ fn of_a_tree_what_can_be_kept_as_its_directory_says_is_stored_and_the_rest_is_to
     assert_eq!(said["failed"][0]["path"], "pot://lab/tree/archive/a", "{said}");
     assert_eq!(said["failed"][0]["error"]["code"], "POT-E031", "{said}");
     assert_same(&lab.cli.cat("pot://lab/tree/plain"), &content, "what could be stored");
-    // Alone it is the command's failure.
+    // If it is the only file, the command fails.
     let refused = lab.cli.fails(6, &["cp", arg(&archived), "pot://lab/tree/archive/a"]);
     assert_eq!(refused.code, "POT-E031", "{refused:?}");
 }

@@ -67,7 +67,7 @@ fn a_read_of_4_kib_moves_one_segment_also_where_it_is_rebuilt() {
         lab.cli.ok(&["cp", arg(&input), &path]);
         let most = places.len() as u64 * MOST;
         moves_at_most(most, &path, || read_parts(&lab, &donors, &path, &content, &places));
-        // Over the border of two segments, of two chunks, and of many.
+        // These ranges go over the border of two segments, of two chunks, and of many.
         for (first, last) in [(65_530, 65_541), ((4 << 20) - 1, 4 << 20), (100_000, 8_999_999)] {
             let range = format!("{first}-{last}");
             let part = lab.cli.ok(&["cat", &path, "--range", &range]).stdout;

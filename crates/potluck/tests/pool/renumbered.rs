@@ -68,7 +68,7 @@ fn a_manager_that_gets_another_address_while_it_runs_is_followed_there() {
     wait_until("the donor to hear of it", DEADLINE, || bench.sh(heard).code == 0);
     laptop.sh("potluck --retry-for 1m ls").ok();
     store_and_read(laptop, "pot://lab/after");
-    // A token and the recovery kit, which are kept for later, follow too.
+    // A token and the recovery kit, which are kept for later, have the new address, too.
     let told = token(head, "user")["manager"].to_string();
     let kit = head.path("/home/lab/.local/state/potluck/manager/recovery.kit");
     let kit = std::fs::read_to_string(kit).expect("the recovery kit");

@@ -41,11 +41,11 @@ fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
         lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
     });
     lab.cli.ok(&["fsck"]);
-    // As many may die as before.
+    // As many donors may die as before.
     lab.kill_donors(&["donor-1", "donor-3"]);
     assert_same(&lab.cli.cat("pot://coded/f"), &content, "the coded file");
 
-    // All dead ones return: what is beyond any policy goes, and nothing else.
+    // All dead donors return: what is beyond any policy goes, and nothing else.
     lab.bring_back(&["donor-1", "donor-2", "donor-3"]);
     wait_until("excess copies to be trimmed", DEADLINE, || lab.chunk_files() == files);
     for path in paths {
@@ -62,7 +62,7 @@ fn an_absence_shorter_than_the_grace_moves_no_byte() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     let files = lab.chunk_files();
     lab.kill_donor("donor-1");
-    // Long enough to be noticed by everybody, and short of the grace.
+    // The donor is away for long enough to be noticed by everybody, and for less than the grace.
     wait_until("the absence to be noticed", DEADLINE, || {
         lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(7)
     });
@@ -118,7 +118,7 @@ fn repair_can_be_paused_and_resumed() {
     lab.cli.wait_safe("pot://lab/f");
     let repair = lab.cli.json(&["repair", "status", "--watch"]);
     assert!(repair["paused"].is_null() && made(&repair) > 0, "{repair}");
-    // Users look, admins steer.
+    // Users may look, and admins may steer.
     let token = lab.token("user");
     let user = lab.cli.at_home(&lab.dir().join("user"));
     user.ok(&["join", &token]);
@@ -158,7 +158,7 @@ fn an_announced_absence_is_waited_for() {
     assert_eq!(made(&lab.cli.repair()), 0);
     let status = lab.cli.ok(&["status"]).text();
     assert!(status.contains("away for "), "{status}");
-    // It is not coming back after all.
+    // The donor is not coming back after all.
     lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
     lab.cli.wait_safe("pot://lab/f");
 }
@@ -167,8 +167,8 @@ fn an_announced_absence_is_waited_for() {
 fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
     const NAME: &str = "a_write_keeps_rooms_apart";
     let mut lab = Lab::manager_only(&["--repair-grace", "1h"]);
-    // The donor's own directories, and ten chunks: with most room by far it is in every plan, and
-    // it cannot know better before the system says so.
+    // There is room for the donor's own directories and ten chunks. With most room by far it is in
+    // every plan, and it cannot know better before the system says so.
     let options = format!("size=512m,nr_inodes={}", 1 + 256 + 5 + 10);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &options) else { return };
     let rooms = [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("b-2", "b"), ("c", ""), ("d", "")];
@@ -182,7 +182,7 @@ fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
         lab.lend(name, Lending { options, dir, max, ..Lending::default() });
     }
     lab.wait_live();
-    // Repair would take apart, while it is looked at, what a write leaves together.
+    // Repair would take apart, while a test looks at it, what a write leaves together.
     lab.cli.ok(&["repair", "pause"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let status = lab.cli.status();

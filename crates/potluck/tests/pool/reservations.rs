@@ -35,7 +35,8 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     let (fifty, _) = file(lab.dir(), "fifty", 3, 50 << 20);
     let reserved = lab.cli.json(&["reserve", "60MiB", "pot://lab/run", "--for", "4h"]);
     assert_eq!((&reserved["bytes"], &reserved["left"]), (&(60 * MIB).into(), &(60 * MIB).into()));
-    // Nobody else gets it, whoever made it has ended, and a restart changes nothing.
+    // Nobody else gets the room, though the program that reserved it has ended, and a restart changes
+    // nothing.
     let refused = |lab: &Lab| lab.cli.fails(6, &["cp", arg(&forty), "pot://lab/elsewhere"]);
     refused(&lab);
     lab.kill_manager();
@@ -43,7 +44,7 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     lab.wait_live();
     assert_eq!(left(&lab), [60 * MIB]);
     refused(&lab);
-    // What is written there takes of it, and what a write did not need comes back.
+    // What is written below the path takes of the room, and what a write did not need comes back.
     lab.cli.ok(&["cp", arg(&forty), "pot://lab/run/f"]);
     assert_same(&lab.cli.cat("pot://lab/run/f"), &content, "the file");
     wait_until("what is left", DEADLINE, || left(&lab) == [20 * MIB]);
@@ -52,7 +53,7 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     lab.start_manager();
     lab.wait_live();
     assert_eq!(left(&lab), [20 * MIB], "and not what was used of it");
-    // Released, it is everybody's; so it is when its time is over.
+    // Once released, the room is everybody's; so it is when its time is over.
     let id = reserved["id"].as_str().expect("an identifier");
     lab.cli.ok(&["reserve", "release", id]);
     lab.cli.ok(&["reserve", "release", id]);
@@ -107,6 +108,11 @@ fn a_program_reserves_by_an_attribute_and_df_tells_what_fits() {
     wait_until("df to tell", DEADLINE, || free(&mount) <= before - 60);
     assert!(free(&run) >= before - 1, "{} of {before}", free(&run));
     assert_eq!(set("many"), Err(Errno::INVAL));
+    for too_much in ["1000TiB", "90MiB"] {
+        assert_eq!(set(too_much), Err(Errno::NOSPC), "{too_much}");
+        assert_eq!(left(&lab), [60 * MIB], "what was reserved stays");
+    }
+    set("50MiB").expect("no more than there was, though both do not fit");
     set("10MiB").expect("in the place of the other");
     assert_eq!(left(&lab), [10 * MIB]);
     set("0").expect("none");
@@ -127,7 +133,8 @@ fn restarts_of_the_manager_take_no_time_off_a_reservation() {
         lab.start_manager();
         lab.wait_live();
     }
-    // Killed, a manager does not know how long it ran since it saved the time last: less than half a minute.
+    // A manager that was killed does not know how long it ran since it saved the time: less than half a
+    // minute.
     let moved = ends(&lab) - before;
     assert!((-1000..60_000).contains(&moved), "the end moved by {moved} ms");
 }
@@ -140,7 +147,7 @@ fn many_files_of_unknown_size_are_written_at_a_time_and_a_reservation_is_used_up
     let lab = small_pool("120MiB");
     lab.cli.ok(&["mkdir", "pot://lab/run"]);
     let mount = Mount::start(&lab, "pot://lab", &[]);
-    // Each is a stream of its own that says nothing of its size.
+    // Each file is a stream of its own that says nothing of its size.
     let small = |number: usize| fs::File::create(mount.at(&format!("s{number}"))).expect("made");
     let mut open: Vec<_> = (0..12).map(small).collect();
     for file in &mut open {

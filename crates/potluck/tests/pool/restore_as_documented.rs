@@ -31,7 +31,7 @@ fn wait_logged(machine: &Machine) {
 }
 
 fn held(machine: &Machine, pool: &str) -> bool {
-    machine.sh(&format!("potluck --json {pool} gc status")).ok().json()["held"].is_string()
+    machine.sh(&format!("potluck --json {pool} gc status")).ok().json()["frozen"].is_string()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_lost_manager_directory_is_restored_in_every_way_that_is_documented() {
     wait_until("the file that was written last", DEADLINE, has_later);
     wait_until_safe(alice);
 
-    // One that failed is run again, and nothing starts meanwhile.
+    // A restore that failed is run again, and nothing starts meanwhile.
     alice.stop("potluck up", Signal::INT);
     alice.sh("head -c 500 safe/catalog.log > damaged.log; mkdir -p spare").ok();
     let wrong =

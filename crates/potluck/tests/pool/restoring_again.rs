@@ -84,7 +84,7 @@ impl Lost {
         let spaces = self.lab.cli.ok(&["space", "ls"]).text();
         assert!(spaces.contains("lab"), "{spaces}");
         let gc = self.lab.cli.json(&["gc", "status"]);
-        assert!(gc["held"].is_string(), "{gc}");
+        assert!(gc["frozen"].is_string(), "{gc}");
     }
 }
 
@@ -97,7 +97,7 @@ fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_ag
     let other = Lab::manager_only(&[]);
     let foreign = other.manager_dir().join("recovery.kit");
     let nowhere = lost.lab.dir().join("nowhere");
-    // A wrong name is no restore that began.
+    // With a wrong name no restore begins.
     for (kit, from, code, names) in [
         (&lost.backup, &lost.backup, 2, "no recovery kit"),
         (&nowhere, &lost.backup, 3, "nowhere"),
@@ -117,7 +117,7 @@ fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_ag
         lost.assert_nothing_starts(names);
     }
     lost.restore().ok();
-    // Run once more, after the answer was lost: it says that all is done.
+    // A restore that is run once more, after its answer was lost, says that all is done.
     let again = lost.restore().exits(10);
     assert!(again.stderr.contains("holds a pool"), "{}", again.stderr);
     lost.assert_serves();
@@ -152,7 +152,7 @@ fn a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again() {
         let Some(mounted) = mounted else { return };
         let ran = lost.restore();
         if ran.code == 0 {
-            // Moved off the disk that goes.
+            // The state is moved off the disk that goes.
             let copy = lost.lab.dir().join("copy");
             let mut cp = Command::new("cp");
             assert!(cp.arg("-a").args([&lost.state, &copy]).status().expect("cp").success());

@@ -42,7 +42,7 @@ impl Counted {
 
     /// Bytes that went over all wires so far.
     fn carried(&self) -> u64 {
-        self.taps.iter().map(|tap| tap.heard().len() as u64).sum()
+        self.taps.iter().map(|tap| tap.count() as u64).sum()
     }
 
     /// Stores a file by a command that is interrupted when the first `part` bytes are at donors.

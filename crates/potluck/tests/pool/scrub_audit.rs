@@ -13,7 +13,7 @@ fn a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 6, 4 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    // The faster ones took more of it than the others.
+    // The faster donors took more of it than the others.
     let mut names = ["donor-1", "donor-2", "donor-3"];
     names.sort_by_key(|name| lab.lent(name).chunks().len());
     let [_, other, most] = names;
@@ -80,7 +80,7 @@ fn an_old_copy_of_a_donors_disk_is_harmless() {
     lab.cli.ok(&["cp", arg(&first), "pot://lab/changed"]);
     let (gone, _) = file(lab.dir(), "gone", 9, 2 << 20);
     lab.cli.ok(&["cp", arg(&gone), "pot://lab/gone"]);
-    // The disk as it was, a month ago.
+    // The disk is saved as it was, a month ago.
     let (lent, saved) = (lab.lent("donor-1").0, lab.dir().join("saved"));
     copy_tree(&lent, &saved);
     lab.cli.ok(&["cp", arg(&second), "pot://lab/changed"]);
@@ -96,8 +96,8 @@ fn an_old_copy_of_a_donors_disk_is_harmless() {
         assert_same(&lab.cli.cat("pot://lab/kept"), &first_content, "the kept file");
     }
     lab.cli.fails(3, &["stat", "pot://lab/gone"]);
-    // The copies it still has that are of use count, those it lost are made again, and nothing comes back
-    // to life.
+    // The copies of use that the donor still has count, those that it lost are made again, and nothing
+    // comes back to life.
     for path in ["pot://lab/changed", "pot://lab/kept"] {
         lab.cli.wait_safe(path);
     }

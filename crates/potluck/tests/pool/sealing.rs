@@ -41,7 +41,7 @@ impl Watched {
         lab.wait_live();
         lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], options].concat());
         let name = "the name of a secret file that nobody should read.txt";
-        // Several chunks; one chunk; one that lives in the catalog.
+        // One file has several chunks, one has one chunk, and one has its content in the catalog.
         let contents = [bytes(9, 500_000), bytes(10, 30_000), bytes(11, 3000)];
         for (number, content) in contents.iter().enumerate() {
             let input = lab.dir().join(format!("{number} {name}"));
@@ -77,10 +77,10 @@ fn a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
     assert_eq!(watched.on_disk(), [], "plaintext on a donor's disk");
     assert_eq!(watched.on_the_wire(), 0, "plaintext on the wire");
     assert!(
-        watched.taps.iter().map(|tap| tap.heard().len()).sum::<usize>() > 2 * 530_000,
+        watched.taps.iter().map(|tap| tap.count()).sum::<usize>() > 2 * 530_000,
         "the taps heard it all"
     );
-    // The content is not in the manager's files either, small files included; names are its trade.
+    // The content is not in the manager's files either, small files included; names are there.
     let contents = [bytes(9, 500_000), bytes(10, 30_000), bytes(11, 3000)];
     let canary = Canary::of(&[&contents[0], &contents[1], &contents[2]]);
     for (path, content) in all_contents(&watched.lab.manager_dir()) {

@@ -62,7 +62,7 @@ fn systemd_understands_every_unit_and_finds_the_services_of_the_system_well_conf
     for role in ROLES {
         let unit = root.join(format!("etc/systemd/system/potluck-{role}.service"));
         let mut security = Command::new("systemd-analyze");
-        // 0 is none at all, 100 is that of a daemon of which nothing was thought.
+        // Here 0 is no exposure at all, and 100 is that of a daemon of which nothing was thought.
         security.args(["security", "--offline=yes", "--threshold=20", "--no-pager"]).arg(&unit);
         let said = security.output().expect("systemd-analyze");
         let words = String::from_utf8_lossy(&said.stdout);
@@ -173,7 +173,7 @@ fn where_no_systemd_runs_that_is_said_and_nothing_is_written() {
     let lab = Lab::empty();
     let why = lab.cli.fails(2, &["service", "install", "up", "--user"]);
     assert!(why.message.contains("systemd does not run"), "{why:?}");
-    // Where it looked for what to run, and where else that may be.
+    // The command tells where it looked for what to run, and where else that may be.
     let why = lab.cli.fails(2, &["service", "install", "--system", "--root", arg(lab.dir())]);
     assert!(why.message.contains("/var/lib/potluck"), "{why:?}");
     assert!(why.hint.contains("service install --user"), "{why:?}");

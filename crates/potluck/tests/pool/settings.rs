@@ -51,7 +51,7 @@ fn what_a_donor_was_told_holds_at_its_next_start_until_it_is_told_otherwise() {
     assert!(donor["room"].as_u64() > Some(GIB), "of 2 GiB: {donor}");
     assert_eq!(stop(&mut running, Signal::TERM), 0);
 
-    // A flag wins, and is kept.
+    // A flag wins over the settings, and is kept in them.
     let args = ["lend", "--state", arg(&state), "--label", "room-2"];
     let (mut running, _) = start_daemon(&nobody(&lab), lab.dir(), "a", &args);
     assert_eq!(stop(&mut running, Signal::TERM), 0);
@@ -68,7 +68,7 @@ fn a_running_donor_takes_new_settings_without_a_restart() {
     let set = |line: &[&str]| lab.cli.json(&[&["set"], line, &["--state", arg(&state)]].concat());
     let changed = set(&["lend.max", "3", "GiB"]);
     assert_eq!((&changed["running"], &changed["applies"]), (&true.into(), &"at once".into()));
-    // The manager has it when the command ends: the next is answered by it.
+    // The manager knows the setting when the command ends, so the next question is answered by it.
     assert!(lab.cli.donor("donor-1")["room"].as_u64() > Some(2 * GIB));
     set(&["lend.max", "1GiB"]);
     assert_eq!(lab.cli.donor("donor-1")["lends"], GIB);
@@ -121,7 +121,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     lab.donor("donor-1").signal(Signal::HUP);
     wait_until("one more reload", DEADLINE, || reloads() > before);
     assert_eq!(lab.cli.donor("donor-1")["label"], "by-hand");
-    // The command line says the same of it: the file, the line, the key, and what may be meant.
+    // The command line tells the same error: the file, the line, the key, and what may be meant.
     let why = lab.cli.fails(2, &["set", "lend.away", "3d", "--state", arg(&state)]);
     assert_eq!(why.code, "POT-E004");
     assert!(why.message.contains("settings.toml, line 1: unknown key “labell”"), "{why:?}");
@@ -134,7 +134,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
         alarms(&lab).contains("daemon of donor-1 cannot use its settings")
     });
     assert!(alarms(&lab).contains("unknown key “labell”"), "{}", alarms(&lab));
-    // A manager that hears one goes on as well.
+    // A manager that is told to read bad settings goes on as well.
     let managers = lab.manager_dir().join("settings.toml");
     let managers_good = fs::read_to_string(&managers).expect("a settings file");
     fs::write(&managers, format!("leese = \"1s\"\n{managers_good}")).expect("written");
@@ -159,7 +159,7 @@ fn a_daemon_outlives_the_terminal_it_was_started_from() {
     command.arg(&ready).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = Running::start(&mut command);
     wait_until("the manager to serve", DEADLINE, || ready.exists());
-    // The terminal goes as one does: nobody reads any more, and a hangup.
+    // The terminal goes away: nobody reads what the daemon says any more, and it gets a hangup.
     drop(running.child().stderr.take());
     fs::write(state.join("settings.toml"), "nonsense = 1\n").expect("written");
     running.signal(Signal::HUP);
@@ -199,7 +199,7 @@ fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
     let to = ["set", "manager.backup-dir", "/no/such/disk", "--state", arg(&manager)];
     let why = lab.cli.fails(2, &to);
     assert!(why.message.contains("no directory /no/such/disk"), "{why:?}");
-    // A reload that cannot be kept to is said, too.
+    // Settings that cannot be kept to are told after a reload, too.
     let why = lab.cli.fails(2, &["set", "lend.keep-free", "100%", "--state", arg(&state)]);
     assert!(why.message.contains("leaves nothing to lend"), "{why:?}");
     lab.cli.ok(&["set", "lend.keep-free", "0%", "--state", arg(&state)]);
@@ -207,7 +207,7 @@ fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
     let why =
         lab.cli.fails(3, &["set", "lend.max", "1GiB", "--state", arg(&lab.dir().join("none"))]);
     assert!(why.hint.contains("potluck lend"), "{why:?}");
-    // A machine that only lends shows what a donor can be told.
+    // A machine that only lends shows the settings of a donor.
     let donor = lab.cli.at_home(&lab.dir().join("donor"));
     donor.ok(&["join", &lab.token("donor")]);
     let shown = donor.json(&["set"])["settings"].to_string();
@@ -247,7 +247,7 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     wait_until("the donor", DEADLINE, || !donors.live_donors().is_empty());
     wait_until("what it lends", DEADLINE, || said().matches("lending up to ").count() == 2);
     assert_eq!(next(), 1, "of a new pool only");
-    // One of the two files is bad: one line says so, and none that all is well.
+    // One of the two files is bad: one line says so, and none says that all is well.
     let path = state.join("donor/settings.toml");
     let good = fs::read_to_string(&path).expect("settings");
     fs::write(&path, format!("labell = \"misspelt\"\n{good}")).expect("written");
@@ -273,7 +273,7 @@ fn a_file_in_the_working_directory_configures_nothing() {
     user.ok(&["join", &lab.token("user")]);
     fs::write(lab.dir().join(".potluck.toml"), "pool = \"elsewhere\"\n").expect("written");
     user.ok(&["ls"]);
-    // One in the user's own place does, so that the name is not merely misspelt here.
+    // A configuration in the user's own place is read, so the name is not merely misspelt here.
     let own = home.join("config/potluck/config.toml");
     fs::write(own, "pool = \"elsewhere\"\n").expect("written");
     assert!(user.fails(3, &["ls"]).message.contains("elsewhere"));

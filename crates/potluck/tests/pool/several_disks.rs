@@ -31,7 +31,7 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     assert!(disk.join("potluck-store.json").exists());
     let set = lab.cli.json(&["set", "lend.max", "--state", arg(&lab.donor_state("donor-1"))]);
     assert_eq!(set["settings"].as_array().map(Vec::len), Some(2), "one for each: {set}");
-    // Each has terms of its own.
+    // Each directory has terms of its own.
     let state = lab.donor_state("donor-1");
     lab.cli.ok(&["set", "lend.max", "2GiB", "--dir", arg(&disk), "--state", arg(&state)]);
     let room = |name: &str| lab.cli.donor(name)["room"].as_u64().unwrap_or_default();
@@ -43,7 +43,7 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     wait_until("both to be back", DEADLINE, || {
         is_live(&lab, "donor-1") && is_live(&lab, "donor-1-2")
     });
-    // Where the terms of one cannot be, none of them change.
+    // If the terms of one directory are impossible, none of them change.
     let settings = state.join("settings.toml");
     let good = fs::read_to_string(&settings).expect("settings");
     let smaller = good.replacen("\"1GiB\"", "\"512MiB\"", 1);
@@ -63,7 +63,7 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     });
     assert_eq!(lab.cli.donor("donor-1")["lends"], 1 << 30, "{}", lab.cli.donor("donor-1"));
     fs::write(&settings, good).expect("written");
-    // A name for what fails together is the owner's, where one is set.
+    // If the owner sets a label for what fails together, it is kept.
     lab.cli.ok(&["set", "lend.label", "room-3", "--state", arg(&state)]);
     wait_until("the label of both", DEADLINE, || {
         ["donor-1", "donor-1-2"].iter().all(|name| lab.cli.donor(name)["label"] == "room-3")
@@ -182,7 +182,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     let (disk, own, content) = two_and_another(&mut lab);
     let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
     let leave = ["leave", "--state", arg(&state)];
-    // Copies that are promised twice cannot be there twice without both: they are judged together.
+    // Files that are promised two copies cannot have them without both directories, so these are judged together.
     lab.cli.ok(&["space", "create", "twice", "--copies", "2"]);
     lab.cli.ok(&["cp", arg(&lab.dir().join("input")), "pot://twice/f"]);
     let stuck = lab.cli.fails(4, &[&leave[..], &["-y"]].concat());
@@ -225,7 +225,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
 fn a_machine_that_leaves_at_once_says_what_all_its_directories_lose_together() {
     let lab = Lab::with_donors(1);
     let (disk, _) = add(&lab);
-    // Each of the two loses nothing that the other has not.
+    // Each of the two donors loses nothing that the other has not.
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 4, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -270,7 +270,7 @@ fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
     head.sh("potluck space create lab --copies 2 --chunk-size 64KiB").ok();
     head.sh("head -c 4000000 /dev/urandom > /tmp/f && potluck cp /tmp/f pot://lab/f").ok();
     head.sh("potluck verify pot://lab/f").ok();
-    // Who enrolled whom is on record.
+    // It is on record who enrolled whom.
     let members = head.sh("potluck --json members ls").ok().json();
     let of = |name: &str| {
         let listed = members["members"].as_array().expect("members").iter();

@@ -1,6 +1,9 @@
 //! Files that several write at once, each other bytes of it: the library, the command line, and mounts (CEFT-PVFS, section
 //! 4).
 
+mod faults;
+mod model;
+
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
 use super::member::Member;
@@ -19,10 +22,12 @@ use potluck_wire::net::SystemNet;
 use potluck_wire::tls::{TlsDial, install_provider};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::io::Errno;
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -78,7 +83,7 @@ fn what_several_write_at_once_is_one_version_with_every_byte_where_it_belongs() 
         let text = format!("pot://{space}/dir/out");
         let path: PoolPath = text.parse().expect("a path");
         let mut expected = Vec::new();
-        // The second time there is a version, whose bytes stay where nobody writes.
+        // In the second round there is a version, whose bytes stay where nobody writes.
         for round in 0..2 {
             let seed = number as u64 * 2 + round;
             let len = (40 << 20) + 12_345 - round * (5 << 20);
@@ -92,6 +97,9 @@ fn what_several_write_at_once_is_one_version_with_every_byte_where_it_belongs() 
                 let range = *start as usize..*end as usize;
                 expected[range.clone()].copy_from_slice(&content[range]);
             }
+            let local = lab.dir().join("local");
+            fs::write(&local, &content).expect("written");
+            let local = Arc::new(File::open(&local).expect("it is there"));
             let content = Arc::new(content);
             let outcomes = runtime.block_on(async {
                 let mut writing = JoinSet::new();
@@ -100,19 +108,23 @@ fn what_several_write_at_once_is_one_version_with_every_byte_where_it_belongs() 
                     let own = ranges.iter().filter(|(of, _)| *of == writer);
                     let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
                     let (pool, path, content) = (client(&lab), path.clone(), Arc::clone(&content));
-                    let all_written = Arc::clone(&all_written);
+                    let (all_written, local) = (Arc::clone(&all_written), Arc::clone(&local));
                     writing.spawn(async move {
                         let (name, options) = (format!("w{writer}"), PutOptions::default());
                         let attributes = Attributes::default();
                         let joined =
                             pool.shared_writer(&path, Some(&name), &options, attributes).await;
-                        let mut writer = joined.expect("joined");
+                        let mut shared = joined.expect("joined");
                         for Range { start, end } in own {
                             let bytes = &content[start as usize..end as usize];
-                            writer.write_at(start, bytes).await.expect("nobody else's");
+                            let written = match writer % 2 {
+                                0 => shared.write_at(start, bytes).await,
+                                _ => shared.write_file(start, &local, start..end).await,
+                            };
+                            written.expect("nobody else's");
                         }
                         all_written.wait().await;
-                        writer.finish().await
+                        shared.finish().await
                     });
                 }
                 writing.join_all().await
@@ -157,7 +169,7 @@ fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_o
         next.write_at(1500, &[4; 100]).await.expect("free");
         assert_eq!(next.finish().await.expect("stored"), SharedOutcome::Published);
     });
-    // Who was left out, and lives, hears of it.
+    // A writer that was left out, and lives, hears of it.
     runtime.block_on(async {
         let (one, other) = (client(&lab), client(&lab));
         let mut left_out = join(&one, "left out").await.expect("joined");
@@ -228,7 +240,7 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
     run(&write("dies", "6291456")).ok();
     assert_same(&lab.cli.cat(OUT), &[&one[..], &one].concat(), "both halves");
 
-    // Or nobody does, and the bytes are as they were.
+    // If nobody writes that part, its bytes are as they were.
     let mut dies = writer(&lab.cli, "dies", 0, &other);
     wait_until("it to write", DEADLINE, || states(&lab.cli) == ["dies writing"]);
     dies.kill_9();
@@ -312,7 +324,7 @@ fn a_writer_that_fails_after_it_began_to_write_keeps_the_version_back() {
     let pool = client(&lab);
     let mut lives = runtime.block_on(join(&pool, "lives")).expect("joined");
     runtime.block_on(lives.write_at(6 << 20, &[1; 1000])).expect("free");
-    // Its length is not known, so that it is refused when it comes there.
+    // The input's length is not known, so the writer is refused when it comes there.
     let mut fails = writer(&lab.cli, "fails", 0, &bytes(1, 8 << 20));
     drop(fails.child().stdin.take());
     assert!(!fails.child().wait().expect("ended").success());
@@ -329,7 +341,7 @@ fn a_writer_whose_place_was_taken_takes_nothing_along_when_it_gives_up() {
     let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let awake = Runtime::new().expect("a runtime");
     let (one, other) = (client(&lab), client(&lab));
-    // While its runtime does not run it says nothing.
+    // While its runtime does not run, this writer says nothing.
     let mut late = asleep.block_on(join(&one, "r3")).expect("joined");
     asleep.block_on(late.write_at(0, &[9; 1000])).expect("free");
     pause(FREED_WITHIN / 2);
@@ -367,7 +379,7 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     for command in &commands[..4] {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
     }
-    // Nor by calls that no command makes.
+    // Calls that no command makes do not help either.
     let (member, writer) = (Member::load(&identity), SharedWriterId([7; 16]));
     let claim = SharedClaim {
         path: out(),
@@ -387,6 +399,15 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
 
 fn share(path: &Path, value: &str) -> Result<(), Errno> {
     setxattr(path, "user.potluck.shared", value.as_bytes(), XattrFlags::empty())
+}
+
+fn truncate(path: &Path, size: i64) -> Result<(), Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).expect("no zeros");
+    // SAFETY: the path is a string that ends with a zero and outlives the call.
+    match unsafe { libc::truncate(path.as_ptr(), size) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).expect("a number")),
+    }
 }
 
 fn is_shared(path: &Path) -> Result<bool, Errno> {
@@ -476,8 +497,8 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     });
     assert_same(&fs::read(one.at("out")).expect("read"), &expected, "through a mount");
 
-    // It stays shared: the next who write some of it leave the rest.
-    // Eight that open it at the same time in one mount take part once.
+    // The file stays shared: the next who write some of it leave the rest. Eight programs that open it at the same
+    // time in one mount count as one writer.
     let there = opened(&other.at("out"));
     let at_once: Vec<_> = (0..8)
         .map(|_| {
@@ -508,7 +529,7 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     assert_eq!(removexattr(one.at("out"), "user.potluck.shared"), Err(Errno::NODATA));
     assert_eq!(share(&one.at("out"), "yes"), Err(Errno::INVAL));
 
-    // What was written of a file that is removed is in no other that is called so.
+    // What was written of a file that is removed does not get into another of that name.
     share(&one.at("out"), "1").expect("it is there");
     let (here, there) = (opened(&one.at("out")), opened(&other.at("out")));
     here.write_all_at(b"gone", 0).expect("free");
@@ -517,8 +538,65 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     fs::write(one.at("out"), "new").expect("written");
     share(&one.at("out"), "1").expect("it is there");
     drop(there);
-    opened(&one.at("out")).write_all_at(b"N", 0).expect("free");
+    let last = opened(&one.at("out"));
+    last.write_all_at(b"N", 0).expect("free");
+    assert_eq!(close(last), None);
     wait_until("the new file to be changed", DEADLINE, || lab.cli.cat(OUT) == b"New");
+}
+
+#[test]
+fn a_size_that_a_shared_file_cannot_have_is_refused_and_harms_no_later_close() {
+    let test = "a_size_that_a_shared_file_cannot_have_is_refused";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let path = mount.at("out");
+    fs::write(&path, [b'0'; 1000]).expect("written");
+    share(&path, "1").expect("it is there");
+    for (size, why) in [(10, libc::EOPNOTSUPP), (1 << 61, libc::EFBIG)] {
+        assert_eq!(truncate(&path, size), Err(Errno::from_raw_os_error(why)), "{size}");
+        assert_eq!(states(&lab.cli), Vec::<String>::new(), "nobody writes it");
+        let file = opened(&path);
+        file.write_all_at(b"hello", 0).expect("free");
+        assert_eq!(close(file), None, "after {size}");
+    }
+    let cut_off = OpenOptions::new().write(true).truncate(true).open(&path);
+    assert_eq!(cut_off.expect_err("refused").raw_os_error(), Some(libc::EOPNOTSUPP));
+    // A process that inherited the descriptor still has the file open, and is no writer any more.
+    let file = opened(&path);
+    let inherited = file.try_clone().expect("another descriptor");
+    let mut child = Command::new("sleep").arg("60").stdin(inherited).spawn().expect("started");
+    assert_eq!(close(file), None);
+    assert_eq!(truncate(&path, 2000), Ok(()), "larger");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    wait_until("the larger file", DEADLINE, || lab.cli.cat(OUT).len() == 2000);
+    assert_eq!(lab.cli.cat(OUT)[..6], *b"hello0");
+    assert_eq!(truncate(&path, 3000), Ok(()), "larger");
+    wait_until("the larger file", DEADLINE, || lab.cli.cat(OUT).len() == 3000);
+}
+
+#[test]
+fn a_shared_file_that_is_written_is_not_moved_nor_is_a_directory_above_it() {
+    let test = "a_shared_file_that_is_written_is_not_moved";
+    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::create_dir_all(one.at("a/b")).expect("made");
+    fs::write(one.at("a/b/out"), "").expect("written");
+    share(&one.at("a/b/out"), "1").expect("it is there");
+    let file = opened(&one.at("a/b/out"));
+    file.write_all_at(b"what was written", 0).expect("free");
+    let moves = |from: &str, to: &str| {
+        [&one, &other].map(|mount| {
+            let moved = fs::rename(mount.at(from), mount.at(to));
+            moved.err().and_then(|why| why.raw_os_error())
+        })
+    };
+    for (from, to) in [("a", "c"), ("a/b", "c"), ("a/b/out", "a/out")] {
+        assert_eq!(moves(from, to), [Some(libc::EBUSY); 2], "{from}");
+    }
+    lab.cli.fails(10, &["mv", "pot://lab/a", "pot://lab/c"]);
+    assert_eq!(close(file), None);
+    fs::rename(one.at("a"), one.at("c")).expect("nobody writes there");
+    assert_eq!(lab.cli.cat("pot://lab/c/b/out"), b"what was written");
 }
 
 #[test]
@@ -534,7 +612,7 @@ fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
     there.write_all_at(&content, 3 << 20).expect("free");
     here.sync_all().expect("donors have it");
     one.running.kill_9();
-    // It may be heard for as long as its lease is, and whoever closes waits for that.
+    // The dead mount may be heard for as long as its lease is, and whoever closes waits for that.
     assert_eq!(close(there), Some(libc::EBUSY), "there is no version");
     assert_eq!(lab.cli.cat(OUT), b"as it was");
     wait_until("the other to have finished", DEADLINE, || {

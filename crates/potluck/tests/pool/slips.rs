@@ -43,7 +43,7 @@ fn a_download_replaces_nothing_when_told_if_absent() {
         (refused.code.as_str(), fs::read(&out).expect("there")),
         ("POT-E020", b"mine".into())
     );
-    // A link to nothing is something too.
+    // A link to nothing counts as something that is there.
     let link = lab.dir().join("link");
     symlink("nowhere", &link).expect("a link");
     lab.cli.fails(10, &["cp", "pot://lab/f", arg(&link), "--if-absent"]);
@@ -86,7 +86,7 @@ fn a_download_that_fails_leaves_no_directories() {
     let missing = lab.cli.fails(3, &["cp", "pot://lab/t/one", arg(&out.join("one"))]);
     assert!(missing.message.contains("there is no directory"), "{missing:?}");
     assert!(missing.hint.contains("mkdir -p"), "{missing:?}");
-    // Of a tree, what could not be read; what is empty in the pool is empty here.
+    // Of a tree the command tells what could not be read; what is empty in the pool is empty here.
     lab.lent("donor-1").chunks().iter().for_each(|chunk| fs::remove_file(chunk).expect("gone"));
     lab.cli.run(&["cp", "-r", "pot://lab/t", arg(&out)]).exits(4);
     assert_eq!(fs::read(out.join("one")).expect("there"), b"1");
@@ -106,7 +106,7 @@ fn a_download_is_of_the_version_that_was_named() {
         assert_eq!(refused.code, "POT-E021");
     }
     assert_eq!(fs::read(&out).expect("there"), old);
-    // A version is of one file.
+    // A version is of one file, and not of a tree.
     lab.cli.fails(2, &["cp", "-r", "pot://lab/", arg(&out), "--if-version", &first]);
 }
 
@@ -163,7 +163,7 @@ fn a_tree_copied_twice_is_the_same_tree() {
     expected.sort();
     assert_eq!(paths, expected);
     assert_eq!(tree_of(&out), tree_of(&from));
-    // Into a directory only with a slash.
+    // The tree goes into the directory only with a slash.
     lab.cli.ok(&["cp", "-r", "pot://lab/probation", &format!("{}/", arg(&out))]);
     assert_eq!(tree_of(&out.join("probation")), tree_of(&from));
 }
@@ -179,7 +179,7 @@ fn a_tree_and_a_file_do_not_take_each_others_place() {
     assert_eq!(lab.cli.fails(10, &["cp", "-r", arg(&from), "pot://lab/file"]).code, "POT-E022");
     lab.cli.ok(&["cp", arg(&one), "pot://lab/dir"]);
     assert_eq!(lab.cli.cat("pot://lab/dir/one"), b"1", "a directory takes a file in");
-    // The other way round.
+    // A directory does not take the place of a file.
     let here = lab.dir().join("here");
     fs::write(&here, "mine").expect("a file");
     assert_eq!(lab.cli.fails(10, &["cp", "-r", "pot://lab/dir", arg(&here)]).code, "POT-E022");
@@ -189,7 +189,7 @@ fn a_tree_and_a_file_do_not_take_each_others_place() {
     let ran = lab.cli.run(&["cp", "-r", "pot://lab/dir", arg(&out)]).exits(4);
     assert!(ran.stderr.contains("POT-E022"), "{}", ran.stderr);
     assert_eq!(fs::read(out.join("sub/two")).expect("the others"), b"22");
-    // A link is followed, and stays.
+    // A link is followed, and stays a link.
     let link = lab.dir().join("link");
     symlink(&here, &link).expect("a link");
     lab.cli.ok(&["cp", "pot://lab/dir/sub/two", arg(&link)]);
@@ -245,7 +245,7 @@ fn what_a_killed_download_left_is_removed_by_the_next() {
     let mine = ".f.part";
     fs::write(dir.join(mine), "mine").expect("a file");
     let to = dir.join("f");
-    // One that is quicker than the look at it is tried again.
+    // A download that is over before it is looked at is tried again.
     wait_until("a download killed half-way", DEADLINE, || {
         let mut running = lab.cli.start(&["cp", "pot://lab/f", arg(&to)]);
         wait_until("its file", DEADLINE, || names().len() > 1);
@@ -277,7 +277,7 @@ fn a_name_that_is_not_utf8_is_stored_under_one_that_is() {
     let refused = copy("pot://lab/");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!((refused.status.code(), said.contains("POT-E002")), (Some(2), true), "{said}");
-    // Of a tree it is named, and the rest is stored.
+    // In a tree such a file is named, and the rest is stored.
     let ran = lab.cli.run(&["cp", "-r", arg(&dir), "pot://lab/dir"]).exits(4);
     assert!(
         ran.stderr.contains("odd-") && ran.stderr.contains("potluck cp FILE"),
@@ -285,4 +285,33 @@ fn a_name_that_is_not_utf8_is_stored_under_one_that_is() {
         ran.stderr
     );
     assert_eq!(lab.cli.cat("pot://lab/dir/good"), b"good");
+}
+
+#[test]
+fn files_of_one_name_are_not_copied_over_one_another() {
+    let lab = lab();
+    for dir in ["a", "b"] {
+        tree(&lab.dir().join(dir));
+    }
+    let [a, b] = ["a/one", "b/one"].map(|name| lab.dir().join(name));
+    for sources in [
+        &[arg(&a), arg(&b)][..],
+        &[
+            "-r",
+            &format!("{}/.", lab.dir().join("a").display()),
+            &format!("{}/.", lab.dir().join("b").display()),
+        ],
+    ] {
+        let command = [&["cp"], sources, &["pot://lab/both/"]].concat();
+        let refused = lab.cli.fails(2, &command);
+        assert!(refused.message.contains("one"), "{refused:?}");
+        lab.cli.fails(3, &["ls", "pot://lab/both"]);
+    }
+    lab.cli.ok(&["cp", arg(&a), "pot://lab/x/"]);
+    lab.cli.ok(&["cp", arg(&b), "pot://lab/y/"]);
+    let out = lab.dir().join("out/");
+    for target in [arg(&out), "pot://lab/both/"] {
+        lab.cli.fails(2, &["cp", "pot://lab/x/one", "pot://lab/y/one", target]);
+    }
+    assert!(!out.exists(), "nothing was copied");
 }

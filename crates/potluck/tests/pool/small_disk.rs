@@ -27,7 +27,7 @@ impl SmallDisk {
         let image = dir.with_extension("image");
         let made = File::create(&image).and_then(|file| file.set_len(bytes));
         made.expect("a file in the test's own directory");
-        // No room is kept for root, as which tests run.
+        // No room is kept for root, for tests run as root.
         let formatted = Command::new(MAKES_EXT4).args(["-q", "-F", "-m", "0"]).arg(&image).output();
         let formatted = formatted.expect("a program that is here");
         assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stderr));
@@ -62,7 +62,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: its donor still runs.
+        // The unmount is lazy, for its donor still runs.
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }

@@ -78,7 +78,7 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     wait_until("the donor to be suspect", DEADLINE, || {
         let donor = lab.cli.donor("donor-2");
         let noticed = donor["state"] == "suspect";
-        // By the manager's clock; how often is looked here is up to the machine.
+        // The time is the manager's; how often the test looks depends on the machine.
         assert!(noticed || donor["silent_seconds"].as_u64() <= Some(SUSPECT_AFTER), "{donor}");
         noticed
     });
@@ -95,7 +95,7 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     let text = lab.cli.ok(&["status"]).text();
     assert!(text.contains("silent for") && text.contains("2 of 3 donors live"), "{text}");
 
-    // It wakes up: used again, counted again.
+    // The donor wakes up, and is used and counted again.
     lab.donor("donor-2").signal(Signal::CONT);
     wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 3);
     wait_until("its copies to count", DEADLINE, || {

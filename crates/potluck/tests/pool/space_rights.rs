@@ -73,7 +73,8 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     assert!(made.contains("space grant lab everyone read write"), "{made}");
     ada.ok(&["cp", arg(&input), "pot://lab/f"]);
 
-    // Nothing: the space is not there for him, and asking tells no more than of one that never was.
+    // Without any right the space is not there for him, and asking tells no more than of one that
+    // never was.
     assert_eq!(bert.json(&["space", "ls"])["spaces"].as_array().map(Vec::len), Some(0));
     assert_eq!(bert.ok(&["ls"]).text(), "");
     assert!(!bert.ok(&["status"]).text().contains("lab"));
@@ -91,7 +92,7 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
         assert_eq!(bert.fails(3, command).code, "POT-E011", "{command:?}");
     }
 
-    // Names, and not what is in the files.
+    // The right to list gives names, and not what is in the files.
     ada.ok(&["space", "grant", "lab", "bert", "list"]);
     assert_eq!(bert.ok(&["ls", "pot://lab"]).text(), "f\n");
     assert!(bert.json(&["stat", "pot://lab/f"])["entry"]["digest"].is_null());
@@ -107,7 +108,7 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     let who = bert.ok(&["space", "who", "lab"]).text();
     assert!(who.contains("ada") && who.contains("list read write manage"), "{who}");
 
-    // Reading, by a group.
+    // The right to read comes by a group.
     lab.cli.ok(&["group", "create", "students"]);
     lab.cli.ok(&["group", "add", "students", "bert"]);
     assert!(lab.cli.ok(&["group", "ls"]).text().contains("bert (5)"));
@@ -117,7 +118,7 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     assert_eq!(bert.fails(8, &["cp", arg(&input), "pot://lab/g"]).code, "POT-E067");
     assert_eq!(bert.fails(8, &["rm", "-y", "pot://lab/f"]).code, "POT-E067");
 
-    // Writing, and not deciding how it is kept or by whom it is read.
+    // The right to write does not let him decide how files are kept or who reads them.
     ada.ok(&["space", "grant", "lab", "bert", "write"]);
     bert.ok(&["cp", arg(&input), "pot://lab/g"]);
     bert.ok(&["mv", "pot://lab/g", "pot://lab/h"]);
@@ -131,12 +132,12 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
     }
 
-    // All of a command, or nothing.
+    // A command does all that it asks for, or nothing.
     let refused = bert.fails(8, &["mkdir", "--copies", "1", "pot://lab/less"]);
     assert_eq!(refused.code, "POT-E067", "{refused:?}");
     assert_eq!(ada.fails(3, &["stat", "pot://lab/less"]).code, "POT-E010");
 
-    // No more than an admin allows, in a space or in all that he made.
+    // He may store no more than an admin allows, in a space or in all that he made.
     for (of, shown) in [("pot://own", "pot://own"), ("bert", "spaces of bert (5)")] {
         lab.cli.ok(&["quota", "set", of, "--bytes", "1500KiB"]);
         let refused = bert.fails(6, &["cp", arg(&input), "pot://own/more"]);
@@ -146,10 +147,16 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
         lab.cli.ok(&["quota", "set", of, "--none"]);
     }
     lab.cli.ok(&["quota", "set", "pot://own", "--files", "9"]);
-    assert!(bert.ok(&["du", "pot://own"]).text().contains("files: 1 of 9"));
-    assert!(bert.ok(&["status"]).text().contains("files: 1 of 9"));
+    assert!(bert.ok(&["du", "pot://own"]).text().contains("files and directories: 1 of 9"));
+    assert!(bert.ok(&["status"]).text().contains("files and directories: 1 of 9"));
+    // How many files a tree has is known as they become visible.
+    let tree = lab.dir().join("tree");
+    std::fs::create_dir(&tree).expect("made");
+    (0..12).for_each(|n| std::fs::write(tree.join(format!("{n}")), "small").expect("written"));
+    let stored = bert.run(&["--json", "cp", "-r", arg(&tree), "pot://own/tree"]).exits(4).json();
+    assert_eq!(stored["failed"][0]["error"]["code"], "POT-E035", "{stored}");
 
-    // What is taken ends at once: also for an upload that is under way.
+    // A right that is taken ends at once, also for an upload that is under way.
     let mut upload = bert.start(&["--retry-for", "1s", "cp", "-", "pot://lab/late"]);
     Write::write_all(upload.child().stdin.as_mut().expect("a pipe"), &content).expect("fed");
     super::waiting::wait_until("the upload to begin", super::waiting::DEADLINE, || {
@@ -165,12 +172,15 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     lab.cli.ok(&["group", "remove", "students", "bert"]);
     assert_eq!(bert.fails(3, &["cat", "pot://lab/f"]).code, "POT-E011");
 
-    // Who refused whom what, and who let whom do what, an admin can look up.
+    // An admin can look up who was refused what, and who let whom do what.
     let audit = lab.cli.json(&["audit"]).to_string();
     for told in ["granted write in lab to bert (5)", "took list write in lab from bert (5)"] {
         assert!(audit.contains(told), "{told}: {audit}");
     }
     assert!(audit.contains("needs the right to manage in the space lab"), "{audit}");
+    let refused = lab.cli.json(&["audit"])["entries"].as_array().expect("a list").clone();
+    let is_of_tree = |it: &serde_json::Value| it["call"] == "commit" && it["code"] == "POT-E035";
+    assert!(refused.iter().any(is_of_tree), "{refused:?}");
     assert!(lab.cli.ok(&["audit", "--since", "1h"]).text().contains("bert (5)"));
     assert_eq!(bert.fails(8, &["audit"]).code, "POT-E062");
 

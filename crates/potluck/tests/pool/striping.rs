@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn stripe_width_and_chunk_size_hold_per_space_and_per_command() {
     let lab = Lab::with_donors(5);
-    // All that are there, unless something else is said.
+    // A file is written to all donors there are, unless something else is said.
     let made = lab.cli.json(&["space", "create", "auto", "--chunk-size", "64KiB"]);
     assert_eq!(made["policy"]["stripe_width"], "auto", "{made}");
     lab.cli.ok(&["space", "create", "wide", "--width", "4", "--chunk-size", "64KiB"]);
@@ -26,13 +26,13 @@ fn stripe_width_and_chunk_size_hold_per_space_and_per_command() {
     .into_iter()
     .enumerate()
     {
-        // New content each time: chunks that the pool holds stay where they are.
+        // Each file has new content, for chunks that the pool holds stay where they are.
         let (input, _) = file(lab.dir(), "input", seed as u64, 4 << 20);
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
         let shares = lab.cli.shares(path);
         assert_eq!(shares.len(), donors, "{path} {options:?}: {shares:?}");
         assert_eq!(lab.cli.json(&["stat", path])["chunks"], chunks, "{path} {options:?}");
-        // More where a chunk was sent again because an answer was late.
+        // There are more if a chunk was sent again because an answer was late.
         assert!(shares.values().sum::<u64>() >= chunks, "{path} {options:?}: {shares:?}");
     }
 }
@@ -55,7 +55,7 @@ fn small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
         assert!(used <= Some(6 * MIB), "{name} holds {used:?}, lent were 6 MiB");
     }
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
-    // And what fits nowhere is refused before a byte is sent.
+    // A file that fits nowhere is refused before a byte is sent.
     let (more, _) = file(lab.dir(), "more", 8, 60 << 20);
     let refused = lab.cli.fails(6, &["cp", arg(&more), "pot://lab/g"]);
     assert_eq!(refused.code, "POT-E032", "{refused:?}");
@@ -72,15 +72,16 @@ fn one_slow_donor_does_not_slow_the_others() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "4"]);
     let (input, content) = file(lab.dir(), "input", 9, 64 << 20);
 
-    // Of four equal donors each would get a quarter.
+    // If the four donors were equal, each would get a quarter.
     let share = 16 * MIB;
     let fair = Duration::from_secs_f64(share as f64 / SLOW as f64);
     let ran = lab.cli.ok(&["cp", arg(&input), "pot://lab/f", "--json"]);
     let shares = lab.cli.shares("pot://lab/f");
     println!("put took {:?} (a fair share would take {fair:?}); {shares:?}", ran.took);
     assert!(ran.took < fair.mul_f64(0.7), "{:?}; a fair share would take {fair:?}", ran.took);
-    // It works at its own rate meanwhile, rather than being left out; how the others share the rest
-    // is up to the machine, which may hold one of them up for much of so short a write.
+    // The slow donor works at its own rate meanwhile, rather than being left out. How the others
+    // share the rest is up to the machine, which may hold one of them up for much of so short a
+    // write.
     assert!(shares.contains_key("slow"), "{shares:?}");
     let others = shares.iter().filter(|(name, _)| *name != "slow").map(|(_, chunks)| *chunks);
     assert!(others.clone().min() > Some(shares["slow"]), "{shares:?}");

@@ -89,6 +89,12 @@ impl Tap {
         let heard = self.wire.heard.as_ref().expect("a wire that listens");
         heard.lock().expect("no holder panics").clone()
     }
+
+    /// Returns how many bytes passed so far.
+    pub fn count(&self) -> usize {
+        let heard = self.wire.heard.as_ref().expect("a wire that listens");
+        heard.lock().expect("no holder panics").len()
+    }
 }
 
 impl Drop for Tap {

@@ -59,7 +59,7 @@ fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
     bob.kill_all();
     alice.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
     bob.start("potluck lend", "lending up to ");
-    // Live again, it first lists what it holds; and nobody noticed its death where names take long.
+    // A donor that is live again first lists what it holds; where names take long, nobody noticed its death.
     wait_until("bob to be back with all it holds", DEADLINE, || {
         alice.sh("potluck verify -r --read pot://lab").code == 0
     });

@@ -40,11 +40,11 @@ fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_wri
     wait_until("the donors' lists", DEADLINE, || unknown(&lab) == 28);
     let before = lab.chunk_files();
 
-    // While reclaiming is held nobody gives anything up.
+    // While garbage collection is frozen, nobody can give anything up.
     let held = lab.cli.fails(10, &["gc", "unknown", "reclaim", "-y"]);
     assert!(held.code == "POT-E086" && held.hint.contains("gc resume"), "{held:?}");
     lab.cli.ok(&["gc", "resume"]);
-    // Nor does a look, nor whoever is not asked.
+    // A look gives nothing up either, nor does a command without a terminal to ask on.
     let look = lab.cli.json(&["gc", "unknown", "reclaim", "-n"]);
     assert_eq!((&look["reclaimed"], &look["chunks"]), (&Value::Bool(false), &28.into()), "{look}");
     lab.cli.fails(2, &["gc", "unknown", "reclaim"]);
@@ -54,7 +54,7 @@ fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_wri
     lab.kill_donor("donor-3");
     wait_until("donor-3 to be missed", DEADLINE, || lab.cli.live_donors().len() == 2);
 
-    // An upload that has sent much and committed nothing.
+    // An upload has sent much and committed nothing.
     let (_, uploaded) = file(lab.dir(), "upload", 3, 1_200_000);
     let mut running = lab.cli.start(&["cp", "-", "pot://lab/upload"]);
     let mut input = running.child().stdin.take().expect("a pipe");
@@ -70,7 +70,7 @@ fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_wri
     lab.cli.ok(&["gc", "unknown", "reclaim", "-y"]);
     assert_eq!(unknown(&lab), 0);
 
-    // It ends well, however often garbage is collected meanwhile.
+    // The upload ends well, however often garbage is collected meanwhile.
     wait_until("the unknown chunks to be deleted", DEADLINE, || {
         // The chunks that are known are left, and all of the upload at most.
         lab.chunk_files() <= before - 28 + 38

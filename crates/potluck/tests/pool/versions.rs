@@ -88,7 +88,7 @@ fn what_was_removed_is_brought_back_file_by_file_and_as_trees() {
     for at in ["pot://lab/a", "pot://lab/d/b", "pot://lab/d/deep/c"] {
         assert_same(&lab.cli.cat(at), &content, at);
     }
-    // What took the name meanwhile stays.
+    // A file that took the name meanwhile stays.
     lab.cli.ok(&["rm", "pot://lab/a"]);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/a"]);
     assert_eq!(lab.cli.fails(10, &["undelete", "pot://lab/a"]).code, "POT-E020");
@@ -333,7 +333,7 @@ fn old_steps_of_a_series_are_purged_but_never_what_is_pinned_read_or_the_last_th
     assert_same(&bytes, &content, "what is being read");
     drop(read);
 
-    // With the donors nothing is whole, and nobody knows which step will be again.
+    // Without the donors no step is whole, and nobody knows which will be again.
     lab.cli.ok(&["unpin", "pot://lab/run/step-1"]);
     lab.cli.ok(&["policy", "set", "pot://lab/run", "--keep-last", "1"]);
     for donor in ["donor-1", "donor-2"] {
@@ -373,7 +373,7 @@ fn steps_of_a_series_that_nobody_uses_are_purged_but_never_what_is_pinned_or_the
     lab.cli.ok(&["ls", "-l", "pot://lab/run/step-4"]);
     pause(Duration::from_secs(17).saturating_sub(began.elapsed()));
     let fates = purge();
-    // The manager may have been faster than this with step-4.
+    // The manager may have purged step-4 before this does.
     let stay = |name: &str| fates.iter().find(|(step, _)| step == name).map(|(_, fate)| &fate[..]);
     assert_eq!([stay("step-2"), stay("step-3")], [Some("stays"); 2], "{fates:?}");
     assert_eq!(stay("step-1"), Some("pinned"), "{fates:?}");

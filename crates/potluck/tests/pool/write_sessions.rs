@@ -39,7 +39,7 @@ fn nothing_is_visible_before_commit() {
     assert_eq!(writer.finish(), 0);
     assert_same(&lab.cli.cat("pot://lab/new/f"), &content, "the file after its commit");
 
-    // The old version stays whole until the new one is.
+    // The old version stays whole until the new one is there.
     let newer = bytes(6, 4 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/new/f", &[]);
     writer.feed(&newer);
@@ -73,7 +73,7 @@ fn a_reservation_grows_ahead_of_a_stream() {
     writer.feed(&[1]);
     wait_until("a reservation", DEADLINE, || promised(&lab.cli) > 0);
     let first = promised(&lab.cli);
-    // Longer than any first promise; repeated, for only the promise must grow, not the test.
+    // This is longer than any first promise; the test repeats it, for only the promise must grow.
     let part = bytes(55, 8 << 20);
     (0..10).for_each(|_| writer.feed(&part));
     wait_until("the reservation to grow", DEADLINE, || promised(&lab.cli) > first);
@@ -90,7 +90,7 @@ fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
     let (kept, content) = file(lab.dir(), "kept", 7, 1 << 20);
     lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/lost", &[]);
-    // Half of it is content that a file has: that half must stay.
+    // Half of it is content that a file has, and that half must stay.
     writer.feed(&content);
     writer.feed(&bytes(8, 2 << 20));
     wait_for_chunks(&lab, 40);
@@ -108,7 +108,7 @@ fn a_slow_writer_keeps_its_lease() {
     let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
     writer.feed(&content);
     wait_for_chunks(&lab, 10);
-    // Several leases long nothing is fed; the writer must keep its session by itself.
+    // For several leases nothing is fed, and the writer must keep its session by itself.
     super::waiting::pause(std::time::Duration::from_millis(7500));
     assert_eq!(lab.cli.status()["sessions"], 1);
     assert_eq!(writer.finish(), 0);
@@ -182,7 +182,7 @@ fn of_racing_if_absent_writers_the_first_to_commit_wins() {
         writer.feed(&contents[number]);
         writer
     });
-    // Both found nothing there and have sent their chunks.
+    // Both writers found nothing there and have sent their chunks.
     wait_for_chunks(&lab, 28);
     assert_eq!(lab.cli.status()["sessions"], 2);
     assert_eq!(second.finish(), 0);
@@ -211,7 +211,7 @@ fn a_stream_that_exceeds_a_quota_is_refused_before_all_of_it_was_sent() {
     let mut pipe = upload.child().stdin.take().expect("a pipe");
     let mut sent = 0;
     for piece in 0..400 {
-        // It ends when the command does.
+        // The pipe ends when the command does.
         match pipe.write_all(&bytes(piece, 1 << 20)) {
             Ok(()) => sent += 1,
             Err(_) => break,

@@ -32,7 +32,7 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
     let stored = lab.cli.json(&["cp", arg(&input), "pot://lab/g"]);
     assert_eq!(stored["below_policy"], 1, "{stored}");
 
-    // All commands say so.
+    // All commands tell that it is below policy.
     for path in ["pot://lab/f", "pot://lab/g"] {
         let health = lab.cli.health(path);
         assert_eq!(health["below_policy"], true, "{health}");
@@ -46,14 +46,24 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
             && verdict["reason"].as_str().is_some_and(|why| why.contains("below policy"))
     });
 
-    // Who asks for all redundancy is refused, as is what one more death would lose.
+    // A write that asks for all redundancy is refused, as is what one more death would lose.
     for (more, to) in [(&["--strict"][..], "pot://lab/h"), (&[], "pot://lab/strict/h")] {
         let refused = lab.cli.fails(5, &put(&input, to, more));
         assert_eq!(refused.code, "POT-E033", "{refused:?}");
         assert!(refused.hint.contains("--strict=false"), "{refused:?}");
     }
     lab.cli.ok(&put(&input, "pot://lab/strict/h", &["--strict=false"]));
-    // A tree is written as its root says; what must be whole each directory says.
+    // Whoever does what the hint says is told what that comes to, and no question is asked.
+    let made = lab.cli.ok(&["space", "create", "six", "--copies", "6"]);
+    assert!(
+        made.stderr.contains("5 can be written to now: files are stored below"),
+        "{}",
+        made.stderr
+    );
+    lab.cli.ok(&["mkdir", "pot://six/strict", "--strict"]);
+    let set = lab.cli.ok(&["policy", "set", "pot://six/strict", "--strict=false"]).text();
+    assert!(set.contains("files are stored below policy"), "{set}");
+    // A tree is written as its root says; each directory says what must be whole.
     lab.cli.ok(&["mkdir", "-p", "pot://lab/tree/strict", "--strict"]);
     let tree = lab.dir().join("tree");
     std::fs::create_dir_all(tree.join("strict/new")).expect("made");
@@ -132,6 +142,12 @@ fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
     lab.cli.ok(&[&["space", "create", "unhurried", "--chunk-size", "1MiB"], &of[..]].concat());
     let stored = lab.cli.json(&["cp", arg(&input), "pot://unhurried/f"]);
     assert_eq!(stored["pending_copies"], 3, "one of each chunk: {stored}");
+    assert_eq!((&stored["below_policy"], &stored["at_risk"]), (&1.into(), &0.into()), "{stored}");
+    // A file that has two copies already is at no risk, whoever makes the third.
+    let known = ["cp", arg(&input), "pot://unhurried/g", "--mirror", "server-async"];
+    let stored = lab.cli.run(&known).exits(0).stderr;
+    assert!(stored.contains("death of one donor loses nothing"), "{stored}");
+    assert!(stored.contains("below policy: 1 file is stored"), "{stored}");
     away(&mut lab, &["donor-2"]);
     assert_same(&lab.cli.cat("pot://keeps-3/f"), &content, "three copies");
     let (other, _) = file(lab.dir(), "other", 4, 3 << 20);
@@ -209,7 +225,7 @@ fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
     let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/copy"]);
     assert_eq!((&copied["without_moving"], &copied["files"]), (&7.into(), &7.into()), "{copied}");
     assert!(copied["below_policy"].as_u64() > Some(0), "{copied}");
-    // All redundancy is there from the start where that is asked for.
+    // If it is asked for, all redundancy is there from the start.
     let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/strict/copy"]);
     assert_eq!((&copied["files"], &copied["below_policy"]), (&7.into(), &0.into()), "{copied}");
     away(&mut lab, &["donor-2"]);

@@ -1,14 +1,16 @@
 //! Checkpoints in the log.
 
 use super::{Target, WHEN, base, changes_after, told};
-use crate::checkpoints::{self, NewCheckpoint};
+use crate::checkpoints::{
+    checkpoint_rows, publishing, {self, NewCheckpoint},
+};
 use crate::fixture::{Fixture, file, path};
+use crate::history::reaping;
 use crate::sql::Tx;
-use crate::{checkpoint_rows, publishing, reaping};
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 
-/// What is staged, and what became visible, are the same after a replay, from wherever the log was read.
+/// A replay gives the same staged files and the same visible ones, from wherever the log was read.
 #[test]
 fn checkpoints_are_replayed_open_committed_and_aborted() {
     let mut fixture = Fixture::new();

@@ -2,12 +2,16 @@
 
 use super::{MADE, WHEN};
 use crate::fixture::{Fixture, file, path};
-use crate::links;
+use crate::history;
+use crate::history::{kept_rows, series, snapshots};
 use crate::names;
+use crate::names::{
+    entries, links,
+    walk::{Walk, What},
+};
+use crate::policies::policy_changes;
 use crate::sql::Tx;
-use crate::walk::{Walk, What};
 use crate::when::{WhatIsKept, When};
-use crate::{entries, history, kept_rows, policy_changes, series, snapshots};
 use potluck_core::attributes::FileTime;
 use potluck_core::ids::VersionId;
 use potluck_core::policy::{Override, SeriesRule};
@@ -117,7 +121,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             remove(f, "pot://lab/kept/e/t");
             let number = versions(f, "pot://lab/kept/e/t")[0];
             history::let_go_of(&f.db, &path("pot://lab/kept"), &[number], WHEN).expect("gone");
-            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
             history::expire(&f.db, 100, 6).expect("let go");
@@ -144,18 +148,18 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             remove(f, "pot://lab/out/b");
             f.put(file("pot://lab/out/c", &[56], &[1]));
             remove(f, "pot://lab/out");
-            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
             snapshots::remove(&f.db, &path("pot://lab/kept/e/s"), "one").expect("removed");
             while snapshots::release(&f.db, 1, WHEN).expect("a step") {}
             while history::expire(&f.db, 1, 6).expect("let go") {}
-            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
             remove(f, "pot://lab/kept/e");
             while history::expire(&f.db, 1, LATER_MS).expect("let go") {}
-            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
     ]
 }

@@ -44,6 +44,7 @@ fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) 
         addresses: Addresses::default(),
         live: true,
         load: 0.0,
+        incarnation: None,
         ticket: Some(Ticket::issue(&Secret::from_bytes([1; 32]), &SeededEntropy::new(1), &[])),
         domain: label(number).map(|(_, label)| (*label).into()),
     };
@@ -78,8 +79,12 @@ fn name(content: u8) -> ChunkName {
     ChunkName::of(&[content; LEN])
 }
 
+fn receipt(byte: u8) -> Receipt {
+    Receipt::from_bytes(&[byte; Receipt::SIZE])
+}
+
 fn ack(donor: DonorId) -> Ack {
-    (donor, AckLevel::Memory, Receipt([donor.0 as u8; 16]))
+    (donor, AckLevel::Memory, receipt(donor.0 as u8))
 }
 
 /// Acknowledges all that is sent until nothing is; gives what was sent.
@@ -169,11 +174,11 @@ async fn a_donor_that_fails_is_replaced_by_one_outside_the_group_or_the_write_is
             donor => groups.acked(name, ack(*donor), &[]),
         }
     }
-    targets.give_up(DonorId(2), true);
+    targets.give_up(DonorId(2));
     let again = place(&mut groups, &targets).expect("donor 7 is left");
     assert_eq!(again, [(name(2), DonorId(7))]);
     groups.failed(&name(2), DonorId(7));
-    targets.give_up(DonorId(7), true);
+    targets.give_up(DonorId(7));
     assert_eq!(place(&mut groups, &targets), Err(Stranded));
     assert_eq!(groups.body(&name(2)).map(|body| body.len()), Some(LEN), "for whoever comes next");
 }
@@ -219,14 +224,14 @@ async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_g
             donor => groups.acked(name, ack(*donor), &[]),
         }
     }
-    targets.give_up(DonorId(2), true);
+    targets.give_up(DonorId(2));
     assert_eq!(
         place(&mut groups, &targets),
         Ok(vec![(name(2), DonorId(8))]),
         "7 is in the room of 1"
     );
     groups.failed(&name(2), DonorId(8));
-    targets.give_up(DonorId(8), true);
+    targets.give_up(DonorId(8));
     assert_eq!(
         place(&mut groups, &targets),
         Ok(vec![(name(2), DonorId(7))]),
@@ -292,7 +297,7 @@ async fn while_donors_are_away_a_chunk_is_stored_with_the_copies_that_survive_on
     assert_eq!(stored(&mut groups)[0].acks.len(), 2);
     assert_eq!((groups.pending(), groups.abandoned()), (0, 0), "the manager sees what is missing");
     chunk(&mut groups, 2).await;
-    targets.give_up(DonorId(1), true);
+    targets.give_up(DonorId(1));
     assert_eq!(place(&mut groups, &targets), Ok(vec![(name(2), DonorId(2))]));
     assert_eq!(place(&mut groups, &targets), Err(Stranded), "one copy is too few");
 }
@@ -309,7 +314,7 @@ async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_
     groups.acked(&name(1), ack(DonorId(1)), &[]);
     assert!(groups.body(&name(1)).is_some(), "for the third copy");
     groups.failed(&name(1), DonorId(3));
-    targets.give_up(DonorId(3), true);
+    targets.give_up(DonorId(3));
     assert_eq!(place(&mut groups, &targets), Err(Stranded));
     let rest = groups.place(&targets, true, Tick::ZERO).map(|sends| sends.len());
     assert_eq!((rest, groups.pending(), groups.abandoned()), (Ok(0), 0, 1), "left to repair");
@@ -337,7 +342,7 @@ async fn the_first_donor_forwards_the_copies_and_the_client_sends_what_it_could_
             assert!(deliver(&mut groups, &targets).is_empty(), "those that take it later count");
             continue;
         }
-        groups.acked(&name(1), ack(DonorId(1)), &[None, Some(Receipt([3; 16]))]);
+        groups.acked(&name(1), ack(DonorId(1)), &[None, Some(receipt(3))]);
         assert!(groups.take_stored().is_empty());
         assert_eq!(deliver(&mut groups, &targets).len(), 1);
         assert_eq!(stored(&mut groups)[0].acks.len(), 3);
@@ -351,7 +356,7 @@ async fn a_forwarded_chunk_is_sent_by_the_client_when_the_donor_that_forwards_it
     chunk(&mut groups, 1).await;
     assert_eq!(place(&mut groups, &targets), Ok(to([1])));
     groups.failed(&name(1), DonorId(1));
-    targets.give_up(DonorId(1), true);
+    targets.give_up(DonorId(1));
     assert_eq!(deliver(&mut groups, &targets), to([2, 3]), "each chunk is forwarded once");
     assert!(groups.is_empty());
 }
@@ -376,7 +381,7 @@ async fn a_late_copy_is_replaced_by_one_of_its_own_domain_or_a_free_one() {
     let late = Tick::from_secs(60);
     let hedged = groups.hedge(&targets, &name(1), DonorId(1), Tick::ZERO, late);
     assert_eq!(hedged.map(|send| send.donor), Some(DonorId(3)), "4 is in the room of 2");
-    targets.give_up(DonorId(4), true);
+    targets.give_up(DonorId(4));
     let hedged = groups.hedge(&targets, &name(1), DonorId(2), Tick::ZERO, late);
     assert!(hedged.is_none(), "the only one left has the other copy");
     groups.acked(&name(1), ack(DonorId(1)), &[]);
@@ -408,7 +413,7 @@ async fn waiting_chunks_are_dealt_out_to_the_donors_in_turn() {
         group(&mut groups, content.into(), &[content]).await;
     }
     assert_eq!(place(&mut groups, &targets), Ok(Vec::new()), "all have enough to do");
-    // One chunk comes back from each of two.
+    // A chunk is withdrawn from each of two donors.
     for donor in [2, 3] {
         donors.rates(|rates| rates.entry(DonorId(donor)).or_default().withdrawn(LEN as u32));
     }
@@ -428,6 +433,6 @@ async fn a_chunk_that_is_given_up_takes_its_groups_along_and_no_other() {
     assert_eq!(groups.give_up(&name(1)), [0], "the file of its group");
     assert_eq!(groups.give_up(&name(1)), [0; 0], "once");
     assert!(groups.body(&name(1)).is_none() && groups.body(&name(2)).is_some());
-    groups.acked(&name(1), (DonorId(1), AckLevel::Memory, Receipt([1; 16])), &[]);
+    groups.acked(&name(1), (DonorId(1), AckLevel::Memory, receipt(1)), &[]);
     assert!(groups.take_stored().is_empty(), "what a donor says of it later is about nothing");
 }

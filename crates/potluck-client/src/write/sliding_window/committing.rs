@@ -13,18 +13,18 @@ use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
 use std::time::Duration;
 
-/// The most files of one commit, which the manager does in steps of a few milliseconds. Fewer do where these have
-/// [`COMMIT_BYTES`], or where the first has waited for [`COMMIT_AFTER`], so that those of a tree become
+/// The most files of one commit, which the manager does in steps of a few milliseconds. A commit has fewer files if
+/// these have [`COMMIT_BYTES`], or if the first has waited for [`COMMIT_AFTER`], so that the files of a tree become
 /// visible as it goes.
 const COMMIT_FILES: usize = 128;
-/// Bytes of files at which they become visible.
+/// The bytes of files that are ready at which they are committed.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// Parts of files in one commit, which has the catalog to itself for some ten milliseconds for each.
+/// The most parts of files in one commit, which has the catalog to itself for some ten milliseconds for each.
 const PARTS_AT_ONCE: usize = 2;
-/// How long a file waits to become visible. A commit costs the manager an fsync.
+/// The longest time that a file waits for a commit, each of which costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
-/// An empty stream is not what somebody means who names the version to be replaced.
+/// The failure of an empty stream where the version to be replaced was named, since that is hardly what was meant.
 fn nothing_came(version: VersionId) -> Failure {
     let what = format!("what was to replace version {version} is empty");
     Failure::new(ErrorKind::Conflict, code::EMPTY_INPUT, what)
@@ -81,7 +81,7 @@ impl Window {
             part,
             ..
         } = state;
-        // Parity counts on after the data.
+        // Parity is numbered after the data.
         let after = entries.len() as u32;
         acknowledged.extend(
             parity_acknowledged
@@ -116,7 +116,7 @@ impl Window {
         self.make_ready(commit, finished);
     }
 
-    /// Has a file go with the next commit.
+    /// Puts a file into the next commit.
     pub(super) fn make_ready(&mut self, commit: FileCommit, finished: Option<Finished>) {
         self.committing.ready_bytes += commit.size;
         if self.committing.ready_since.is_none() {
@@ -145,7 +145,7 @@ impl Window {
         let files = std::mem::replace(&mut stage.ready, rest);
         stage.ready_since = (!stage.ready.is_empty()).then_some(now);
         stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
-        // Copies made afterwards need the session.
+        // Copies that are made after the commit need the session, so it stays open for them.
         stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
         stage.under_way = true;
         let (batch, done) = (stage.batch, stage.finished);
@@ -159,7 +159,7 @@ impl Window {
         Ok(())
     }
 
-    /// Commits parts of files, which become visible with their files: what one transaction takes of them.
+    /// Commits parts of files, as many as one transaction takes; they become visible with their files.
     fn commit_parts(&mut self) {
         let stage = &mut self.committing;
         let (mut parts, mut others) = (Vec::new(), Vec::new());
@@ -182,7 +182,7 @@ impl Window {
         }));
     }
 
-    /// Ends the session, in which nothing more is to become visible.
+    /// Ends the session when nothing more is to become visible in it.
     pub(super) async fn close(&mut self) {
         let commit = self.session.calls().commit(self.committing.batch, Vec::new(), true);
         match commit.await.1 {
@@ -205,7 +205,7 @@ impl Window {
             };
             if let Some(whole) = whole {
                 if outcome.is_sent_again() {
-                    self.committing.finished = false; // for that the session goes on
+                    self.committing.finished = false; // the session goes on for the lost parts
                     self.ask_for_lost_parts(whole, finished);
                     continue;
                 }
@@ -215,7 +215,7 @@ impl Window {
                 continue; // the file was given up meanwhile
             }
             if outcome.is_sent_again() {
-                self.committing.finished = false; // for that the session goes on
+                self.committing.finished = false; // the session goes on for that file
                 if self.may_send_again(&file) {
                     self.send_again(file, finished);
                     continue;
@@ -224,8 +224,9 @@ impl Window {
             match (outcome, part) {
                 (Outcome::Stored { .. }, Some(part)) => self.part_committed(part),
                 (Outcome::Refused(failure), Some(part)) => self.fail_part(part, file.path, failure),
-                (Outcome::Stored { version, below_policy, dir_modified }, None) => {
+                (Outcome::Stored { version, below_policy, at_risk, dir_modified }, None) => {
                     self.report.bytes += file.size;
+                    self.report.at_risk += u64::from(at_risk);
                     self.report.below_policy += u64::from(below_policy);
                     match finished {
                         Some(finished) => {

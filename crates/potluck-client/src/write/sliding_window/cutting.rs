@@ -42,8 +42,8 @@ impl Window {
         }));
     }
 
-    /// Whether there is room for more; a writer of unknown length waits until its reservation is ahead of it
-    /// again, and so does one that is faster than the manager takes parts of files.
+    /// Whether more may be cut. A writer of unknown length waits until its reservation is ahead of it again, and so
+    /// does one that is faster than the manager takes parts of files.
     fn may_cut(&self) -> bool {
         if self.committing.has_many_parts() {
             return false;
@@ -128,7 +128,7 @@ impl Window {
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());
         for (entry, body) in data {
-            // What is kept is counted when it has to be sent.
+            // A chunk that is kept of an older version is counted when it has to be sent.
             if !matches!(body, Body::Kept(_)) {
                 self.cutting.bytes += u64::from(entry.len);
             }
@@ -146,7 +146,7 @@ impl Window {
         self.offering.add(self.groups.add(file, slot, members), bytes);
     }
 
-    /// Tells a writer that waits for it that all it has brought is stored.
+    /// Tells a writer that waits for that, that all it has brought is stored.
     pub(super) fn tell_flushed(&mut self, number: u32) {
         let part = self.files.get(&number).and_then(|state| state.part);
         // The part that is being filled has no number yet.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The pause before the second ticket in a row is asked for; doubles with each that was of no use.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// A donor that refuses so many tickets in a row does so for a reason that another does not cure.
+/// The number of tickets in a row that a donor may refuse: its reason is then one that another does not cure.
 const MOST: u32 = 6;
 
 /// Donors that refused the ticket that they were shown.
@@ -20,14 +20,14 @@ const MOST: u32 = 6;
 pub(super) struct Denials {
     /// Tickets in a row that a donor refused.
     in_a_row: BTreeMap<DonorId, u32>,
-    /// Those that are not written to until another ticket is there.
+    /// Donors that are not written to until another ticket for them is there.
     refusing: BTreeSet<DonorId>,
-    /// Whether one is asked for.
+    /// Whether the manager is being asked for a ticket.
     asking: bool,
 }
 
 impl Denials {
-    /// A donor took something.
+    /// Notes that a donor took something.
     pub fn answered(&mut self, donor: DonorId) {
         self.in_a_row.remove(&donor);
     }
@@ -51,7 +51,8 @@ impl Denials {
 impl Window {
     /// A donor refused the ticket with which it was sent something at `sent_at`.
     pub(super) fn denied(&mut self, donor: DonorId, sent_at: Tick) {
-        // Of what was sent with one ticket each chunk may be refused, the last when there is another already.
+        // Each chunk that was sent with one ticket may be refused, the last when there is a new ticket
+        // already.
         let replaced = self.donors.ticket_since(donor) > Some(sent_at);
         if replaced || !self.denials.refusing.insert(donor) {
             return;
@@ -61,10 +62,10 @@ impl Window {
         *times += 1;
         if *times > MOST {
             self.denials.refusing.remove(&donor);
-            self.targets.give_up(donor, true);
+            self.targets.give_up(donor);
             return;
         }
-        self.targets.give_up(donor, false);
+        self.targets.await_ticket(donor);
         self.ask_for_tickets();
     }
 
@@ -85,7 +86,7 @@ impl Window {
         renewed: Result<Renewed, Failure>,
     ) -> Result<(), Failure> {
         self.denials.asking = false;
-        // A donor that refused after the call went out is among them, too.
+        // Donors that refused after the call was sent are among these, too.
         let back: Vec<DonorId> = std::mem::take(&mut self.denials.refusing).into_iter().collect();
         match renewed {
             Ok(renewed) => {
@@ -94,7 +95,7 @@ impl Window {
             }
             Err(failure) if !self.committing.is_finished() => return Err(failure),
             // The last commit may have ended the session: what is not copied yet is left to repair.
-            Err(_) => back.into_iter().for_each(|donor| self.targets.give_up(donor, true)),
+            Err(_) => back.into_iter().for_each(|donor| self.targets.give_up(donor)),
         }
         Ok(())
     }

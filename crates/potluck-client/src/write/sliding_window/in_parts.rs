@@ -14,14 +14,14 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 
 impl Window {
-    /// A number for a part, or for a file that is sent again. None is given twice: what is under way for one that was
-    /// given up, such as an answer of the manager, must not be taken for another's.
+    /// Returns a number for a part, or for a file that is sent again. None is given twice, so that what is under way
+    /// for one that was given up, such as an answer of the manager, is not taken for another's.
     pub(super) fn new_number(&mut self) -> u32 {
         self.last_number -= 1;
         self.last_number
     }
 
-    /// The part of a file that is being cut has all its chunks, and others follow.
+    /// Ends the part of a file that is being cut, which has all its chunks and is followed by others.
     pub(super) fn end_part(&mut self, file: u32, path: PoolPath, digest: Digest) {
         let whole =
             self.wholes.entry(file).or_insert_with(|| Whole { filling: file, ..Whole::default() });
@@ -39,7 +39,7 @@ impl Window {
         self.complete(number);
     }
 
-    /// A file in parts was cut to its end.
+    /// Ends a file in parts that was cut to its end.
     pub(super) fn end_whole(&mut self, file: u32, facts: Facts) {
         let Some(whole) = self.wholes.get_mut(&file) else { return };
         let (number, path, digest) = (whole.filling, facts.path.clone(), facts.last_part);
@@ -70,7 +70,7 @@ impl Window {
         });
     }
 
-    /// A part is committed; with the last of a file the file becomes visible.
+    /// Notes that a part is committed; after the last part of a file the file becomes visible.
     pub(super) fn part_committed(&mut self, part: PartOf) {
         if let Some(whole) = self.wholes.get_mut(&part.file) {
             whole.uncommitted.remove(&part.number);
@@ -108,7 +108,7 @@ impl Window {
         self.make_ready(commit, finished);
     }
 
-    /// Forgets a file that does not become visible, with all its parts; gives its writer.
+    /// Forgets a file that does not become visible, with all its parts; returns its writer.
     pub(super) fn remove_file(&mut self, file: u32) -> Option<Finished> {
         let own = self.files.remove(&file).and_then(|state| state.finished);
         let Some(whole) = self.wholes.remove(&file) else { return own };
@@ -121,7 +121,7 @@ impl Window {
         whole.finished.or(own)
     }
 
-    /// A part of a file does not become anything, and so the file.
+    /// Fails a file because one of its parts failed.
     pub(super) fn fail_part(&mut self, part: PartOf, path: PoolPath, failure: Failure) {
         if self.wholes.contains_key(&part.file) {
             let finished = self.remove_file(part.file);
@@ -141,7 +141,7 @@ impl Window {
         }
     }
 
-    /// Sends what parts lost again, and commits them again.
+    /// Sends the chunks again that parts lost, and commits these parts again.
     pub(super) fn take_lost_parts(&mut self, file: u32, lost: CommittedParts) {
         let Some(whole) = self.wholes.get_mut(&file) else { return };
         let Some(path) = whole.facts.as_ref().map(|facts| facts.path.clone()) else { return };
@@ -163,7 +163,7 @@ impl Window {
                 return self.fail_part(of, path, failure);
             }
         }
-        // If all are there again, it is committed once more.
+        // If all parts are there again, the whole is committed once more.
         self.complete_whole(file);
     }
 }

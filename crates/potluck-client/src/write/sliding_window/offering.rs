@@ -7,13 +7,13 @@ use potluck_core::recipe::part_bytes;
 use potluck_core::size::format_size;
 use potluck_wire::control::Offered;
 
-/// Bytes that wait for an offer; with so many it is made.
+/// The bytes of waiting chunks at which an offer is made.
 const OFFER_BYTES: usize = 32 << 20;
-/// Chunks that wait for an offer; with so many it is made.
+/// The number of waiting chunks at which an offer is made.
 const OFFER_CHUNKS: usize = 256;
-/// Bytes that are offered sooner when no chunk waits for a donor, if they are half as many chunks as are on their way:
-/// so much is sent while the answer comes, and a fast pool is not asked about each chunk by itself. With fewer, only
-/// when nothing at all is under way.
+/// The bytes that are offered sooner when no chunk waits for a donor, if they are half as many chunks as are on their
+/// way: so much is sent while the answer comes, and a fast pool is not asked about each chunk by itself. Fewer bytes
+/// are offered only when nothing at all is under way.
 const NEXT_BYTES: usize = 4 << 20;
 
 impl Window {
@@ -45,7 +45,7 @@ impl Window {
         }));
     }
 
-    /// Bytes so far of the largest file that is not visible yet.
+    /// Returns the bytes so far of the largest file that is not visible yet.
     fn largest_file(&self) -> u64 {
         let policy = &self.session.reserved.policy;
         let part = part_bytes(policy.chunk_size, policy.is_cut_by_content());
@@ -77,20 +77,20 @@ impl Window {
         self.groups.offered(offer.groups);
     }
 
-    /// A chunk that an interrupted upload left, in so many copies.
+    /// Counts a chunk of which an interrupted upload left so many copies.
     fn count_resumed(&mut self, name: &ChunkName, copies: u64) {
         let len = self.groups.body(name).map_or(0, |body| body.len() as u64);
         self.report.resumed_bytes += len;
         self.report.resumed_copies_bytes += len * copies;
     }
 
-    /// Says once how much need not be sent again: when the first chunk is found that has to be.
+    /// Says once how much need not be sent again, as soon as a chunk is found that has to be sent.
     fn tell_resumed(&mut self) {
         let resumed = self.report.resumed_bytes;
         if resumed == 0 || std::mem::replace(&mut self.offering.told_resumed, true) {
             return;
         }
-        // Parity is not among the bytes that its reader counts.
+        // What is counted includes parity, and what the reader is told does not.
         let plain = match self.session.reserved.policy.ec {
             Some(ec) => resumed * ec.data() as u64 / (ec.data() + ec.parity()) as u64,
             None => resumed,

@@ -17,7 +17,7 @@ use std::time::Duration;
 const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
     reached, and it goes on from there";
 
-/// How the donors of a write answer.
+/// The state of a write whose donors may be away.
 #[derive(Default)]
 pub(super) struct Outage {
     /// Whether any donor has taken anything.
@@ -26,7 +26,7 @@ pub(super) struct Outage {
     faults: BTreeMap<DonorId, LinkError>,
     /// Donors that are waited for.
     waited_for: Vec<DonorId>,
-    /// Whether they were in vain.
+    /// Whether the wait for donors was given up.
     given_up: bool,
     /// Pauses between the tries, while none of them is under way.
     pauses: Option<Pauses>,
@@ -41,7 +41,7 @@ impl Outage {
         !self.given_up && away && refusal.code != code::NO_SESSION
     }
 
-    /// A donor took something.
+    /// Notes that a donor took something.
     pub fn answered(&mut self, donor: DonorId) {
         self.has_taken_some = true;
         if self.waited_for.contains(&donor) {
@@ -49,12 +49,12 @@ impl Outage {
         }
     }
 
-    /// A donor did not take what it was sent.
+    /// Notes that a donor did not take what it was sent.
     pub fn failed(&mut self, donor: DonorId, why: &LinkError) {
         self.faults.insert(donor, why.clone());
     }
 
-    /// There are donors enough: the next outage is waited for anew.
+    /// Ends the outage, as there are donors enough: the next one is waited for anew.
     pub fn end(&mut self) {
         self.waited_for.clear();
         self.given_up = false;
@@ -62,7 +62,7 @@ impl Outage {
     }
 }
 
-/// How long `donors` are waited for for as long as `limit` says, by a client that has `reached` some.
+/// Returns how long `donors` are waited for, `limit` at most, by a client that has `reached` some.
 fn limit_for(donors: &[DonorId], reached: &BTreeSet<DonorId>, limit: Duration) -> Duration {
     let is_known = match donors {
         [] => !reached.is_empty(),
@@ -121,7 +121,7 @@ impl Window {
         Ok(())
     }
 
-    /// The failure with the donors that did not take what they were sent, and why.
+    /// Adds to the failure the donors that did not take what they were sent, and why.
     pub(super) fn with_faults(&self, failure: Failure) -> Failure {
         let fault = |donor: &DonorId| {
             let name = self.donors.name(*donor);
@@ -142,7 +142,7 @@ impl Window {
         }
     }
 
-    /// The failure with what helps, for a write that may work later.
+    /// Adds to the failure advice on what helps, for a write that may work later.
     pub(super) fn with_advice(&self, failure: Failure) -> Failure {
         let reached = self.client.reached();
         let is_stranger = |donor: &DonorId| {

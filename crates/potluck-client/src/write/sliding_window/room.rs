@@ -12,10 +12,10 @@ const GROW_BYTES: u64 = 256 << 20;
 /// Plaintext bytes by which a session of unknown size grows at most, or an eighth of what it has: what is promised to it
 /// is promised to nobody else.
 const MOST_AHEAD: u64 = 64 << 20;
-/// Where a growth does not fit, half of it is asked for, and so on down to this.
+/// The least growth that is asked for: where a growth does not fit, half of it is tried, and so on down to this.
 const LEAST_GROWTH: u64 = 64 << 10;
 
-/// Plaintext bytes by which a session of unknown size grows that was promised so many.
+/// Returns by how many plaintext bytes a session of unknown size grows that was promised so many.
 fn next_growth(promised: u64) -> u64 {
     promised.min(MOST_AHEAD.max(promised / 8))
 }
@@ -23,16 +23,16 @@ fn next_growth(promised: u64) -> u64 {
 impl Window {
     pub(super) fn grow_ahead(&mut self) {
         let policy = &self.session.reserved.policy;
-        // Bytes that were said to come are promised; a stream must not have to wait at the end of its
-        // promise.
+        // The bytes of a session of known size are promised; a stream grows early, so that it need not wait at the
+        // end of its promise.
         let ahead = match self.session.bytes {
             Some(_) => 0,
-            // What is kept is counted when it has to be sent, after all was cut maybe.
+            // Chunks that are kept are counted when they have to be sent, maybe after all was cut.
             None if self.cutting.is_over() => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
                 let ahead = u64::from(policy.chunk_size) * group.max(self.targets.width() as u64);
-                // The first promise is not used up by that alone.
+                // To stay ahead must not by itself use up the first promise.
                 ahead.min(self.session.promised / 2)
             }
         };
@@ -42,7 +42,7 @@ impl Window {
         {
             self.grow(match self.session.bytes {
                 Some(_) => self.cutting.bytes.max(GROW_BYTES),
-                // What was cut at a time may be more than was promised.
+                // More may have been cut at once than was promised.
                 None => next_growth(self.session.promised.max(self.cutting.bytes)),
             });
         }
@@ -54,8 +54,8 @@ impl Window {
         }
         self.room.growing = true;
         let (calls, avoid) = (self.session.calls(), self.targets.failed());
-        // For a full donor no other turns up by waiting, and who may wait waits for those that failed,
-        // too (`replace_donors`).
+        // Waiting brings no other donor in place of a full one, and a client that may wait does so in
+        // `replace_donors`, also for donors that failed.
         let whole = self.room.donor_full;
         let wait = !whole && self.client.retry_limits.donors.is_zero();
         let growth = Growth { bytes, avoid, whole, file: self.growing_file() };
@@ -65,14 +65,14 @@ impl Window {
         }));
     }
 
-    /// The one file of this session, if nobody said how large it becomes.
+    /// Returns the one file of this session, if nobody said how large it becomes.
     fn growing_file(&self) -> Option<GrowingFile> {
         let is_alone = self.cutting.next_file.load(Ordering::Relaxed) == 1;
         let (path, bytes) = (self.session.root.clone(), self.cutting.bytes);
         (is_alone && self.session.bytes.is_none()).then_some(GrowingFile { path, bytes })
     }
 
-    /// Too few donors are left for what has been read: asks for others.
+    /// Asks for other donors, where too few are left for what has been read.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
         if self.denials.are_waited_for() {
             return Ok(()); // what was promised is still there, and nothing more is needed
@@ -111,9 +111,9 @@ impl Window {
                 self.donors.learn(grown.donors);
                 self.targets.extend(grown.plan);
             }
-            // The file of this session is too large already, whatever can still be written.
+            // The file is over its quota already, whatever can still be written.
             Err(refusal) if refusal.code == code::OVER_QUOTA => return Err(refusal),
-            // What fits is taken, where nobody knows how much it has to be.
+            // A write that does not know how much it needs takes what fits.
             Err(refusal)
                 if refusal.code == code::FULL
                     && self.session.bytes.is_none()

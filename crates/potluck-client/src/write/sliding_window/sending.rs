@@ -13,12 +13,12 @@ use potluck_wire::ticket::Acknowledged;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often late chunks are looked for once all else is sent.
+/// The interval at which late chunks are looked for once everything else is sent.
 const HEDGE_EVERY: Duration = Duration::from_millis(50);
-/// A chunk that arrives damaged this often has a reason that trying again does not cure.
+/// The chunks of a write that may arrive damaged: more have a reason that trying again does not cure.
 const MAX_MISMATCHES: u32 = 3;
 
-/// The bytes that were read first and those that were sent later belong to no one state of the file.
+/// The failure of a file that changed: the bytes read first and those sent later belong to no one state of it.
 fn changed() -> Failure {
     let what = "the local file was changed while it was being stored, so nothing of it is stored";
     Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
@@ -45,7 +45,7 @@ impl Window {
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
         if let Body::Kept(_) = &*body {
-            // It was not counted when it was cut: as a rule nothing of what is kept is stored.
+            // It was not counted when it was cut, for as a rule a chunk that is kept need not be stored.
             self.cutting.bytes += u64::from(bytes);
         }
         self.events.push(Box::pin(async move {
@@ -98,7 +98,7 @@ impl Window {
         Ok(())
     }
 
-    /// No file that has this chunk is stored, for the chunk cannot be sent.
+    /// Gives up a chunk that cannot be sent, and every file that has it.
     fn give_up(&mut self, name: &ChunkName, why: &Failure) {
         for file in self.groups.give_up(name) {
             if let Some(state) = self.files.get_mut(&file) {
@@ -109,7 +109,7 @@ impl Window {
         }
     }
 
-    /// Draws the consequences of a put that failed.
+    /// Handles a put that failed.
     fn put_failed(
         &mut self,
         donor: DonorId,
@@ -133,7 +133,7 @@ impl Window {
             LinkError::Refused(BulkStatus::Denied) => self.denied(donor, sent_at),
             error => {
                 self.room.donor_full |= error == LinkError::Refused(BulkStatus::Full);
-                self.targets.give_up(donor, true);
+                self.targets.give_up(donor);
             }
         }
         Ok(())
@@ -180,9 +180,9 @@ impl Window {
         }
     }
 
-    /// Only the tail is hedged: before, the other donors have better to do.
+    /// Looks for late chunks, to ask other donors to take them; only at the end of a write, as donors are busy before.
     fn look_for_late(&mut self) {
-        // Writers may wait for what was sent, whatever they bring next.
+        // Writers may wait for what was sent before they bring more, so that is a tail, too.
         let no_more = self.cutting.waits_for_writers() || self.cutting.is_over();
         let tail = no_more && self.groups.queued() == 0 && self.offering.is_idle();
         if tail && !self.sending.is_idle() && !self.sending.hedging {

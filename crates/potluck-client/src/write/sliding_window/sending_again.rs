@@ -1,6 +1,8 @@
-//! Sending again: donors that took chunks of a file, or held them before, have gone before it was committed,
-//! and the manager refused it. What they had is read as any reader reads it, from the donors that are still there, and sent
-//! to others: a chunk from its other copies, the chunks of a group from the others of the group.
+//! Sending again: donors that took chunks of a file, or held them before, went away before it was committed, or were
+//! started again, and the manager refused it. What they had is read as any reader reads it, from the donors that are still
+//! there, and sent once more: a chunk from its other copies, the chunks of a group from the others of the group. A donor
+//! that was started again may have lost what it acknowledged before: it is a source like others, and its copy counts when
+//! it has acknowledged the chunk once more.
 
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
@@ -11,10 +13,10 @@ use crate::source::{CutError, Facts, RowBytes};
 use crate::stored_rows::StoredRows;
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
-use crate::write::targets::At;
+use crate::write::targets::{Ack, At};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_core::matching;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
@@ -27,9 +29,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often a file is sent again; each time other donors have gone.
+/// The most times that a file is sent again; each time other donors went away.
 const TRIES: u32 = 3;
-/// Rows read again at a time. Those that wait cost no bytes.
+/// The most rows that are read again at a time. Rows that wait take no memory for bytes.
 const AT_ONCE: usize = 4;
 /// Advice on a file that lost donors for good.
 const AGAIN: &str = "run the same command again: what is there is not sent again";
@@ -39,7 +41,7 @@ const AGAIN: &str = "run the same command again: what is there is not sent again
 pub(super) struct Rereads {
     rows: VecDeque<Row>,
     under_way: usize,
-    /// How often each file was refused, and each part of a file.
+    /// The number of times that each file, and each part of a file, was refused.
     refused: BTreeMap<(PoolPath, Option<PartOf>), u32>,
 }
 
@@ -48,9 +50,9 @@ pub(super) struct Row {
     file: Arc<Refused>,
     /// The indexes of the group's data chunks in the file.
     data: Range<usize>,
-    /// The positions in the file of all that is sent again with it; parity counts on after the data.
+    /// The positions in the file of all chunks that are sent again with the row; parity counts on after the data.
     at: Vec<u32>,
-    /// The donors that have its chunks.
+    /// The donors that have chunks of the row.
     there: BTreeMap<ChunkName, At>,
 }
 
@@ -61,7 +63,7 @@ struct Refused {
 }
 
 impl Window {
-    /// Whether a file that was refused for that can be sent again: it was not too often.
+    /// Whether a file that was refused because donors went away may be sent again, which it may a few times.
     pub(super) fn may_send_again(&mut self, file: &FileCommit) -> bool {
         let what = (file.path.clone(), part_of(file));
         let tries = self.rereads.refused.entry(what).or_default();
@@ -69,7 +71,7 @@ impl Window {
         *tries <= TRIES
     }
 
-    /// Takes a file that was refused for that up again. Its writer goes on waiting.
+    /// Begins to send a file again that was refused because donors went away. Its writer goes on waiting.
     pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
         let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
         let Ok(entries) = entries else {
@@ -99,30 +101,45 @@ impl Window {
     /// Finds out which rows of a refused file have too few chunks at donors that are there.
     pub(super) fn take_heard(&mut self, number: u32, file: FileCommit, heard: LocatedChunks) {
         let live = heard.donors.iter().filter(|donor| donor.live);
-        let live: BTreeSet<DonorId> = live.map(|donor| donor.donor).collect();
+        let live: BTreeMap<DonorId, Option<Incarnation>> =
+            live.map(|donor| (donor.donor, donor.incarnation)).collect();
+        let is_live = |donor: &DonorId| live.contains_key(donor);
+        // What an earlier incarnation acknowledged counts for nothing.
+        let counts =
+            |(donor, _, receipt): &Ack| live.get(donor) == Some(&Some(receipt.incarnation));
         let Some(state) = self.files.get_mut(&number) else { return };
         let names = state.entries.iter().map(|entry| &entry.name).chain(&state.parity);
         let names: Vec<ChunkName> = names.copied().collect();
         // A chunk may stand in a file more than once, with other receipts at each place.
         let mut there: BTreeMap<ChunkName, At> = BTreeMap::new();
         for (name, donors) in heard.holders {
-            let donors = donors.into_iter().filter(|donor| live.contains(donor));
+            let donors = donors.into_iter().filter(is_live);
             there.entry(name).or_default().held.extend(donors);
         }
-        let mut gone = BTreeSet::new();
+        let (mut gone, mut restarted) = (BTreeSet::new(), BTreeMap::<_, BTreeSet<_>>::new());
         for said in &file.acknowledged.0 {
             let Some(name) = names.get(said.chunk as usize) else { continue };
-            match live.contains(&said.donor) {
-                true => there.entry(*name).or_default().add((said.donor, said.ack, said.receipt)),
-                false => drop(gone.insert(said.donor)),
+            let ack = (said.donor, said.ack, said.receipt);
+            if counts(&ack) {
+                there.entry(*name).or_default().add(ack);
+            } else if is_live(&said.donor) {
+                restarted.entry(*name).or_default().insert(said.donor);
+            } else {
+                gone.insert(said.donor);
             }
         }
         // Copies that were acknowledged after the file was to be committed count, too.
         for name in &names {
-            let acks = self.groups.acks(name).iter().filter(|(donor, ..)| live.contains(donor));
+            let acks = self.groups.acks(name).iter().filter(|ack| counts(ack));
             acks.for_each(|ack| there.entry(*name).or_default().add(*ack));
         }
-        let donors = |name: &ChunkName| there.get(name).map(At::donors).unwrap_or_default();
+        // These donors may have the chunk to read, whether it counts there or not.
+        let donors = |name: &ChunkName| {
+            let counted = there.get(name).map(At::donors).unwrap_or_default();
+            let others = restarted.get(name).into_iter().flatten();
+            let others: Vec<_> = others.filter(|donor| !counted.contains(donor)).copied().collect();
+            [counted, others].concat()
+        };
         let data = names.len() - file.parity.0.len();
         let open = OpenFile {
             path: file.path.to_string(),
@@ -185,8 +202,9 @@ impl Window {
         let fetcher = Fetcher::new(&self.client, memory, key.clone());
         fetcher.learn(heard.donors.clone());
         self.donors.learn(heard.donors);
-        gone.iter().for_each(|donor| self.targets.give_up(*donor, true));
-        self.groups.keep_only(|donor| live.contains(donor));
+        gone.iter().for_each(|donor| self.targets.give_up(*donor));
+        let restarted: BTreeSet<DonorId> = restarted.into_values().flatten().collect();
+        self.groups.keep_only(counts, |donor| is_live(donor) && !restarted.contains(donor));
         let refused = Arc::new(Refused { number, rows: fetcher.rows_of(Arc::new(recipe)) });
         for Lacking { data, at } in rows {
             let of = |at: &u32| names[*at as usize];
@@ -224,7 +242,7 @@ impl Window {
         })
     }
 
-    /// Sends what was read to as many more donors as the row lacks.
+    /// Sends a row that was read again to as many more donors as it lacks.
     pub(super) fn take_read_again(&mut self, row: Row, read: Result<RowBytes, Failure>) {
         self.rereads.under_way -= 1;
         let number = row.file.number;
@@ -271,10 +289,10 @@ impl Window {
         }
     }
 
-    /// A file that was to be sent again is lost.
+    /// Fails a file that was to be sent again and cannot be.
     fn lose(&mut self, number: u32, path: PoolPath, failure: Failure) {
         let Some(state) = self.files.remove(&number) else { return };
-        let what = format!("{path}: donors that took it have gone: {}", failure.message);
+        let what = format!("{path}: donors that took it are away or dead: {}", failure.message);
         let failure = Failure { message: what, hint: AGAIN.into(), ..failure };
         match state.part {
             Some(part) => self.fail_part(part, path, failure),
@@ -297,14 +315,15 @@ struct Lacking {
 }
 
 impl Lacking {
-    /// Groups that are sent again for it: one, or one for each place of a chunk that has copies.
+    /// Returns how many groups are sent again for the row: one, or for a chunk that has copies one for each of its
+    /// places.
     fn groups(&self, ec: Option<Ec>) -> usize {
         ec.map_or(self.at.len(), |_| 1)
     }
 }
 
-/// The rows of a file that have too little: chunks in fewer than `enough` copies, or groups with a chunk that
-/// has no donor of its own.
+/// Finds the rows of a file that lack something: chunks in fewer than `enough` copies, or groups with a chunk that has
+/// no donor of its own.
 fn lacking(
     recipe: &Recipe,
     names: &[ChunkName],

@@ -4,7 +4,7 @@ use super::Window;
 use crate::write::report::PutReport;
 
 impl Window {
-    /// Waits until the copies are made that this client makes, and closes the session; gives the report. The pool's
+    /// Waits until all copies are made that this client makes, closes the session, and returns the report. The pool's
     /// repair makes those that no donor took, or that are not made when this is dropped.
     pub(super) async fn settle(mut self) -> PutReport {
         if self.committing.has_committed() && self.groups.pending() > 0 {
@@ -16,7 +16,13 @@ impl Window {
         let missing = self.groups.pending() + self.groups.abandoned();
         let pending_copies = self.groups.forwarded_later() + missing;
         let stored_after = self.client.env.clock.now().saturating_sub(self.opened);
-        let report = PutReport { pending_copies, stored_after, ..self.report };
+        // A file that had one copy when it became visible has others now, unless a donor has yet to forward it.
+        let is_settled = self.groups.pending() + self.groups.forwarded_later() == 0;
+        let at_risk = match is_settled && self.groups.left_alone() == 0 {
+            true => 0,
+            false => self.report.at_risk,
+        };
+        let report = PutReport { pending_copies, at_risk, stored_after, ..self.report };
         match self.committing.is_finished() {
             true => self.session.finish(),
             false => self.session.abort(false).await,

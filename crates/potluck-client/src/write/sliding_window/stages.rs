@@ -1,4 +1,4 @@
-//! The state of each stage. It is changed in the file of the stage's name; the others ask.
+//! The state of each stage of a write. It is changed only in the file of the stage's name; the other stages read it.
 
 use crate::source::{Cutter, Facts, Items};
 use crate::write::options::PutOptions;
@@ -19,19 +19,19 @@ const MANY_PARTS: usize = 16;
 
 /// The stage that cuts: the files that are still to be cut, and how many bytes were.
 pub(super) struct Cutting {
-    /// `None` while it is at work, or when its files are done.
+    /// The cutter; `None` while it is at work, or when its files are done.
     pub cutter: Option<Box<Cutter>>,
     pub under_way: bool,
     /// Files whose turn comes after those of the cutter.
     pub later: VecDeque<Items>,
     /// The number of the next file.
     pub next_file: Arc<AtomicU32>,
-    /// `None` while it is waited for, or when all that push are gone.
+    /// The messages of writers; `None` while one is waited for, or when all writers are gone.
     pub from: Option<UnboundedReceiver<Push>>,
     pub listening: bool,
     /// Tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
-    /// Plaintext bytes so far.
+    /// The number of plaintext bytes that were cut so far.
     pub bytes: u64,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Offering {
     pub names: Vec<ChunkName>,
     pub bytes: usize,
     pub under_way: bool,
-    /// Whether a writer waits for some of it.
+    /// Whether a writer waits for some of these chunks.
     pub is_awaited: bool,
     /// Whether it was said how much an interrupted upload had left.
     pub told_resumed: bool,
@@ -100,9 +100,9 @@ impl Offering {
 pub(super) struct Sending {
     /// Chunks that are being sent, by chunk and donor, each with the time at which sending began.
     pub under_way: BTreeMap<(ChunkName, DonorId), Tick>,
-    /// Whether late ones will be looked for.
+    /// Whether a look for late chunks is scheduled.
     pub hedging: bool,
-    /// Chunks that arrived damaged.
+    /// The number of chunks that arrived damaged.
     pub mismatches: u32,
 }
 
@@ -112,13 +112,13 @@ impl Sending {
         self.under_way.is_empty()
     }
 
-    /// How many are, each copy counted.
+    /// Returns the number of chunks on their way, each copy counted.
     pub fn chunks(&self) -> usize {
         self.under_way.len()
     }
 }
 
-/// The session's promise, as far as it is in question.
+/// The state of the session's requests for more room.
 #[derive(Default)]
 pub(super) struct Room {
     pub growing: bool,
@@ -128,17 +128,17 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Whether it was asked for more.
+    /// Whether the manager is being asked for more room.
     pub fn is_growing(&self) -> bool {
         self.growing
     }
 
-    /// Whether there will be no more.
+    /// Whether the session gets no more room.
     pub fn is_refused(&self) -> bool {
         self.refused.is_some()
     }
 
-    /// More may be asked for again.
+    /// Allows the session to ask for more room again.
     pub fn ask_again(&mut self) {
         self.refused = None;
     }
@@ -185,12 +185,12 @@ impl Committing {
             && self.ready.iter().filter(|(file, _)| file.in_parts.is_some()).count() >= MANY_PARTS
     }
 
-    /// Whether there was any.
+    /// Whether any commit was made.
     pub fn has_committed(&self) -> bool {
         self.batch > 0
     }
 
-    /// Whether the last one ends the session.
+    /// Whether the last commit ends the session.
     pub fn is_finished(&self) -> bool {
         self.finished
     }

@@ -63,7 +63,7 @@ fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
     let mut window = window();
     cut_part(&mut window, 0, "pot://lab/a", 1);
     let (part, _) = window.committing.ready.pop().expect("a part that is stored");
-    // Its donors have gone, and it is asked who is there; meanwhile another part of the file fails.
+    // Its donors went away, and it is asked who is there; meanwhile another part of the file fails.
     let filling = window.wholes[&0].filling;
     window.send_again(part.clone(), None);
     let asked = *window.files.keys().find(|number| **number != filling).expect("it is sent again");

@@ -78,7 +78,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert_eq!(in_order(&dir), [1, 2].map(name));
     assert_eq!(fs::read(dir.join(name(1))).expect("read"), theirs);
     assert_eq!(read(&manager, &dir.join(name(2))).expect("a backup"), (vec![BaseEnd], true));
-    // One that was lost is written again, and only the last few are kept.
+    // A backup that was lost is written again, and only the last few are kept.
     for number in 3..6 {
         fs::remove_file(dir.join(name(number - 1))).expect("removed");
         fs::write(dir.join(name(number - 1)), b"").expect("written");
@@ -210,7 +210,7 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
         assert!(matches!(refused, StateError::InState { .. }), "{target:?}: {refused}");
         assert_eq!(seen(&target), before, "{target:?}");
     }
-    // A catalog that lies on another disk than its directory.
+    // A catalog may lie on another disk than its directory, behind a link.
     let (away, moved) = (taken.join("moved.db"), ours("moved"));
     fs::rename(moved.join(CATALOG), &away).expect("moved");
     std::os::unix::fs::symlink(&away, moved.join(CATALOG)).expect("linked");

@@ -20,10 +20,10 @@ fn look(second: u64, donor: DonorStatus) -> Look {
 }
 
 /// Returns the lines that are told, each with a mark of its weight.
-fn said(lines: Vec<Line>) -> Vec<String> {
+fn said(lines: Vec<EventLine>) -> Vec<String> {
     let text = |line| match line {
-        Line::Warn(said) => format!("! {said}"),
-        Line::Info(said) => said,
+        EventLine::Warn(said) => format!("! {said}"),
+        EventLine::Info(said) => said,
     };
     lines.into_iter().map(text).collect()
 }

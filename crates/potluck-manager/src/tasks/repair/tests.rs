@@ -59,7 +59,7 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
     assert_eq!((kept.dirty, kept.hurry), (Some(at(1)), true));
     assert_eq!(due(&kept, 2 + RETRY.as_secs()), None);
     assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Urgent));
-    // Also without anybody who waits.
+    // A scan that failed is tried again even if nobody waits for it.
     kept.give_up(Due::default());
     (kept.dirty, kept.hurry) = (None, false);
     assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Routine));
@@ -94,7 +94,8 @@ fn a_scan_walks_over_all_files_at_first_now_and_then_and_when_nobody_says_what_c
     // Leisurely walks that are interrupted again and again give way to one that is not.
     assert_eq!(due(&state.kept(), 612 + 2 * EVERY.as_secs()), Some(Priority::Urgent));
     assert!(!next(612 + 2 * EVERY.as_secs(), Priority::Urgent));
-    // One that did not come to its end leaves nothing behind, and what it was to see is still to be seen.
+    // A walk that did not come to its end leaves nothing behind, and what it was to see is still to be
+    // seen.
     let (taken, scope) = state.kept().begin(at(2000), Priority::Urgent, EVERY);
     assert!(matches!(scope, ScanScope::Since { .. }));
     state.kept().give_up(taken);
@@ -133,7 +134,7 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
         let task = pool.repairs.tasks.last();
         results.push(TaskResult { task, outcome: TaskOutcome::Done });
     }
-    // As what it listed among the added before.
+    // The catalog is told of these copies first, as of those that a heartbeat lists as added.
     let listed = ToldCopies { unused, ..ToldCopies::default() };
     manager.catalog.tell(donor, listed, 0).await.expect("written");
     // Whoever else writes gets one turn of the writer for each of ours.

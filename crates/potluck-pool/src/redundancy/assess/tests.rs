@@ -1,14 +1,16 @@
 //! Tests which jobs are put off for which others, in a pool where not everything can be done.
 
 use super::{Findings, MAX_QUEUED};
-use crate::redundancy::judge_file;
 use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
-use crate::tests::{at, chunk, pool, register, register_in};
-use crate::{Giving, Pool};
+use crate::redundancy::{chunk_facts, judge_file};
+use crate::tests::{at, chunk, heartbeat, pool, register, register_in};
+use crate::{Giving, Pool, PoolView};
 use potluck_core::attributes::EntryAttributes;
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, PARTS};
 use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
 use potluck_core::policy::Redundancy;
+use potluck_core::repair_plan::Worth;
+use potluck_wire::control::MirrorState;
 use std::collections::BTreeSet;
 
 /// Three donors that are there, with room for a GiB or so each.
@@ -34,13 +36,24 @@ fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkNa
 
 /// Adds a file of one chunk at `holders`, each with whether its copy is being deleted.
 fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)]) -> ChunkName {
+    add_copies(findings, n, len, 2, holders)
+}
+
+/// Adds a file of one chunk of which so many copies are asked.
+fn add_copies(
+    findings: &mut Findings,
+    n: u64,
+    len: u32,
+    copies: u32,
+    holders: &[(u32, bool)],
+) -> ChunkName {
     let version = Version {
         id: VersionId(n),
         size: len.into(),
         digest: Digest([0; 32]),
         attributes: EntryAttributes::default(),
         chunk_size: len,
-        copies: 2,
+        copies,
         ec: None,
         goal: None,
         safe_wall_ms: None,
@@ -53,7 +66,7 @@ fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)
     let layout = Layout {
         pieces: vec![LayoutChunk { name, len, refs: 1, holders }],
         data: 1,
-        units: vec![Unit { number: 0, group: None, shards: vec![0, 0] }],
+        units: vec![Unit { number: 0, group: None, shards: vec![0; copies as usize] }],
         ..Layout::default()
     };
     findings.add(&version, ChunkKind::Data, &layout);
@@ -159,6 +172,40 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
 }
 
 #[test]
+fn a_chunk_that_only_a_silent_donor_has_is_rebuildable_while_its_group_is_readable() {
+    let pool = three();
+    let now = at(0.0);
+    let piece = |n, donor| LayoutChunk {
+        name: chunk(n),
+        len: 100,
+        refs: 1,
+        holders: vec![(DonorId(donor), false)],
+    };
+    let ec = "2+1".parse().expect("a code");
+    let layout = Layout {
+        pieces: (1..).zip([1, 2, 3]).map(|(n, donor)| piece(n, donor)).collect(),
+        data: 2,
+        units: vec![Unit { number: 0, group: Some((ec, 2)), shards: vec![0, 1, 2] }],
+        ..Layout::default()
+    };
+    let mut view = pool.view(now);
+    let states = |view: &PoolView| -> Vec<MirrorState> {
+        chunk_facts(&layout, view).iter().map(|chunk| chunk.state).collect()
+    };
+    assert_eq!(states(&view), [MirrorState::Complete; 3]);
+    let mut fall_silent = |donor| {
+        for at in view.each(&BTreeSet::from([DonorId(donor)])) {
+            (at.live, at.worth) = (false, Worth::Silent);
+        }
+        states(&view)
+    };
+    let one = fall_silent(1);
+    assert_eq!(one, [MirrorState::Rebuildable, MirrorState::Complete, MirrorState::Complete]);
+    let two = fall_silent(2);
+    assert_eq!(two, [MirrorState::Unreadable, MirrorState::Unreadable, MirrorState::Complete]);
+}
+
+#[test]
 fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
     let mut findings = Findings::new(three().view(at(1.0)));
     findings.enter(SpaceId(1), "lab", Redundancy::Copies(2));
@@ -185,4 +232,50 @@ fn a_copy_that_is_being_deleted_is_asked_for_only_where_it_is_the_last_and_then_
     assert_eq!((from, keep), (vec![DonorId(2)], vec![]));
     let (from, keep, name) = look(&[(1, true)]);
     assert_eq!((from, keep), (vec![DonorId(1)], vec![(1, name)]));
+}
+
+#[test]
+fn an_owner_who_lends_less_gets_no_copy_deleted_that_files_are_less_safe_without() {
+    let goes = |disk_lacks: u64| {
+        let mut pool = three();
+        let mut told = heartbeat(7, 0);
+        (told.excess, told.disk_lacks) = (1000, disk_lacks);
+        pool.heartbeat(DonorId(1), &told, at(0.5));
+        pool.leave_below(DonorId(1), PARTS, if disk_lacks > 0 { PARTS } else { 0 });
+        let mut findings = Findings::new(pool.view(at(1.0)));
+        let name = add_copies(&mut findings, 1, 1000, 3, &[(1, false), (2, false), (3, false)]);
+        let excess = findings.excess.get(&(name, DonorId(1)));
+        (excess.is_some_and(|copy| copy.is_agreed()), findings.blocked[&DonorId(1)].chunks)
+    };
+    assert_eq!(goes(0), (false, 1), "nobody else takes it, and it stays");
+    assert_eq!(
+        goes(1),
+        (true, 1),
+        "a full disk does not wait for what one more death loses nothing by"
+    );
+}
+
+#[test]
+fn what_a_shortage_drove_out_is_no_rule_for_the_next() {
+    let mut pool = three();
+    let mut says = |sequence, bytes, now| {
+        let mut told = heartbeat(7, sequence);
+        (told.excess, told.disk_lacks) = (bytes, bytes);
+        pool.heartbeat(DonorId(1), &told, at(now));
+        let view = pool.view(at(now));
+        let status = view.get(DonorId(1)).expect("registered");
+        let leaving = (status.below, status.disk_below);
+        pool.leave_below(DonorId(1), PARTS, PARTS);
+        leaving
+    };
+    says(0, 1000, 0.5);
+    assert_eq!(says(0, 1000, 1.5), (PARTS, PARTS));
+    says(0, 0, 2.5);
+    let mut told = heartbeat(7, 0);
+    pool.heartbeat(DonorId(1), &told, at(3.5));
+    told.excess = 1;
+    pool.heartbeat(DonorId(1), &told, at(4.5));
+    let view = pool.view(at(4.5));
+    let status = view.get(DonorId(1)).expect("registered");
+    assert_eq!((status.below, status.disk_below), (0, 0), "no scan has chosen what goes");
 }

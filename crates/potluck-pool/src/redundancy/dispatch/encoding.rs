@@ -1,4 +1,4 @@
-//! Handing out groups whose parity is to be computed, and taking what was computed.
+//! Handing out groups whose parity is to be computed, and taking in the parity.
 
 use super::Round;
 use crate::pool::Pool;
@@ -14,7 +14,7 @@ use potluck_wire::control::Work;
 use std::cmp::Reverse;
 
 impl Pool {
-    /// Hands out groups, as far as budgets allow.
+    /// Hands out groups to be encoded, as far as budgets allow.
     pub(super) fn hand_out_encodings(&mut self, round: &mut Round<'_>) {
         for _ in 0..self.repairs.encodings.waiting.len() {
             if !self.repairs.pool.ready(round.now) || round.all_busy() {
@@ -27,8 +27,8 @@ impl Pool {
         }
     }
 
-    /// Has two donors compute a group's parity, so that they can be believed; one, where there is
-    /// only one. Gives it back if that cannot be now.
+    /// Orders two donors to compute a group's parity, so that they can be believed; one, where there is only one.
+    /// Returns the group if that cannot be done now.
     fn hand_out_encode(&mut self, group: Encode, round: &mut Round<'_>) -> Option<Encode> {
         let key = group.key();
         if self.repairs.encodings.out.contains_key(&key) {
@@ -42,7 +42,7 @@ impl Pool {
             && differed.two_of(&able).is_none()
             && round.now.saturating_sub(differed.last) >= LEFT_ALONE
         {
-            self.repairs.encodings.differed.remove(&key); // perhaps it was the memory of one
+            self.repairs.encodings.differed.remove(&key); // one donor's memory may be at fault
         }
         let none = Differed::default();
         let differed = self.repairs.encodings.differed.get(&key).unwrap_or(&none);
@@ -84,8 +84,8 @@ impl Pool {
         None
     }
 
-    /// Two donors computed different parity of a group: one of them at least is wrong, and it is
-    /// not known which.
+    /// Notes that two donors computed different parity of a group: one of them at least is wrong, and it is not known
+    /// which.
     pub fn parity_differs(&mut self, group: GroupInCode, mut donors: [DonorId; 2], now: Tick) {
         donors.sort_unstable();
         let differed = self.repairs.encodings.differed.entry(group).or_default();

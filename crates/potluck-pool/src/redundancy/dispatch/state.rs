@@ -20,7 +20,7 @@ impl Pool {
         let planned = if rate > 0 { rate } else { repairs.pool.rate() };
         let after = |bytes| if paused.is_some() { None } else { eta(bytes, planned) };
         let stuck = repairs.changing_stuck.why.is_some() || left.goal_bytes == 0;
-        // Nobody knows when somebody makes it possible.
+        // Nobody knows when these chunks can be made, so no time is told.
         let hopeless = repairs.stuck.chunks > 0 && repairs.under_way.is_empty();
         RepairState {
             not_known: None, // the last scan knows
@@ -48,7 +48,7 @@ impl Pool {
             scanned_seconds: repairs.scanned.map(|at| now.saturating_sub(at).as_secs()),
         }
     }
-    /// Why something cannot be made, with the donors that stand in its way.
+    /// Says why something cannot be made, with the donors that stand in its way.
     fn blocked(&self, why: &str, now: Tick) -> String {
         let donors = match why {
             UNREACHABLE => self.absent(now),

@@ -136,7 +136,8 @@ fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before(
 fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     let mut pool = with_donors(3);
     let goal = |n| RepairJob { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
-    // Room for one chunk, at one donor; the file that lacks a copy survives one more death.
+    // There is room for one chunk, at one donor; the file that lacks a copy survives one more
+    // death.
     for full in [1, 3] {
         pool.donors.registration_mut(DonorId(full)).expect("registered").room = 0;
     }
@@ -147,7 +148,8 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     pool.hand_out(at(0.0), &|_| None);
     assert_eq!(making(&pool, 3), [chunk(3)].into());
 
-    // Copies that were promised lack room: goals wait, and are not handed out where they would fit.
+    // Copies that were promised lack room, so goals wait, and are not handed out where they would
+    // fit.
     let big = |n| {
         let mut big = job(n, 1, 1);
         big.shards[0].len = 2 * CHUNK as u32;
@@ -250,7 +252,7 @@ fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     assert_eq!(making(&pool, 2).len(), 40);
     let mut tasks = pool.tasks_for(DonorId(2));
     assert!(tasks.iter().all(|task| matches!(task.work, Work::Copy { .. })));
-    // One every ten seconds, but the fourth is never answered.
+    // A task is answered every ten seconds, but the fourth never is.
     let withheld = tasks.remove(3).number;
     for (n, task) in tasks.iter().enumerate() {
         let now = (n as f64 + 1.0) * 10.0;
@@ -351,7 +353,7 @@ fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_roo
     big.shards[0].len = 2 * CHUNK as u32;
     pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
     let why = |pool: &mut Pool, now| {
-        // The first time, what is promised is still to be tried.
+        // The first hand-out still has to try what is promised.
         (0..2).for_each(|_| pool.hand_out(at(now), &|_| None));
         pool.repair_state(at(now)).changing_stuck_why
     };

@@ -11,6 +11,12 @@ pub async fn purge(args: CkptPurgeArgs, client: &Pool, output: &Output) -> Resul
     let CkptPurgeArgs { dir, dry_run } = args;
     let told = client.call(&SeriesPurge { dir, dry_run }).await?;
     output.result(&told, |told| text(told, dry_run));
+    if told.rule.is_none() {
+        output.note(
+            "no rule says which of its steps are purged: set one with `potluck policy set --keep-last`, `--purge-after` or \
+             `--purge-unused`",
+        );
+    }
     Ok(())
 }
 

@@ -37,7 +37,7 @@ pub async fn dirs_of(
     loop {
         let page = client.call(&List { path: from.clone(), recursive: true, after }).await?;
         for dir in page.entries.iter().filter(|entry| entry.kind == EntryKind::Dir) {
-            let path = dir.path.split('/').try_fold(to.clone(), |path, name| path.join(name));
+            let path = to.join_all(dir.path.split('/'));
             dirs.push((path.map_err(bad_path)?, dir.attributes()));
         }
         after = page.next;

@@ -31,7 +31,7 @@ impl Policies {
         }
         let mut known = Self(BTreeMap::new());
         for level in levels.into_values() {
-            // Below a directory that is not there is none.
+            // No directory is below one that is not there.
             let there = |dir: &PoolPath| dir.parent().is_some_and(|up| known.0.contains_key(&up));
             let asked: Vec<_> = level.into_iter().filter(|dir| dir == base || there(dir)).collect();
             let ask = |dir: PoolPath| async move { (policy_of(client, &dir).await, dir) };
@@ -58,7 +58,7 @@ impl Policies {
     /// directory that asks for more.
     pub fn safest(&self, over: Override) -> Override {
         let ack = self.0.values().map(|policy| policy.ack).max();
-        let ack = ack.filter(|ack| *ack > AckLevel::Memory); // to say less would be to lower what a directory asks
+        let ack = ack.filter(|ack| *ack > AckLevel::Memory); // `memory` could lower what one asks
         let mirror = self.0.values().map(|policy| policy.mirror).find(|mirror| !mirror.is_async());
         Override { ack: over.ack.or(ack), mirror: over.mirror.or(mirror), ..over }
     }

@@ -3,7 +3,7 @@
 use super::archived::{self, ArchivedDir};
 use super::at_once::Destination;
 use super::directories::Policies;
-use super::place::{bad_path, cannot_read, not_utf8, own_name, target};
+use super::place::{bad_path, cannot_read, not_utf8, own_name, same_place, target};
 use super::{
     CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version,
     policy_override, usage,
@@ -16,7 +16,7 @@ use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, NewLink};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ pub async fn copy(
         client = client.under_way();
         match put {
             Ok(done) => report.stored(done),
-            // The other files that are stored have to be told.
+            // The report has to tell of other files, too, which are stored.
             Err(failure) if several => {
                 report.failed.extend(
                     paths.into_iter().map(|path| FailedFile { path, error: failure.clone() }),
@@ -131,7 +131,7 @@ fn bytes(files: &[FileToStore]) -> Option<u64> {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// The files of each policy, with a path where it holds: what is written in one session is
+/// Groups the files by their policies, each with a path where it holds, because all that one session writes is
 /// written by one policy.
 async fn by_policy(
     client: &Pool,
@@ -192,6 +192,7 @@ impl CpReport {
         add(&mut self.resumed_bytes, done.resumed_bytes);
         add(&mut self.resumed_copies_bytes, done.resumed_copies_bytes);
         add(&mut self.pending_copies, done.pending_copies);
+        add(&mut self.at_risk, done.at_risk);
         add(&mut self.below_policy, done.below_policy);
         let stored = done.stored.into_iter();
         self.versions.extend(
@@ -255,12 +256,26 @@ fn find(
         }
         found.walk(local, &path, args);
     }
+    if from.len() > 1 {
+        found.check_merged()?;
+    }
     Ok(found)
 }
 
 impl Found {
     fn add_file(&mut self, path: PoolPath, local: PathBuf, bytes: Option<u64>) {
         self.files.push(FileToStore { path, source: Source::File(local), bytes });
+    }
+
+    /// Refuses trees whose contents (`A/. B/.`) have a file of one name.
+    fn check_merged(&self) -> Result<(), Failure> {
+        let files = self.files.iter().map(|file| &file.path);
+        let mut seen = HashSet::new();
+        match files.chain(self.links.iter().map(|link| &link.path)).find(|path| !seen.insert(*path))
+        {
+            Some(twice) => Err(same_place("one source", "another", &twice.to_string())),
+            None => Ok(()),
+        }
     }
 
     fn fail(&mut self, path: &Path, error: Failure) {
@@ -348,10 +363,6 @@ fn new_link(path: PoolPath, local: &Path, archive: bool) -> Result<NewLink, Fail
 
 fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, Failure> {
     let relative = local.strip_prefix(base).unwrap_or(local);
-    let mut path = target.clone();
-    for name in relative {
-        let name = name.to_str().ok_or_else(|| not_utf8(local))?;
-        path = path.join(name).map_err(bad_path)?;
-    }
-    Ok(path)
+    let names = relative.iter().map(|name| name.to_str().ok_or_else(|| not_utf8(local)));
+    target.join_all(names.collect::<Result<Vec<_>, _>>()?).map_err(bad_path)
 }

@@ -3,7 +3,9 @@
 
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -91,6 +93,49 @@ impl Landing {
                 .hint("end the last path with /"));
         }
         Ok(())
+    }
+}
+
+/// Refuses several sources that would land under one name: of two files the last would be all that is left.
+pub fn check_names(from: &[CopyPlace]) -> Result<(), Failure> {
+    let merges =
+        from.iter().any(|source| source.contents && matches!(source.at, PlacedAt::Pool(_)));
+    if merges && from.len() > 1 {
+        let what = "what is in a directory of the pool (DIR/.) is copied alone, for other sources may have the same names";
+        return Err(
+            Failure::new(ErrorKind::Usage, code::OVERLAP, what).hint("copy the sources one by one")
+        );
+    }
+    let mut seen: HashMap<String, &PlacedAt> = HashMap::new();
+    for source in from.iter().filter(|source| !source.contents) {
+        let name = match &source.at {
+            PlacedAt::Stdio => continue,
+            // If it cannot be read, that is told when its turn comes.
+            PlacedAt::Local(local) => own_name(local).ok(),
+            PlacedAt::Pool(path) => Some(path.file_name().unwrap_or(path.space()).to_string()),
+        };
+        let Some(name) = name else { continue };
+        if let Some(first) = seen.insert(name.clone(), &source.at) {
+            return Err(same_place(first, &source.at, &name));
+        }
+    }
+    Ok(())
+}
+
+/// Two sources that would be one in the target.
+pub fn same_place(first: impl fmt::Display, second: impl fmt::Display, name: &str) -> Failure {
+    let what = format!("{first} and {second} would both become “{name}” in the target");
+    Failure::new(ErrorKind::Usage, code::OVERLAP, what)
+        .hint("nothing was changed; copy them one by one, to different names")
+}
+
+impl fmt::Display for PlacedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio => write!(f, "-"),
+            Self::Local(local) => write!(f, "{}", local.display()),
+            Self::Pool(path) => write!(f, "{path}"),
+        }
     }
 }
 

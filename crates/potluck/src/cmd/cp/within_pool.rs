@@ -150,8 +150,7 @@ impl Copying<'_> {
         let mut pairs = Vec::new();
         for NotCopied { path, .. } in lacking {
             let below = path.names().get(placed.names().len()..).unwrap_or_default();
-            let at =
-                |base: &PoolPath| below.iter().try_fold(base.clone(), |at, name| at.join(name));
+            let at = |base: &PoolPath| base.join_all(below.iter().map(String::as_str));
             pairs.push((at(from).map_err(bad_path)?, at(to).map_err(bad_path)?));
         }
         let dirs = pairs.iter().filter_map(|(_, target)| target.parent()).collect();

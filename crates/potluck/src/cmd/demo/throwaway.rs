@@ -116,7 +116,7 @@ impl ThrowawayPool {
             .arg(ready_file(state))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // A Ctrl-C is for the demo, which then ends the others.
+            // A Ctrl-C reaches only the demo, which then ends the others.
             .process_group(0)
             .kill_on_drop(true);
         // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.

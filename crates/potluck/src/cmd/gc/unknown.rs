@@ -35,9 +35,10 @@ struct At {
 struct Reclaimed {
     /// Whether anything was given up; with -n nothing is.
     reclaimed: bool,
-    /// Chunks that were unknown before.
+    /// Number of chunks that were unknown before the command.
     chunks: u64,
-    /// Chunks that still are unknown: on donors that are not there, or new since.
+    /// Number of chunks that are still unknown, as their donors are not there or they arrived
+    /// since.
     left: u64,
     /// Donors that are not there: what they hold stays.
     absent: Vec<String>,
@@ -97,7 +98,7 @@ pub async fn run(args: GcUnknownArgs, client: &Pool, output: &Output) -> Result<
     let left = after.donors.iter().map(|donor| donor.unclaimed).sum();
     let done = Reclaimed { reclaimed: true, chunks: unknown.chunks, left, absent };
     output.result(&done, reclaimed);
-    Ok(if done.absent.is_empty() { Ending::Done } else { Ending::Partial })
+    Ok(if done.absent.is_empty() && done.left == 0 { Ending::Done } else { Ending::Partial })
 }
 
 /// The consequence that people should know before.
@@ -136,6 +137,12 @@ fn reclaimed(done: &Reclaimed) -> String {
         "given up: {}; donors delete them after the GC delay, a minute unless `manager.gc-delay` says otherwise\n",
         count(done.chunks.saturating_sub(done.left), "chunk")
     );
+    if done.left > 0 && done.absent.is_empty() {
+        text += &format!(
+            "still unknown: {}; run this again when donors have deleted the others\n",
+            count(done.left, "chunk")
+        );
+    }
     if !done.absent.is_empty() {
         text += &format!(
             "not there: {}; what they hold stays until this is run again\n",

@@ -22,7 +22,7 @@ pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<Leave
     let began = |own: &PathBuf| {
         record::read(own).is_ok_and(|begun| begun.iter().any(|it| it.lent.contains(&dir)))
     };
-    // One that was interrupted is in the settings no more.
+    // A departure that was interrupted has taken the directory out of the settings.
     let own = match file.lent_state(&dir) {
         Some(own) => Some(own),
         None => lend::states(&state)?.into_iter().find(began),

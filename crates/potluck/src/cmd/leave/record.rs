@@ -71,10 +71,10 @@ pub fn find(dir: &Path) -> Result<Vec<Membership>, Failure> {
     let is_there = |state: &Path| Identity::exists(state) || state.join(LEAVING).exists();
     let mut found = read(dir)?;
     let own = found.pop().map_or_else(|| Membership::of(dir), Ok)?;
-    // One that left alone after this was begun is no concern of anybody's.
+    // A member that left by itself after this was begun need not leave any more.
     found.retain(|known| known.ended || is_there(&known.dir));
     if own.about.role == Role::Donor && !own.ended {
-        // Also those that were added since, or whose leaving was interrupted.
+        // Donors that were added since leave, too, and those whose leaving was interrupted.
         for state in lend::states(dir)? {
             if is_there(&state) && found.iter().all(|known| known.dir != state) {
                 found.push(Membership::of(&state)?);

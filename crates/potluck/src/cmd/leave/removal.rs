@@ -107,7 +107,7 @@ impl Left<'_> {
             _ => self.removed.push(dir.clone()),
         }
         if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
-            // Unless other directories are lent.
+            // This fails if other directories are lent.
             let _ = fs::remove_dir(above);
         }
         Ok(())
@@ -196,7 +196,7 @@ async fn stop_daemon(dir: &Path, settings: &CommandSettings) -> Result<(), Failu
         return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(hint));
     }
     if let Some(pid) = i32::try_from(said.pid).ok().and_then(Pid::from_raw) {
-        // One that has ended meanwhile is what is asked for.
+        // A process that has ended meanwhile is as it should be.
         let _ = kill_process(pid, Signal::TERM);
     }
     let ended = async {

@@ -73,7 +73,7 @@ pub fn donors_of(state: &Path, wanted: Option<&Path>) -> Result<Vec<OwnDonor>, F
     let mut donors = Vec::new();
     for dir in file.lent().into_iter().filter(|dir| wanted.as_ref().is_none_or(|one| one == dir)) {
         let own = (own.as_ref() == Some(&dir)).then(|| state.to_owned());
-        // One that was just written there has no donor yet.
+        // A directory that was just written into the settings has no donor yet.
         if let Some(state) = own.or_else(|| file.lent_state(&dir)) {
             donors.push(OwnDonor { dir: Some(dir), state });
         }

@@ -230,7 +230,7 @@ impl Lent {
         };
         self.settings_fault(done.as_ref().err().map(|why| why.message.clone()));
         let mut notes = std::mem::take(&mut self.notes);
-        // Whoever changed nothing of what is lent has been told before.
+        // If nothing of what is lent changed, this was told before.
         if !notes.is_empty() {
             notes.extend(self.sharing());
         }
@@ -378,7 +378,7 @@ impl Lent {
             file.lent().iter().filter_map(|lent| file.lent_state(lent)).collect();
         let free = || (2..=MOST).filter(|number| !used.contains(&state(*number)));
         let lends = |number: u16| potluck_donor::lent_dirs(&state(number)).unwrap_or_default();
-        // One that lent it before, or has joined and lent nothing yet.
+        // Such a donor lent this directory before, or has joined and lent nothing yet.
         let known = free().find(|number| {
             Identity::exists(&state(*number))
                 && (lends(*number).is_empty() || lends(*number) == [dir])
@@ -400,7 +400,7 @@ impl Lent {
 
     async fn stop(&mut self, dir: &Path) {
         let Some(lending) = self.donors.get_mut(dir) else { return };
-        // Dropped, it asks the donor to stop.
+        // Dropping the sender asks the donor to stop.
         let (stop, _) = oneshot::channel();
         lending.stop = stop;
         while self.donors.contains_key(dir) {

@@ -30,7 +30,10 @@ pub async fn restore(
         env.offload.run(move || potluck_recovery::restore_file(&ask, &args.from)).await
     };
     let restored = restored.map_err(failed)?;
-    let listen = if is_pool { options.listen } else { with_port(&options.listen, &restored) };
+    let listen = match options.listen {
+        Some(listen) if is_pool => listen,
+        listen => with_port(listen.as_deref().unwrap_or(MANAGER_LISTEN), &restored),
+    };
     told(&restored, &ask, is_pool, &listen, settings, output)
 }
 

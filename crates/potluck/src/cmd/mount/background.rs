@@ -106,7 +106,8 @@ pub async fn serve(
     settings: &CommandSettings,
     dir: &Path,
 ) -> Result<Ending, Failure> {
-    // The terminal that the command was started from is not the daemon's. One that leads a session has its own.
+    // The daemon leaves the terminal that the command was started from. If it leads a session, it has its own
+    // already.
     let _ = rustix::process::setsid();
     let (stopped, _hangups) = signals::daemon_signals();
     let mounted = match attach(&args, client, settings, dir) {
@@ -119,7 +120,7 @@ pub async fn serve(
     let log = log_of(settings, dir);
     tracing::info!("{} is mounted at {}", args.path, dir.display());
     let announced = announce(&args, dir, Some(log));
-    // No directory is kept busy by a daemon that was started in it.
+    // The daemon keeps no directory busy by having been started in it.
     let _ = std::env::set_current_dir("/");
     let is_told = announced.is_ok();
     report(&announced.map_or_else(StartReport::Failed, StartReport::Serves));
@@ -136,7 +137,7 @@ pub async fn serve(
     ended
 }
 
-/// Has no file that this process inherited reach the daemon, where a lock or a pipe of a script would live on.
+/// Makes sure that the daemon inherits no file of this process: a lock or a pipe of a script would live on there.
 fn keep_inherited_files() {
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());

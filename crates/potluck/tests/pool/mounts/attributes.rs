@@ -2,7 +2,8 @@
 
 use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use crate::pool::waiting::{DEADLINE, wait_until};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, statvfs, utimensat};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -78,7 +79,7 @@ fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anythin
     assert_eq!((of_reader.mode() & 0o777, of_reader.modified().ok()), (0o640, Some(moment())));
     drop(reader);
 
-    // As `touch` does it: a file that is opened for writing, and of which nothing is written.
+    // As `touch` does it, a file is opened for writing and nothing of it is written.
     let later = moment() + Duration::from_nanos(1);
     let touched = OpenOptions::new().write(true).open(&file).expect("opened");
     touched.set_modified(later).expect("set");
@@ -91,7 +92,7 @@ fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anythin
     assert_eq!(after["version"], before["version"], "stored once");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "its content");
 
-    // What is written keeps what was set after it, and sets the time where that was before.
+    // A file that is written keeps what was set after that, and has the time of its writing if one was set before.
     let mut writer = File::create(mount.at("new")).expect("made");
     writer.set_modified(moment()).expect("set");
     writer.write_all(b"x").expect("written");
@@ -149,7 +150,7 @@ fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice
     assert_eq!(run(&format!("cp -aTuv . {}/copied", arg(&mount.dir)), &from), "", "none is newer");
     run(&format!("tar c --format=posix . | tar d -C {}/copied", arg(&mount.dir)), &from);
 
-    // Another mount of the space, and a copy inside the pool, have them too.
+    // Another mount of the space, and a copy inside the pool, have these attributes, too.
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     assert_eq!(crate::pool::program::code_of(mount.running.end("the mount")), 0);
     lab.cli.ok(&["cp", "-a", "pot://lab/copied", "pot://lab/again"]);
@@ -157,5 +158,109 @@ fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice
     let mount = Mount::start(&lab, "pot://lab", &["--read-only"]);
     assert_eq!(listing(&mount.at("copied")), told);
     assert_eq!(listing(&mount.at("again")), told);
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn counts_of_links_mislead_no_program() {
+    let Some((lab, mount)) = mounted("counts_of_links_mislead_no_program", 1, &[], &[]) else {
+        return;
+    };
+    // A directory with two links has no directories in it, for programs that walk trees; with one it does not tell.
+    fs::create_dir_all(mount.at("d/sub/below")).expect("made");
+    for dir in ["", "d", "d/sub"] {
+        assert_eq!(fs::metadata(mount.at(dir)).expect("there").nlink(), 1, "{dir:?}");
+    }
+
+    let links = |file: &File| file.metadata().expect("open").nlink();
+    let name = mount.at("f");
+    let written = File::create(&name).expect("made");
+    assert_eq!(links(&written), 1);
+    fs::remove_file(&name).expect("removed");
+    assert_eq!(links(&written), 0, "of one that is written");
+    fs::write(&name, "one").expect("written");
+    let removed = File::open(&name).expect("opened");
+    assert_eq!(links(&removed), 1);
+    fs::remove_file(&name).expect("removed");
+    assert_eq!(links(&removed), 0, "of one that is read");
+    fs::write(&name, "two").expect("written");
+    let replaced = File::open(&name).expect("opened");
+    fs::write(mount.at("other"), "three").expect("written");
+    fs::rename(mount.at("other"), &name).expect("renamed");
+    assert_eq!(links(&replaced), 0, "of one that was renamed over");
+    assert_eq!(fs::metadata(&name).expect("there").nlink(), 1);
+    drop((written, removed, replaced));
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn df_tells_what_the_quota_of_the_space_leaves() {
+    let Some((lab, mount)) = mounted("df_tells_what_the_quota_of_the_space_leaves", 1, &[], &[])
+    else {
+        return;
+    };
+    let told = || {
+        let told = statvfs(&mount.dir).expect("told");
+        (told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
+    };
+    assert!(told().1 > 64 << 20, "room of the donor");
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "64MiB"]);
+    assert_eq!(told(), (64 << 20, 64 << 20));
+    fs::write(mount.at("f"), bytes(1, 24 << 20)).expect("written");
+    assert_eq!(told(), (64 << 20, 40 << 20));
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn a_file_has_the_time_of_its_last_change_before_and_after_it_is_closed() {
+    let test = "a_file_has_the_time_of_its_last_change_before_and_after";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let told = |file: &File| file.metadata().expect("open").modified().expect("a time");
+    let later_than = |time: SystemTime| {
+        wait_until("the clock to go on", DEADLINE, || {
+            SystemTime::now() > time + Duration::from_millis(20)
+        });
+    };
+    let mut all = Vec::new();
+    for size in [0, 1000, 9 << 20] {
+        let name = mount.at(&format!("f{size}"));
+        let mut file = File::create(&name).expect("made");
+        let made = told(&file);
+        later_than(made);
+        assert_eq!(told(&file), made, "{size}: nothing was done with it");
+        file.write_all(&bytes(1, size)).expect("written");
+        let written = told(&file);
+        assert_eq!(written > made, size > 0);
+        later_than(written);
+        assert_eq!(told(&file), written, "{size}: nothing was written since");
+        drop(file);
+        let closed = fs::metadata(&name).expect("there").modified().expect("a time");
+        assert_eq!(closed, written, "{size}: it was closed");
+        all.push((size, written));
+    }
+    lab.cli.ok(&["umount", arg(&mount.dir)]); // now all are there
+    for (size, written) in all {
+        let entry = lab.cli.json(&["stat", &format!("pot://lab/f{size}")])["entry"].clone();
+        let since = written.duration_since(UNIX_EPOCH).expect("after 1970");
+        assert_eq!(entry["mtime_ns"], Value::from(since.as_nanos() as u64), "{size}");
+    }
+}
+
+#[test]
+fn names_have_the_same_inode_numbers_after_the_kernel_forgot_them() {
+    let test = "names_have_the_same_inode_numbers_after_the_kernel_forgot";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let names = ["d", "d/e", "d/e/f", "g"];
+    fs::create_dir_all(mount.at("d/e")).expect("made");
+    for file in ["d/e/f", "g"] {
+        fs::write(mount.at(file), "content").expect("written");
+    }
+    let number = |mount: &Mount, name: &str| fs::metadata(mount.at(name)).expect("there").ino();
+    let before: Vec<u64> = names.iter().map(|name| number(&mount, name)).collect();
+    lab.cli.ok(&["umount", arg(&mount.dir)]); // a mount that is new knows no names, like one that forgot them
+    let mount = Mount::start_in(&lab, "again", "pot://lab", &[]);
+    for (name, before) in names.iter().zip(before).rev() {
+        assert_eq!(number(&mount, name), before, "{name}");
+    }
     lab.cli.ok(&["umount", arg(&mount.dir)]);
 }

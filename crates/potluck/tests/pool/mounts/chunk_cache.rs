@@ -32,7 +32,7 @@ fn what_one_mount_has_read_another_reads_without_donors_and_a_flipped_bit_reache
             .map(|name| lab.lend_behind(name, Tap::listening()))
             .into();
         lab.wait_live();
-        let moved = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+        let moved = || taps.iter().map(|tap| tap.count()).sum::<usize>();
         lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"][..], &policy].concat());
         let content = bytes(1, (6 << 20) + 5);
         fs::write(lab.dir().join("f"), &content).expect("a file");

@@ -41,7 +41,7 @@ fn an_edit_of_a_large_file_moves_what_changed_and_no_more() {
             .map(|name| lab.lend_behind(name, Tap::listening()))
             .into();
         lab.wait_live();
-        let moved = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+        let moved = || taps.iter().map(|tap| tap.count()).sum::<usize>();
         lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], policy].concat());
         let mut content = bytes(1, LARGE);
         fs::write(lab.dir().join("large"), &content).expect("a file");

@@ -67,7 +67,19 @@ fn extended_attributes_tell_what_the_pool_knows_and_set_policies_of_directories(
     assert_eq!(set(&dir, "user.potluck.copies", "1"), Ok(()));
     assert_eq!(get(&dir, "user.potluck.copies").as_deref(), Ok("1"));
 
+    // Versions of what is written there are kept from then on.
+    assert_eq!(get(&dir, "user.potluck.retain").as_deref(), Ok("none"));
+    assert_eq!(set(&dir, "user.potluck.retain", "30d,10"), Ok(()));
+    assert_eq!(get(&dir, "user.potluck.retain").as_deref(), Ok("30d,10"));
+    assert_eq!(get(&mount.dir, "user.potluck.retain").as_deref(), Ok("none"));
+    for content in ["one", "two"] {
+        fs::write(dir.join("kept"), content).expect("written");
+    }
+    lab.cli.ok(&["restore", "pot://lab/d/kept"]);
+    assert_eq!(lab.cli.cat("pot://lab/d/kept"), b"one");
+
     for (name, value, why) in [
+        ("user.potluck.retain", "many", Errno::INVAL),
         ("user.potluck.copies", "0", Errno::INVAL),
         ("user.potluck.copies", "two", Errno::INVAL),
         ("user.potluck.ack", "paper", Errno::INVAL),

@@ -28,7 +28,7 @@ fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_di
     run("ln -sfn elsewhere l; mv -T l d/moved", &mount.dir);
     assert_eq!(fs::read_link(mount.at("d/moved")).expect("a link"), Path::new("elsewhere"));
     assert!(fs::metadata(mount.at("d/moved")).is_err(), "it leads nowhere");
-    // What is written through a link is where it leads, and the link stays.
+    // What is written through a link goes where it leads, and the link stays.
     run(
         "echo new > dl/written; ln -s written d/w; echo more >> d/w; cat d/written | tr '\n' ' '",
         &mount.dir,

@@ -52,7 +52,7 @@ fn two_mounts_never_have_locks_of_one_file_that_conflict() {
     flock(&here, NonBlockingLockExclusive).expect("free");
     assert_eq!(flock(&again, NonBlockingLockShared), Err(Errno::AGAIN), "in one mount, too");
 
-    // Who waits gets it when the other closes the file.
+    // A program that waits gets the lock when the other closes the file.
     let began = Instant::now();
     let waiting = thread::spawn(move || {
         flock(&there, LockExclusive).expect("given in the end");
@@ -121,7 +121,7 @@ fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_the
     lab.kill_manager();
     lab.start_manager();
     assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "just restarted");
-    // Longer than a manager waits for those who had something.
+    // This is longer than a manager waits for those who had something.
     pause(Duration::from_secs(12));
     assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "it was said again");
     one.running.kill_9();
@@ -189,7 +189,7 @@ fn a_lock_of_a_name_ends_for_others_when_the_last_file_that_had_it_is_closed() {
     flock(&new, NonBlockingLockExclusive).expect("another file");
     drop(old);
     let there = open(&other.at("log"));
-    // Whoever wants it asks the manager by now, and what nobody needs is given back.
+    // By now the other program asks the manager for the lock, and what nobody needs is given back.
     for _ in 0..20 {
         assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
         pause(Duration::from_millis(100));
@@ -226,7 +226,7 @@ fn sqlite_with_its_default_journal_works_from_several_processes_and_mounts() {
         let insert = |n: u32| format!("INSERT INTO t VALUES ('{who}', {n});");
         (0..20).map(insert).collect::<Vec<_>>().join("\n")
     };
-    // A reader that stays, and sees what others commit.
+    // A reader stays, and sees what others commit.
     let reads = "SELECT count(*) >= 0 FROM t; ".repeat(20);
     let of_one = ["a", "b"].map(|who| sqlite(&db, &inserts(who)));
     let reader = sqlite(&db, &reads);

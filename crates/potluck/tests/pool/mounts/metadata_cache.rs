@@ -4,7 +4,8 @@ use super::attributes::run;
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::arg;
 use crate::pool::lab::Lab;
-use crate::pool::monitoring::{free_port, get, value};
+use crate::pool::monitoring::{get, value};
+use crate::pool::ports::free_port;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs;
@@ -143,7 +144,7 @@ fn what_is_changed_through_one_mount_is_soon_seen_through_another() {
     soon("the moved one", &|| is_there(&other.at("moved/e/f")));
     assert_eq!(size(&other.at("moved/e/f")), 6);
     assert!(!is_there(&other.at("d/e/l")));
-    // Directories that are made for what is below them.
+    // Directories that are made only for what is below them are seen, too.
     lab.cli.ok(&["cp", arg(&other.at("d/e/f")), "pot://lab/made/by/the/way/f"]);
     soon("directories made on the way", &|| is_there(&other.at("made/by/the/way/f")));
     run("rm -r moved", &other.dir);
@@ -205,7 +206,7 @@ fn after_a_restart_of_the_manager_changes_are_seen_and_what_did_not_change_is_no
                 && is_there(&mount.at(&format!("tree/new{round}")))
         });
     }
-    // Once it is connected again nothing is asked twice.
+    // Once the mount is connected again, nothing is asked twice.
     let expected = bytes + 4 * 5000 - 1001 - 1002;
     assert_eq!(walk(&mount.at("tree")), expected);
     let (_, before) = asked(&metrics);

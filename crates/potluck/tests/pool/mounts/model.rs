@@ -51,7 +51,7 @@ enum Step {
 impl Step {
     fn draw(chance: &Chance) -> Self {
         let name = || chance.name();
-        // More than a file that lives in the catalog has, and than a page.
+        // A file may have more than fits into the catalog, and more than a page.
         let bytes = || chance.below(10_000);
         match chance.below(20) {
             0..=2 => Self::Mkdir(name(), 0o700 + chance.below(0o100) as u32),

@@ -37,12 +37,12 @@ fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
     run(TREE, &from);
     let all = told(&from);
     assert!(all.contains("p/team d 2775 42:43") && all.contains("p/root f 4755 0:0"), "{all}");
-    // Through a mount, and from a mount.
+    // The tree is copied through a mount, and from a mount.
     run(&format!("cp -a p {}/", arg(&mount.dir)), &from);
     assert_eq!(told(&mount.dir), all);
     run("mkdir back; cp -a mounted/p back/", lab.dir());
     assert_eq!(told(&lab.dir().join("back")), all);
-    // By the command, inside the pool, and out again.
+    // The command copies it in, inside the pool, and out again.
     lab.cli.ok(&["cp", "-a", arg(&from.join("p")), "pot://lab/in/p"]);
     lab.cli.ok(&["cp", "-a", "pot://lab/in/p", "pot://lab/again/p"]);
     lab.cli.ok(&["cp", "-a", "--atomic", arg(&from.join("p")), "pot://lab/at-once/p"]);
@@ -58,7 +58,7 @@ fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
     lab.cli.ok(&["cp", "-a", "pot://lab/in/p/team/of-42", arg(&one)]);
     let about = fs::metadata(&one).expect("copied");
     assert_eq!((about.uid(), about.gid(), about.mode() & 0o7777), (42, 43, 0o640));
-    // Without -a as ever: who copies owns the copies, and nothing runs as somebody else.
+    // Without -a it is as ever: whoever copies owns the copies, and nothing runs as somebody else.
     lab.cli.ok(&["cp", "-r", arg(&from.join("p")), "pot://lab/plain"]);
     let entry = lab.cli.json(&["stat", "pot://lab/plain/root"])["entry"].clone();
     assert_eq!((&entry["permissions"], &entry["owner"]), (&"755".into(), &serde_json::Value::Null));
@@ -114,7 +114,7 @@ fn in_a_mount_of_root_the_kernel_holds_all_users_to_owners_and_modes() {
     assert_eq!(as_user(1001, "echo more >> shared/f; cat shared/f"), "hers\nmore\n");
     let about = fs::metadata(mount.at("shared/f")).expect("there");
     assert_eq!((about.uid(), about.gid()), (1001, 1001), "an edit keeps the owner");
-    // Another mount knows them as well.
+    // Another mount knows the owners as well.
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     assert_eq!(told(&other.dir), told(&mount.dir));
 }
@@ -176,7 +176,7 @@ fn a_directory_is_modified_when_its_entries_change_and_others_see_that() {
         assert!(after > before && after <= Some(SystemTime::now()), "{command}: {after:?}");
         assert_eq!(time(&other, dir), after, "{command}");
     }
-    // What is in it is not changed by that, nor does content change the directory.
+    // Setting a directory's time changes nothing in it, nor does content change the directory.
     run("touch -d 2001-01-01 d/e; echo longer >> d/e/g; chmod 600 d/e/g", &mount.dir);
     assert_eq!(run("stat -c %Y d/e", &mount.dir), run("date -d 2001-01-01 +%s", &mount.dir));
 }

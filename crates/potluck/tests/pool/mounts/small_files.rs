@@ -2,7 +2,8 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::lab::Lab;
-use crate::pool::monitoring::{free_port, get, value};
+use crate::pool::monitoring::{get, value};
+use crate::pool::ports::free_port;
 use crate::pool::waiting::pause;
 use std::fs::{self, File};
 use std::io::{Error, Write};
@@ -103,7 +104,7 @@ fn small_files_of_one_session_keep_their_own_conditions_and_the_policy_that_was_
     let name = "small_files_of_one_session_keep_their_own_conditions";
     let Some((lab, mount)) = mounted(name, 2, &policy, &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
-    // Files of the same directory, one with a condition and one without, in one session.
+    // Two files of one directory, one with a condition and one without, go into one session.
     let mut exclusive = File::create_new(mount.at("f")).expect("nothing is there");
     exclusive.write_all(b"mine").expect("written");
     fs::write(mount.at("g"), "g").expect("written");

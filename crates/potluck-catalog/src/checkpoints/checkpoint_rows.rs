@@ -1,0 +1,245 @@
+//! The rows of checkpoints, and what is asked of them at paths that lead through staging directories.
+
+use crate::checkpoints::open_checkpoint::OpenCheckpoint;
+use crate::error::Error;
+use crate::log::{changes, records::Record};
+use crate::names::entries::{self, DirId};
+use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
+use potluck_core::ids::MemberId;
+use potluck_core::kept_place::is_read_only;
+use potluck_core::path::PoolPath;
+
+/// How exactly it is recorded when a checkpoint was used last: not each of a thousand commits writes it down.
+const USED_WITHIN_MS: u64 = 60_000;
+
+/// The row of a checkpoint.
+pub(crate) struct Kept {
+    /// The identifier of the checkpoint.
+    pub id: CheckpointId,
+    /// The directory in which its files are staged; `None`: the checkpoint has ended.
+    pub dir: Option<DirId>,
+    /// The path of the target below the directory that the staging directory is in; empty for that directory itself.
+    pub target: String,
+    /// Whether its files replace the target or are merged into it.
+    pub style: CommitStyle,
+    /// The member that began the checkpoint.
+    pub made_by: MemberId,
+    /// When the checkpoint began, in milliseconds of wall time.
+    pub begun_wall_ms: i64,
+    /// When the checkpoint was used last, or ended.
+    pub used_ms: u64,
+    /// How long the checkpoint stays open while it is not used.
+    pub idle_ms: u64,
+    /// The path of the directory that the checkpoint became.
+    pub committed: Option<String>,
+}
+
+pub(crate) const COLUMNS: &str =
+    "SELECT id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed
+     FROM checkpoints";
+
+pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
+    Ok(Kept {
+        id: CheckpointId(row.get(0)?),
+        dir: row.get::<Option<i64>>(1)?.map(DirId::now),
+        target: row.get(2)?,
+        style: style_of(row.get(3)?),
+        made_by: MemberId(row.get(4)?),
+        begun_wall_ms: row.get(5)?,
+        used_ms: row.get::<i64>(6)? as u64,
+        idle_ms: row.get::<i64>(7)? as u64,
+        committed: row.get(8)?,
+    })
+}
+
+fn style_of(number: i64) -> CommitStyle {
+    match number {
+        0 => CommitStyle::Replace,
+        1 => CommitStyle::Merge,
+        _ => CommitStyle::Share,
+    }
+}
+
+/// Returns the number that stands for a style in its column.
+pub(crate) fn style_number(style: CommitStyle) -> i64 {
+    match style {
+        CommitStyle::Replace => 0,
+        CommitStyle::Merge => 1,
+        CommitStyle::Share => 2,
+    }
+}
+
+pub(crate) fn find(db: &Tx, id: &CheckpointId) -> Result<Option<Kept>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], kept)
+}
+
+impl Kept {
+    /// Returns the checkpoint with its present paths; `None` if it has ended, or the directory that it is in was
+    /// removed.
+    pub fn open(&self, db: &Tx) -> Result<Option<OpenCheckpoint>, Error> {
+        let Some(dir) = self.dir else { return Ok(None) };
+        let Some(staging) = entries::path_of(db, dir)? else { return Ok(None) };
+        let Some(holder) = staging.parent() else { return Ok(None) };
+        let names = self.target.split('/').filter(|name| !name.is_empty());
+        let Kept { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *self;
+        // The directory above may have been moved to a place where the path of the target is too long.
+        let target = holder.join_all(names);
+        let target = target.map_err(|why| Error::Damaged(format!("a checkpoint: {why}")))?;
+        Ok(Some(OpenCheckpoint {
+            id,
+            staging,
+            target,
+            style,
+            made_by,
+            begun_wall_ms,
+            used_ms,
+            idle_ms,
+        }))
+    }
+}
+
+/// The checkpoint `id`, which must be open.
+pub(crate) fn open(db: &Tx, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
+    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+    kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
+}
+
+/// Keeps a checkpoint that begins.
+pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
+    let Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
+    db.prepare(
+        "INSERT INTO checkpoints (id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        id.0,
+        dir.map(|dir| dir.0),
+        target,
+        style_number(*style),
+        made_by.0,
+        begun_wall_ms,
+        *used_ms as i64,
+        *idle_ms as i64
+    ])?;
+    Ok(())
+}
+
+/// Notes that a checkpoint was used at this time, and returns it as it is then.
+pub(crate) fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenCheckpoint, Error> {
+    if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
+        return Ok(open);
+    }
+    db.prepare("UPDATE checkpoints SET used_ms = ?2 WHERE id = ?1")?
+        .execute(params![open.id.0, now_ms as i64])?;
+    let open = OpenCheckpoint { used_ms: now_ms, ..open };
+    changes::tell(db, Record::Checkpoint(open.clone()))?;
+    Ok(open)
+}
+
+/// Refuses a change where old versions are kept, and at or below a staging directory whose checkpoint is not open, so that nothing is staged for nobody;
+/// the checkpoint counts as used at `now_ms`, if that is given. A path elsewhere costs nothing.
+pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
+    check_not_kept(path)?;
+    let Some(place) = StagedPlace::of(path) else { return Ok(()) };
+    let open = open(db, &place.id)?;
+    if open.staging != place.staging {
+        return Err(Error::NoCheckpoint(place.id));
+    }
+    // A name that looks like a staging directory's and is none would be hidden from everybody.
+    let nested = place.below.iter().find_map(|name| CheckpointId::of_staging_name(name));
+    if let Some(other) = nested {
+        return Err(Error::NoCheckpoint(other));
+    }
+    now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
+}
+
+/// Refuses a change where old versions are kept and snapshots are read, which only the catalog itself changes.
+pub(crate) fn check_not_kept(path: &PoolPath) -> Result<(), Error> {
+    if is_read_only(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
+}
+
+/// Refuses to move or remove a staging directory itself, which the end of its checkpoint does.
+pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    match StagedPlace::of(path) {
+        Some(place) if place.below.is_empty() => Err(Error::StagingPlace(path.clone())),
+        _ => check_writable(db, path, None),
+    }
+}
+
+/// The names that lead to the target of a checkpoint from the directory that its staging directory `name` is in;
+/// `None` if `name` is not that of an open checkpoint.
+pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Error> {
+    let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
+    let kept = find(db, &id)?.filter(|kept| kept.dir.is_some());
+    let names = |kept: Kept| {
+        kept.target.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    Ok(kept.map(names))
+}
+
+/// The open checkpoint whose files are staged in a directory to which `path` leads.
+pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCheckpoint>, Error> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
+    let kept = find(db, &id)?.filter(|kept| kept.dir == Some(dir));
+    kept.map(|kept| kept.open(db)).transpose().map(Option::flatten)
+}
+
+/// The checkpoints that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownCheckpoints {
+    /// The open checkpoints, those that began first before others.
+    pub open: Vec<OpenCheckpoint>,
+    /// The checkpoints that were committed in the last day.
+    pub committed: Vec<CommittedCheckpoint>,
+}
+
+/// A checkpoint that was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedCheckpoint {
+    /// The identifier of the checkpoint.
+    pub id: CheckpointId,
+    /// The path of the directory that the checkpoint became.
+    pub target: String,
+    /// The member that began the checkpoint.
+    pub made_by: MemberId,
+}
+
+/// All checkpoints that are open, or were committed in the last day.
+pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} ORDER BY begun_wall_ms, id"))?;
+    let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
+    let mut known = KnownCheckpoints::default();
+    for kept in rows {
+        known.open.extend(kept.open(db)?);
+        let Kept { id, made_by, committed, .. } = kept;
+        let ended = committed.map(|target| CommittedCheckpoint { id, target, made_by });
+        known.committed.extend(ended);
+    }
+    Ok(known)
+}
+
+/// Puts a checkpoint there that a log tells of, with its staging directory.
+pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
+    let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
+    let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;
+    let depth = open.staging.names().len() - 1;
+    let OpenCheckpoint { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *open;
+    let target = open.target.names().get(depth..).unwrap_or_default().join("/");
+    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
+    let (dir, committed) = (Some(dir), None);
+    insert(
+        db,
+        &Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed },
+    )
+}
+
+/// Notes that the checkpoint whose files were staged at a path has ended, as far as a log knew of it.
+pub(crate) fn forget_at(db: &Tx, staging: &PoolPath) -> Result<(), Error> {
+    if let Some(place) = StagedPlace::of(staging).filter(|place| place.below.is_empty()) {
+        db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![place.id.0])?;
+    }
+    Ok(())
+}

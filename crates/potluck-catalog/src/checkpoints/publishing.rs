@@ -1,0 +1,220 @@
+//! Makes the files of a checkpoint visible: its staging directory takes the place of the target, which moves one
+//! entry however many files are in it, or what is in it is merged into directories that are there.
+
+use crate::chunks::ReferenceCounts;
+use crate::error::Error;
+use crate::history::{
+    bygone, trash, {self, LeavingEntry},
+};
+use crate::names::{
+    dir_policies,
+    dir_times::touched,
+    entries::{self, DirId, EntryPlace},
+};
+use crate::pool_records::spaces::{self, Sums};
+use crate::sql::Tx;
+use crate::versions;
+use crate::versions::visible::{check_condition, make_dirs};
+use crate::when::When;
+use potluck_core::attributes::{EntryAttributes, FileTime};
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Retention;
+use potluck_wire::control::Condition;
+
+/// The most entries that a commit puts one by one into directories that are there, in one job of the catalog's
+/// writer: some ten milliseconds. An entry that takes the place of another file counts twice; a directory that is not
+/// there yet counts once, with all below it.
+const MOST_MERGED: usize = 4096;
+
+/// The conditions under which a staged file may take the place of one that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// The condition that the file that is there must meet.
+    pub condition: Condition,
+    /// Whether an empty staged file is kept from taking the place of a file that has content.
+    pub spare_content: bool,
+}
+
+impl Conditions {
+    /// No conditions: files are replaced, whatever they are.
+    pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
+}
+
+/// Makes what is staged visible. Directories above the target that are missing are made. Gives the paths of what was put
+/// into directories that were there; none where all of the target is new.
+pub(crate) fn publish(
+    db: &Tx,
+    (staging, target): (&PoolPath, &PoolPath),
+    style: CommitStyle,
+    how: Conditions,
+    when: When,
+) -> Result<Vec<PoolPath>, Error> {
+    let outside = || Error::OutsideSpaces(target.clone());
+    let holder = entries::existing_dir(db, &staging.parent().ok_or_else(outside)?)?;
+    let staged = Staged {
+        dir: entries::existing_dir(db, staging)?,
+        at: (holder, staging.file_name().ok_or_else(outside)?),
+    };
+    let there = entries::resolve(db, target)?.map(|found| found.place);
+    match (style, there) {
+        (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
+            let (sums, left) = (Sums::default(), MOST_MERGED);
+            let counts = ReferenceCounts::new(db, when.pool_ms);
+            let (space, merged) = (spaces::named(db, target.space())?.id, Vec::new());
+            let mut merge = Merge { db, how, target, space, when, counts, sums, left, merged };
+            merge.directory(staged.dir, dir, target)?;
+            let Merge { counts, sums, merged, .. } = merge;
+            counts.close()?;
+            entries::delete(db, staged.at.0, staged.at.1)?;
+            entries::dir_ended(db, space, staged.dir)?;
+            spaces::add_sums(db, space, sums)?;
+            Ok(merged)
+        }
+        (CommitStyle::Share, _) => Err(Error::Bug("a shared file is no directory".into())),
+        // Merging into a directory that does not exist makes it of all that is staged.
+        (CommitStyle::Replace | CommitStyle::Merge, _) => {
+            let above = target.parent().ok_or_else(outside)?;
+            let made = EntryAttributes::of_dir(when.wall_ms);
+            let parent = make_dirs(db, &above, made, made.mtime)?;
+            replace(db, &staged, parent, target, when)?;
+            touched(db, &above, parent, made.mtime)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// A staging directory, and the entry that leads to it.
+struct Staged<'a> {
+    dir: DirId,
+    at: (DirId, &'a str),
+}
+
+/// Puts a staging directory in the place of the target, with the policies that directories of the same names had.
+fn replace(
+    db: &Tx,
+    staged: &Staged<'_>,
+    parent: DirId,
+    target: &PoolPath,
+    when: When,
+) -> Result<(), Error> {
+    let name = target.file_name().ok_or_else(|| Error::OutsideSpaces(target.clone()))?;
+    match entries::lookup(db, parent, name)?.map(|found| found.place) {
+        None => {}
+        Some(EntryPlace::File(_) | EntryPlace::Link(_)) => {
+            return Err(Error::NotADirectory(target.clone()));
+        }
+        Some(EntryPlace::Dir(old)) => {
+            let space = spaces::named(db, target.space())?.id;
+            dir_policies::hand_over(db, space, old, staged.dir)?;
+            let place = &EntryPlace::Dir(old);
+            let leaving = LeavingEntry { dir: parent, path: target, place, removed: false };
+            if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
+                entries::delete(db, parent, name)?;
+                trash::throw(db, old, space)?;
+            }
+        }
+    }
+    entries::rename(db, staged.at, (parent, name))
+}
+
+/// Files on their way into directories that are there.
+struct Merge<'a> {
+    db: &'a Tx,
+    how: Conditions,
+    target: &'a PoolPath,
+    /// The space that all these files are in.
+    space: SpaceId,
+    when: When,
+    /// The references of the chunks of files that are replaced.
+    counts: ReferenceCounts<'a>,
+    sums: Sums,
+    /// The number of entries that may still be put.
+    left: usize,
+    /// The paths of the entries that were put.
+    merged: Vec<PoolPath>,
+}
+
+impl Merge<'_> {
+    fn too_many(&self) -> Error {
+        Error::TooManyMerged { target: self.target.clone(), most: MOST_MERGED }
+    }
+
+    /// Moves what is in one directory into another, which is at `path`.
+    fn directory(&mut self, from: DirId, to: DirId, path: &PoolPath) -> Result<(), Error> {
+        let (mut has_new, mut retention) = (false, None);
+        for (name, place) in entries::children(self.db, from, self.left + 1)? {
+            self.left = self.left.checked_sub(1).ok_or_else(|| self.too_many())?;
+            let at = path.join(&name).map_err(|_| {
+                let bytes = path.to_string().len() + 1 + name.len();
+                Error::TooLong { to: path.clone(), bytes }
+            })?;
+            let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
+            match (place, there) {
+                (_, None) => has_new = true,
+                (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
+                    self.directory(below, there, &at)?;
+                    entries::delete(self.db, from, &name)?;
+                    entries::dir_ended(self.db, self.space, below)?;
+                    continue;
+                }
+                (EntryPlace::Dir(_), Some(_)) => return Err(Error::NotADirectory(at)),
+                (_, Some(EntryPlace::Dir(_))) => return Err(Error::IsADirectory(at)),
+                (EntryPlace::File(new), Some(EntryPlace::File(old))) => {
+                    let kept = match retention {
+                        Some(kept) => kept,
+                        // One retention holds for all files of this directory, so it is looked up once.
+                        None => history::retention(self.db, &at, self.when)?,
+                    };
+                    retention = Some(kept);
+                    self.file((to, &at), new, old, kept)?;
+                    entries::delete(self.db, to, &name)?;
+                }
+                (EntryPlace::File(_), Some(EntryPlace::Link(target))) => {
+                    return Err(Error::IsALink { path: at, target });
+                }
+                (EntryPlace::Link(_), Some(EntryPlace::File(_))) => return Err(Error::IsAFile(at)),
+                (EntryPlace::Link(_), Some(EntryPlace::Link(_))) => {
+                    if self.how.condition != Condition::Always {
+                        return Err(Error::Exists(at));
+                    }
+                    self.sums.sub(0);
+                    bygone::note(self.db, (to, &at), self.when)?;
+                    entries::delete(self.db, to, &name)?;
+                }
+            }
+            entries::rename(self.db, (from, &name), (to, &name))?;
+            self.merged.push(at);
+        }
+        if has_new {
+            touched(self.db, path, to, FileTime::of_ms(self.when.wall_ms))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the version of a file that another takes the place of, if the conditions allow that.
+    fn file(
+        &mut self,
+        (dir, path): (DirId, &PoolPath),
+        new: VersionId,
+        old: VersionId,
+        retention: Retention,
+    ) -> Result<(), Error> {
+        let Conditions { condition, spare_content } = self.how;
+        check_condition(self.db, path, condition, Some(old))?;
+        if spare_content && versions::get(self.db, new)?.size == 0 {
+            check_condition(self.db, path, Condition::IfEmpty, Some(old))?;
+        }
+        // A file that replaces another is as much work again, so it counts twice.
+        self.left = self.left.checked_sub(1).ok_or_else(|| self.too_many())?;
+        let place = &EntryPlace::File(old);
+        let leaving = LeavingEntry { dir, path, place, removed: false };
+        if history::keep(self.db, &leaving, retention, self.when)? {
+            return Ok(());
+        }
+        let old = versions::throw_away(self.db, old, &mut self.counts)?;
+        self.sums.deleted(old.size, old.in_catalog);
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! Excess copies: which of them can still be done without.
+
+use crate::chunks::{
+    placements::{self, CopyState},
+    {self, ChunkState},
+};
+use crate::error::Error;
+use crate::sql::Tx;
+use crate::versions;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_pool::PoolView;
+use potluck_pool::redundancy::Excess;
+
+/// Marks those of `copies` that can still be done without as leaving, and returns them.
+pub(crate) fn mark(
+    db: &Tx,
+    view: &PoolView,
+    copies: &[((ChunkName, DonorId), Excess)],
+) -> Result<Vec<(ChunkName, DonorId)>, Error> {
+    let mut marked = Vec::new();
+    for ((name, donor), excess) in copies {
+        if can_go(db, view, name, *donor, excess)? {
+            placements::mark_leaving(db, name, *donor)?;
+            marked.push((*name, *donor));
+        }
+    }
+    Ok(marked)
+}
+
+/// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
+pub(crate) fn can_go(
+    db: &Tx,
+    view: &PoolView,
+    name: &ChunkName,
+    donor: DonorId,
+    excess: &Excess,
+) -> Result<bool, Error> {
+    let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
+    if chunk.state != ChunkState::Here || chunk.refs != excess.uses() {
+        return Ok(false);
+    }
+    let copy = placements::state_of(db, chunk.id, donor)?;
+    if !matches!(copy, Some(CopyState::Here | CopyState::Leaving)) {
+        return Ok(false);
+    }
+    for vote in &excess.votes {
+        let version = versions::find(db, vote.version)?;
+        let judged_by = version.map(|version| (version.redundancy(), version.goal));
+        if judged_by != Some(vote.judged_by)
+            || !vote.ground.holds(view.get(donor), name, vote.version)
+        {
+            return Ok(false);
+        }
+    }
+    for (relied, holder) in &excess.keep {
+        let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
+        if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here)
+            || !view.counts(*holder, relied)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,131 @@
+//! Unused chunks on their way out, in two phases (promise D5).
+//!
+//! First a chunk is condemned here, durably. Only then are donors ordered to delete their copies,
+//! and their word that a copy is gone takes its placement away.
+
+use crate::chunks;
+use crate::chunks::placements;
+use crate::error::Error;
+use crate::members;
+use crate::sql::{Tx, params};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{ChunkId, DonorId};
+use potluck_wire::control::Holding;
+
+/// A place in the queue of unused chunks: the time since which a chunk is unused, and its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnusedSince(i64, ChunkId);
+
+impl UnusedSince {
+    /// The place before all unused chunks.
+    pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
+}
+
+/// A page of the chunks that no file has used since `before_ms`, longest unused first, after
+/// `after`.
+pub(crate) fn unused(
+    db: &Tx,
+    before_ms: u64,
+    after: UnusedSince,
+    limit: usize,
+) -> Result<Vec<(UnusedSince, ChunkName)>, Error> {
+    let mut rows = db.prepare(
+        "SELECT zero_since_ms, id, name FROM chunks
+         WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
+         ORDER BY zero_since_ms, id LIMIT ?4",
+    )?;
+    let page = rows
+        .query_map(params![before_ms as i64, after.0, after.1, limit as i64], |row| {
+            Ok((UnusedSince(row.get(0)?, row.get(1)?), ChunkName(row.get(2)?)))
+        })?;
+    page.collect()
+}
+
+/// Condemns those of `names` that still no file has used since `before_ms`.
+pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
+    let mut update = db.prepare(
+        "UPDATE chunks SET state = 1
+         WHERE name = ?1 AND refs = 0 AND state = 0 AND zero_since_ms <= ?2",
+    )?;
+    for name in names {
+        update.execute(params![name.0, before_ms as i64])?;
+    }
+    Ok(())
+}
+
+/// A condemned chunk and where copies of it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condemned {
+    /// The number of the chunk, after which the next page begins.
+    pub id: ChunkId,
+    /// The name of the chunk.
+    pub name: ChunkName,
+    /// The donors that may have the chunk.
+    pub donors: Vec<DonorId>,
+}
+
+/// A page of condemned chunks after `after`.
+pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
+    let mut rows = db.prepare(
+        "SELECT id, name FROM chunks
+         WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let page = rows
+        .query_map(params![after, limit as i64], |row| Ok((row.get(0)?, ChunkName(row.get(1)?))))?
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut donors = db.prepare("SELECT donor FROM placements WHERE chunk = ?1")?;
+    page.into_iter()
+        .map(|(id, name)| {
+            let donors = donors
+                .query_map(params![id], |row| row.get(0).map(DonorId))?
+                .collect::<Result<_, _>>()?;
+            Ok(Condemned { id, name, donors })
+        })
+        .collect()
+}
+
+/// Forgets the copies of `chunk` at donors that were removed from the pool, for which no order is needed. Without its
+/// last copy the chunk is gone.
+pub(crate) fn forget_copies(
+    db: &Tx,
+    chunk: ChunkId,
+    donors: &[DonorId],
+    now_ms: u64,
+) -> Result<(), Error> {
+    for donor in donors {
+        placements::forget(db, chunk, *donor, now_ms)?;
+    }
+    // A chunk that nobody ever stored has no copy to forget, so it is looked at here.
+    placements::gone_if_nowhere(db, chunk, now_ms)
+}
+
+/// Forgets copies at donors that were removed from the pool, `limit` at most; whether there may be more.
+pub(crate) fn forget_removed_donors(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let mut left = limit;
+    for donor in members::removed_donors(db)? {
+        for chunk in placements::some_at(db, donor, left)? {
+            placements::forget(db, chunk, donor, now_ms)?;
+            left -= 1;
+        }
+    }
+    Ok(left == 0)
+}
+
+/// Forgets chunks that have been gone from everywhere since `before_ms`, `limit` at most; whether there may be more.
+pub(crate) fn prune_gone(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
+    let forgotten = db.execute(
+        "DELETE FROM chunks WHERE id IN (
+             SELECT id FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1 LIMIT ?2)",
+        params![before_ms as i64, limit as i64],
+    )?;
+    Ok(forgotten == limit)
+}
+
+/// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
+pub(crate) fn take_in(db: &Tx, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
+    let number = |chunk: &Holding| match chunks::get(db, &chunk.name)? {
+        Some(known) => Ok(known.id),
+        None => chunks::insert_unused(db, &chunk.name, chunk.len, now_ms),
+    };
+    chunks.iter().map(number).collect()
+}

@@ -1,0 +1,210 @@
+//! What names led to in the past, as far as a snapshot shows it.
+//!
+//! An entry says since which snapshot its name leads to it, and when the name comes to lead elsewhere, a row says until
+//! which it did. So the tree of any snapshot can be read ([`crate::names::entries`], [`crate::names::walk`]), and to take one costs as
+//! much for a large tree as for a small one. What a row is about is not let go ([`crate::history`]). A row is of the
+//! newest snapshot that shows it, and ends with that unless an older one shows it, too.
+
+use crate::error::Error;
+use crate::history::{bygone_name::BygoneName, kept_rows, snapshot_rows};
+use crate::log::{changes, records::Record};
+use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
+use crate::sql::{Row, Tx, params};
+use crate::when::{WhatIsKept, When};
+use potluck_core::ids::SnapshotId;
+use potluck_core::path::PoolPath;
+
+/// What a name led to.
+#[derive(Debug, Clone)]
+pub(crate) struct BygoneRow {
+    /// The number of the row.
+    pub id: i64,
+    /// The directory that the name is in.
+    pub dir: DirId,
+    /// The name that led there.
+    pub name: String,
+    /// The first snapshot in which the name leads there.
+    pub since: SnapshotId,
+    /// The first later snapshot in which the name does not lead there.
+    pub until: SnapshotId,
+    /// The newest snapshot in which the name leads there.
+    pub snapshot: SnapshotId,
+    /// The thing that the name led to.
+    pub found: FoundEntry,
+}
+
+const COLUMNS: &str = "SELECT id, e.parent, e.name, since, until, snapshot, e.dir, e.version, e.target, e.mtime_ns, \
+                       e.permissions, e.uid, e.gid FROM bygone e";
+
+fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
+    let number = |at| row.get::<i64>(at).map(|number| SnapshotId(number as u64));
+    Ok(BygoneRow {
+        id: row.get(0)?,
+        dir: DirId::now(row.get(1)?),
+        name: row.get(2)?,
+        since: number(3)?,
+        until: number(4)?,
+        snapshot: number(5)?,
+        found: FoundEntry::of(row, 6)?,
+    })
+}
+
+/// Notes, before a name comes to lead elsewhere or nowhere, what it leads to if a snapshot shows that there.
+pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Result<(), Error> {
+    let name = path.file_name().unwrap_or_default();
+    if when.keeps == WhatIsKept::AsTheLogSays || !kept_rows::keeps_at(path) {
+        return Ok(());
+    }
+    let Some(since) = entries::since(db, dir, name)? else { return Ok(()) };
+    let until = snapshot_rows::next(db)?;
+    if since >= until {
+        return Ok(()); // no snapshot was taken since
+    }
+    let newest = snapshot_rows::covering(db, dir)?.into_iter().find(|number| *number >= since);
+    let Some(snapshot) = newest else { return Ok(()) };
+    insert(db, (dir, name), (since, until, snapshot))?;
+    let (path, at) = (path.clone(), path.clone());
+    changes::tell(db, Record::Bygone(BygoneName { path, at, since, until, snapshot }))
+}
+
+/// Writes a row about what is in a directory under a name.
+fn insert(
+    db: &Tx,
+    (dir, name): (DirId, &str),
+    (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
+) -> Result<(), Error> {
+    insert_as(db, (dir, name), (dir, name), (since, until, snapshot))
+}
+
+/// Writes a row about what is in a directory under a name now, as what another name led to.
+fn insert_as(
+    db: &Tx,
+    (parent, name): (DirId, &str),
+    (at, called): (DirId, &str),
+    (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
+) -> Result<(), Error> {
+    db.prepare(&format!(
+        "INSERT INTO bygone (parent, name, since, until, snapshot, dir, version, target, mtime_ns, permissions, uid, gid)
+         SELECT ?1, ?2, ?3, ?4, ?5, e.dir, e.version, e.target, {ATTRIBUTES} FROM entries e
+         WHERE e.parent = ?6 AND e.name = ?7"
+    ))?
+    .execute(params![
+        parent.0,
+        name,
+        since.0 as i64,
+        until.0 as i64,
+        snapshot.0 as i64,
+        at.0,
+        called
+    ])?;
+    Ok(())
+}
+
+/// Takes over a row that a log tells of.
+pub(crate) fn replay(db: &Tx, told: &BygoneName) -> Result<(), Error> {
+    let outside = || Error::OutsideSpaces(told.path.clone());
+    let (above, name) = (told.path.parent().ok_or_else(outside)?, told.path.file_name());
+    let dir = entries::existing_dir(db, &above)?;
+    let (at_above, at_name) = (told.at.parent().ok_or_else(outside)?, told.at.file_name());
+    let at = entries::existing_dir(db, &at_above)?;
+    let name = (dir, name.unwrap_or_default());
+    insert_as(db, name, (at, at_name.unwrap_or_default()), (told.since, told.until, told.snapshot))
+}
+
+/// Returns rows after `after`, at most `limit`, as a log tells of them, each with its number.
+pub(crate) fn told(
+    db: &Tx,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, Option<BygoneName>)>, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
+    let rows: Result<Vec<BygoneRow>, _> =
+        select.query_map(params![after, limit as i64], bygone)?.collect();
+    let tell = |row: BygoneRow| {
+        let path = entries::path_of(db, row.dir)?.and_then(|dir| dir.join(&row.name).ok());
+        let at = match &row.found.place {
+            EntryPlace::Link(_) => path.clone(), // it is nowhere else, and is not told of
+            EntryPlace::File(version) => entries::path_of_version(db, *version)?,
+            EntryPlace::Dir(dir) => entries::path_of(db, *dir)?,
+        };
+        let BygoneRow { id, since, until, snapshot, .. } = row;
+        let name = |(path, at)| BygoneName { path, at, since, until, snapshot };
+        Ok((id, path.zip(at).map(name)))
+    };
+    rows?.into_iter().map(tell).collect()
+}
+
+/// Returns a row about the given thing, if a snapshot shows it under some name.
+pub(crate) fn of_place(db: &Tx, place: &EntryPlace) -> Result<Option<BygoneRow>, Error> {
+    rows_of_place(db, place, 1).map(|mut rows| rows.pop())
+}
+
+/// Returns all rows about the given thing: one for each name under which snapshots show it.
+pub(crate) fn all_of_place(db: &Tx, place: &EntryPlace) -> Result<Vec<BygoneRow>, Error> {
+    rows_of_place(db, place, -1)
+}
+
+fn rows_of_place(db: &Tx, place: &EntryPlace, limit: i64) -> Result<Vec<BygoneRow>, Error> {
+    let (column, number) = match place {
+        EntryPlace::Link(_) => return Ok(Vec::new()), // all that there is of a link is in the row
+        EntryPlace::File(version) => ("version", version.0 as i64),
+        EntryPlace::Dir(dir) => ("dir", dir.0),
+    };
+    let mut select =
+        db.prepare(&format!("{COLUMNS} WHERE e.{column} = ?1 ORDER BY id LIMIT ?2"))?;
+    select.query_map(params![number, limit], bygone)?.collect()
+}
+
+/// Whether a row is about a name in this directory.
+pub(crate) fn is_any_of(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM bygone WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
+}
+
+/// The outcome of a step with rows.
+pub(crate) struct Released {
+    /// The things that no snapshot shows any more.
+    pub not_shown: Vec<EntryPlace>,
+    /// Whether the step handled all rows.
+    pub all: bool,
+}
+
+/// Handles at most `limit` rows that a snapshot which has ended showed: each row goes to another snapshot that shows
+/// its thing, or is forgotten.
+pub(crate) fn release(db: &Tx, ended: SnapshotId, limit: usize) -> Result<Released, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} WHERE snapshot = ?1 ORDER BY id LIMIT ?2"))?;
+    let rows: Result<Vec<BygoneRow>, _> =
+        select.query_map(params![ended.0 as i64, limit as i64], bygone)?.collect();
+    let rows = rows?;
+    let mut not_shown = Vec::new();
+    for row in &rows {
+        let shows = |number: &SnapshotId| (row.since..row.until).contains(number);
+        match snapshot_rows::covering(db, row.dir)?.into_iter().find(shows) {
+            Some(other) => {
+                db.prepare("UPDATE bygone SET snapshot = ?2 WHERE id = ?1")?
+                    .execute(params![row.id, other.0 as i64])?;
+            }
+            None => not_shown.extend(forget(db, row)?),
+        }
+    }
+    Ok(Released { not_shown, all: rows.len() < limit })
+}
+
+/// Forgets a row, and what it was about if no other row is about it.
+fn forget(db: &Tx, row: &BygoneRow) -> Result<Option<EntryPlace>, Error> {
+    db.prepare("DELETE FROM bygone WHERE id = ?1")?.execute(params![row.id])?;
+    let place = &row.found.place;
+    Ok(of_place(db, place)?.is_none().then(|| place.clone()))
+}
+
+/// Forgets rows of a directory that is no more, at most `limit`.
+pub(crate) fn forget_of(db: &Tx, dir: DirId, limit: usize) -> Result<Released, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} WHERE e.parent = ?1 ORDER BY id LIMIT ?2"))?;
+    let rows: Result<Vec<BygoneRow>, _> =
+        select.query_map(params![dir.0, limit as i64], bygone)?.collect();
+    let rows = rows?;
+    let mut not_shown = Vec::new();
+    for row in &rows {
+        not_shown.extend(forget(db, row)?);
+    }
+    Ok(Released { not_shown, all: rows.len() < limit })
+}

@@ -1,0 +1,255 @@
+//! Series: directories whose entries are steps, such as the checkpoints of a run, of which old ones are purged as a rule
+//! says ([`potluck_core::policy::SeriesRule`]). The rule is a part of what a directory sets differently, and is inherited by none.
+
+use crate::checkpoints::checkpoint_rows;
+use crate::error::Error;
+use crate::history::kept_rows;
+use crate::log::{changes, records::Record};
+use crate::names;
+use crate::names::{
+    dir_policies,
+    entries::{self, DirId, EntryPlace, split},
+    walk::{Walk, What},
+};
+use crate::sql::{Tx, params};
+use crate::when::When;
+use potluck_core::attributes::FileTime;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{PurgeReason, SeriesRule, StepAge};
+use std::collections::HashSet;
+
+/// The most steps of one series that are looked at; where there are more, the newest may be among the others, so that
+/// none is purged.
+const MOST_STEPS: usize = 20_000;
+
+/// The steps of a series, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// The path of the directory.
+    pub path: PoolPath,
+    /// The rule that says which of the steps are purged.
+    pub rule: SeriesRule,
+    /// The versions that readers had open, by their numbers.
+    pub read: Vec<VersionId>,
+    /// The steps of the series, the newest first.
+    pub steps: Vec<SeriesStep>,
+}
+
+/// A file or directory in a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesStep {
+    /// The name of the step.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// When it was modified.
+    pub mtime: FileTime,
+    /// Whether it is never purged.
+    pub pinned: bool,
+    /// Whether somebody has some of it open.
+    pub is_read: bool,
+    /// When it was used last, in milliseconds of the pool's time; 0 where that is not known.
+    pub used_ms: u64,
+    /// Why it is purged, if the rule lets it go.
+    pub reason: Option<PurgeReason>,
+}
+
+impl SeriesStep {
+    /// Whether nothing but the rule decides about the step.
+    pub fn may_go(&self) -> bool {
+        self.reason.is_some() && !self.pinned && !self.is_read
+    }
+}
+
+/// Returns all series that purge something. Most catalogs have few policies: all of them are looked at.
+pub(crate) fn all(db: &Tx) -> Result<Vec<PoolPath>, Error> {
+    let mut select = db.prepare("SELECT dir FROM dir_policies")?;
+    let dirs: Result<Vec<DirId>, _> =
+        select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect();
+    let mut series = Vec::new();
+    for dir in dirs? {
+        if !dir_policies::get(db, dir)?.series.is_none() {
+            series.extend(entries::path_of(db, dir)?.filter(kept_rows::keeps_at));
+        }
+    }
+    Ok(series)
+}
+
+/// The steps of a series, and what its rule says of them while readers have these versions open.
+pub(crate) fn look(
+    db: &Tx,
+    path: &PoolPath,
+    read: Vec<VersionId>,
+    when: When,
+) -> Result<Series, Error> {
+    let dir = entries::existing_dir(db, path)?;
+    let rule = dir_policies::get(db, dir)?.series;
+    let read_steps = read_in(db, dir, &read)?;
+    let mut walk = Walk::new(db, dir, false, None)?.visible();
+    let mut steps = Vec::new();
+    while let Some(item) = walk.next_item()? {
+        if steps.len() == MOST_STEPS {
+            return Err(Error::TooManySteps { path: path.clone(), most: MOST_STEPS });
+        }
+        let is_dir = match item.what {
+            What::Dir(_) => true,
+            What::File(_) => false,
+            What::Link(_) => continue, // such as one that leads to the latest
+        };
+        let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
+        let (is_read, used_ms) = (read_steps.contains(&name), item.used_ms);
+        steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, used_ms, reason: None });
+    }
+    steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
+    for (place, step) in steps.iter_mut().enumerate() {
+        let unused_ms = (step.used_ms > 0).then(|| when.pool_ms.saturating_sub(step.used_ms));
+        let modified_ms = when.wall_ms.saturating_sub(step.mtime.ms());
+        step.reason = rule.lets_go(place, StepAge { modified_ms, unused_ms });
+    }
+    Ok(Series { path: path.clone(), rule, read, steps })
+}
+
+/// The entries of a directory that lead to some of these versions.
+fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String>, Error> {
+    let (mut read, mut passed) = (HashSet::new(), HashSet::new());
+    for version in versions {
+        let mut place = EntryPlace::File(*version);
+        while let Some((parent, name)) = entries::holder_of(db, &place)? {
+            if parent == dir {
+                read.insert(name);
+                break;
+            }
+            if parent == DirId::ROOT || !passed.insert(parent) {
+                break;
+            }
+            place = EntryPlace::Dir(parent);
+        }
+    }
+    Ok(read)
+}
+
+/// Purges those of these steps of a series that may go, and are what they were when it was looked at, as if they were
+/// removed: they are in the trash, where there is one. Gives the names of those that were.
+///
+/// No step but these is looked at: of a long series few are purged in one transaction, and there are many of these.
+pub(crate) fn purge(
+    db: &Tx,
+    looked_at: &Series,
+    steps: &[SeriesStep],
+    when: When,
+) -> Result<Vec<String>, Error> {
+    let Series { path, rule, read, .. } = looked_at;
+    let dir = entries::existing_dir(db, path)?;
+    if dir_policies::get(db, dir)?.series != *rule {
+        return Ok(Vec::new());
+    }
+    let mut since = db.leases().leased(when.pool_ms);
+    since.retain(|version| read.binary_search(version).is_err());
+    let opened = read_in(db, dir, &since)?;
+    let mut purged = Vec::new();
+    for step in steps.iter().filter(|step| step.may_go() && !opened.contains(&step.name)) {
+        let Ok(at) = path.join(&step.name) else { continue };
+        if is_unchanged(db, dir, step)? {
+            names::remove(db, &at, true, when)?;
+            purged.push(step.name.clone());
+        }
+    }
+    Ok(purged)
+}
+
+/// Whether a step is in its directory as it was when that was looked at.
+fn is_unchanged(db: &Tx, dir: DirId, step: &SeriesStep) -> Result<bool, Error> {
+    let mut select = db.prepare(
+        "SELECT coalesce(v.mtime_ns, e.mtime_ns), e.dir IS NOT NULL, e.pinned, e.used_ms
+         FROM entries e LEFT JOIN versions v ON v.id = e.version
+         WHERE e.parent = ?1 AND e.name = ?2",
+    )?;
+    let found = select.query_one(params![dir.0, step.name], |row| {
+        let mtime = FileTime(row.get(0)?);
+        Ok((mtime, row.get(1)?, row.get(2)?, row.get::<i64>(3)? as u64))
+    })?;
+    Ok(found == Some((step.mtime, step.is_dir, step.pinned, step.used_ms)))
+}
+
+/// Notes that these steps of a directory are used.
+pub(crate) fn note_steps(
+    db: &Tx,
+    path: &PoolPath,
+    names: &[String],
+    now_ms: u64,
+) -> Result<(), Error> {
+    let dir = entries::existing_dir(db, path)?;
+    names.iter().try_for_each(|name| entries::set_used(db, dir, name, now_ms))
+}
+
+/// The steps that are used when a path is read or written, and whose last use was noted so long ago that this one is to be:
+/// those that lead to it, and those that are in series below it.
+pub(crate) fn used_by(
+    db: &Tx,
+    path: &PoolPath,
+    now_ms: u64,
+) -> Result<Vec<(DirId, String)>, Error> {
+    let mut used = Vec::new();
+    let Ok(mut at) = PoolPath::space_root(path.space()) else { return Ok(used) };
+    for name in path.names() {
+        let Some(EntryPlace::Dir(dir)) = entries::resolve(db, &at)?.map(|found| found.place) else {
+            return Ok(used);
+        };
+        let known = entries::used_ms(db, dir, name)?;
+        let after = dir_policies::get(db, dir)?.series.notes_uses_after_ms();
+        if let (Some(known), Some(after)) = (known, after)
+            && is_due(known, after, now_ms)
+        {
+            used.push((dir, name.clone()));
+        }
+        let Ok(below) = at.join(name) else { return Ok(used) };
+        at = below;
+    }
+    for series in all(db)?.into_iter().filter(|series| series.is_inside(path)) {
+        let dir = entries::existing_dir(db, &series)?;
+        let Some(after) = dir_policies::get(db, dir)?.series.notes_uses_after_ms() else {
+            continue;
+        };
+        let mut walk = Walk::new(db, dir, false, None)?.visible();
+        while let Some(item) = walk.next_item()? {
+            if is_due(item.used_ms, after, now_ms) {
+                used.push((dir, item.path));
+            }
+        }
+    }
+    Ok(used)
+}
+
+fn is_due(used_ms: u64, after_ms: u64, now_ms: u64) -> bool {
+    used_ms == 0 || now_ms.saturating_sub(used_ms) >= after_ms
+}
+
+impl Series {
+    /// Has the steps be used now of which that is to be noted: those that are read, and those of which nothing is known.
+    /// Gives their names.
+    pub fn use_steps(&mut self, now_ms: u64) -> Vec<String> {
+        let Some(after) = self.rule.notes_uses_after_ms() else { return Vec::new() };
+        let is_used = |step: &&mut SeriesStep| {
+            step.used_ms == 0 || (step.is_read && is_due(step.used_ms, after, now_ms))
+        };
+        let used = self.steps.iter_mut().filter(is_used);
+        used.map(|step| {
+            step.used_ms = now_ms;
+            step.name.clone()
+        })
+        .collect()
+    }
+}
+
+/// Pins a file or directory, so that it is never purged, or ends that.
+pub(crate) fn pin(db: &Tx, path: &PoolPath, pinned: bool) -> Result<(), Error> {
+    checkpoint_rows::check_writable(db, path, None)?;
+    let (above, name) = split(path)?;
+    let dir = entries::existing_dir(db, &above)?;
+    entries::existing(db, path)?;
+    if entries::set_pinned(db, dir, name, pinned)? {
+        changes::tell(db, Record::Pinned { path: path.clone(), pinned })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The metadata log: what changed, in terms of no engine, and a catalog made of it again.
+
+pub(crate) mod changes;
+pub(crate) mod committed;
+pub(crate) mod export;
+pub(crate) mod log_position;
+pub(crate) mod logged_reservation;
+pub(crate) mod notes;
+pub(crate) mod rebuild;
+pub(crate) mod records;
+pub(crate) mod replay;
+pub(crate) mod restored;

@@ -1,0 +1,118 @@
+//! The changes that are not yet in every copy of the metadata log: one row for each, written in the
+//! transaction that makes the change.
+//!
+//! Most rows are records as the log tells them. A row about something that may be large, or that changes often, says only
+//! *that* it changed: whoever exports the rows reads the state as it is by then. What was replaced or removed meanwhile is left
+//! out, because a later row tells of it.
+//! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
+//! is forgotten when both have it, or when there are so many that a new base costs less.
+
+use crate::error::Error;
+use crate::history::kept_entry::KeptEntry;
+use crate::log::records::Record;
+use crate::sql::{Tx, params};
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
+use serde::{Deserialize, Serialize};
+
+/// The number of a change in the log: greater ones were made later. Only the catalog looks into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeNumber(pub(crate) i64);
+
+/// A change of the catalog, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeOp {
+    /// A change that is written down as the log tells it, whatever the state is by then.
+    Told(Record),
+    /// Versions became visible at paths.
+    Files(Vec<(PoolPath, VersionId)>),
+    /// A part of a version was committed, under this number.
+    Part(VersionId, u32),
+    /// The redundancy of a version was changed, or its goal.
+    Version(VersionId),
+    /// A file, directory or link was replaced or removed, and is kept.
+    Kept {
+        /// The path that it had.
+        from: PoolPath,
+        /// The place where it is kept, and for how long.
+        entry: KeptEntry,
+    },
+    /// The staged files of a checkpoint became visible.
+    Published {
+        /// The path of its staging directory.
+        from: PoolPath,
+        /// The path of the directory that it became, or was merged into.
+        to: PoolPath,
+        /// Whether it replaced what was there.
+        style: CommitStyle,
+        /// The paths of the entries put into directories that were there; none where all of the target is new.
+        merged: Vec<PoolPath>,
+    },
+    /// Room was reserved, or a reservation changed or is over.
+    Reservation(SessionId),
+    /// A fact that is remembered about a donor changed.
+    Donor(DonorId),
+}
+
+impl ChangeOp {
+    /// Returns the space that the change is about, or whose entries or grants it changed.
+    pub fn space(&self) -> Option<&str> {
+        match self {
+            Self::Told(record) => record.space(),
+            Self::Files(files) => files.first().map(|(path, _)| path.space()),
+            Self::Published { from, .. } | Self::Kept { from, .. } => Some(from.space()),
+            Self::Part(..) | Self::Version(_) | Self::Reservation(_) | Self::Donor(_) => None,
+        }
+    }
+}
+
+/// The number of the last change that was ever written down.
+pub(crate) fn last(db: &Tx) -> Result<i64, Error> {
+    db.last_number("changes")
+}
+
+/// Writes a change down, unless it is one of the pool's own metadata: the log is kept in that.
+pub(crate) fn append(db: &Tx, op: &ChangeOp) -> Result<(), Error> {
+    if op.space() == Some(SYSTEM_SPACE) {
+        return Ok(());
+    }
+    let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare("INSERT INTO changes (op) VALUES (?1)")?.execute(params![text])?;
+    Ok(())
+}
+
+/// Writes a change down as the log is to tell it.
+pub(crate) fn tell(db: &Tx, record: Record) -> Result<(), Error> {
+    append(db, &ChangeOp::Told(record))
+}
+
+/// The first rows after number `after`, at most `limit`, with their numbers.
+pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, ChangeOp)>, Error> {
+    let mut select =
+        db.prepare("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
+    let mut rows = select.query(params![after, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, text): (i64, String) = (row.get(0)?, row.get(1)?);
+        let op = serde_json::from_str(&text)
+            .map_err(|why| Error::Damaged(format!("the change {seq}: {why}")))?;
+        found.push((seq, op));
+    }
+    Ok(found)
+}
+
+/// The number of the last row that was forgotten.
+pub(crate) fn forgotten(db: &Tx) -> Result<i64, Error> {
+    let mut select = db.prepare("SELECT min(seq) FROM changes")?;
+    let first: Option<i64> = select.query_one(params![], |row| row.get(0))?.flatten();
+    first.map_or_else(|| last(db), |first| Ok(first - 1))
+}
+
+/// Forgets the rows up to number `last`, which every copy of the log has.
+pub(crate) fn forget(db: &Tx, last: i64) -> Result<(), Error> {
+    db.prepare("DELETE FROM changes WHERE seq <= ?1")?.execute(params![last])?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Tells mounts and others who listen what a commit changed, before the commit is answered: from the rows that it wrote for
+//! the metadata log it makes the paths that came, changed or went. Who hears of which is decided by the manager's watches.
+
+use crate::error::Error;
+use crate::log::{
+    changes::{self, ChangeOp},
+    records::Record,
+};
+use crate::names::entries;
+use crate::sql::Tx;
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::ids::MemberId;
+use potluck_core::kept_place::is_read_only;
+use potluck_core::path::PoolPath;
+
+/// A listener that is told of committed changes.
+///
+/// It is asked and told by the thread that commits, so that it must not wait. Changes come in the order in which they
+/// were committed. Whoever begins to listen before a reader's snapshot hears of all that is not in the snapshot; what
+/// is in it may be told, too.
+pub trait ChangeListener: Send + Sync {
+    /// Whether anybody listens at this moment; otherwise changes are not even read.
+    fn listens(&self) -> bool;
+
+    /// Takes changes that were committed together.
+    fn committed(&self, changes: Vec<CommittedChange>);
+}
+
+/// A committed change that somebody may have to hear of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommittedChange {
+    /// A path leads to another entry, to one with other attributes, or to none any more.
+    Entry {
+        /// The path at which the entry is, or was.
+        path: PoolPath,
+        /// Whether an entry is there.
+        is_there: bool,
+    },
+    /// Attributes of what is at a path were set; it and what is below it are the same.
+    Attributes(PoolPath),
+    /// The grants in a space were changed; without a space, those of groups anywhere.
+    Rights(Option<String>),
+    /// A member joined, or was revoked.
+    Member(MemberId),
+    /// More was changed than can be told one by one.
+    Unknown,
+}
+
+/// The most changes of one commit that are told one by one.
+const TOLD: usize = 10_000;
+
+/// Returns the changes that have numbers after `before`, up to `last`.
+pub(crate) fn changes_between(db: &Tx, before: i64, last: i64) -> Vec<CommittedChange> {
+    let rows = match changes::rows(db, before, TOLD) {
+        Ok(rows) => rows,
+        Err(why) => {
+            tracing::warn!(%why, "committed changes cannot be told apart");
+            return vec![CommittedChange::Unknown];
+        }
+    };
+    // Rows may be forgotten in the transaction that wrote them, and numbers are skipped on purpose: then nobody knows
+    // what changed.
+    if rows.len() as i64 != last - before {
+        return vec![CommittedChange::Unknown];
+    }
+    let mut told = Vec::new();
+    for (_, op) in rows {
+        if let Err(why) = tell(db, op, &mut told) {
+            tracing::warn!(%why, "a committed change cannot be told");
+            told.push(CommittedChange::Unknown);
+        }
+    }
+    told
+}
+
+fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Error> {
+    let there = |path| CommittedChange::Entry { path, is_there: true };
+    let gone = |path| CommittedChange::Entry { path, is_there: false };
+    let space_root =
+        |name: &str| PoolPath::space_root(name).map_err(|why| Error::Bug(why.to_string()));
+    match op {
+        ChangeOp::Files(files) => told.extend(files.into_iter().map(|(path, _)| there(path))),
+        ChangeOp::Told(Record::Dir { path, .. } | Record::Link { path, .. }) => {
+            told.push(there(path));
+        }
+        ChangeOp::Told(Record::PathAttributes { path, .. }) => {
+            told.push(CommittedChange::Attributes(path));
+        }
+        ChangeOp::Told(Record::VersionAttributes { version, .. }) => {
+            let path = entries::path_of_version(db, version)?;
+            told.extend(path.map(CommittedChange::Attributes));
+        }
+        ChangeOp::Told(Record::Snapshot(taken)) => {
+            // The directories that hold snapshots are made with the first of them.
+            let above = |path: &PoolPath| path.parent().filter(is_read_only);
+            told.extend(std::iter::successors(Some(taken.at), above).map(there));
+        }
+        ChangeOp::Told(Record::Moved { from, to }) => told.extend([gone(from), there(to)]),
+        ChangeOp::Told(Record::Removed { path }) | ChangeOp::Kept { from: path, .. } => {
+            told.push(gone(path));
+        }
+        ChangeOp::Published { style: CommitStyle::Share, .. } => {
+            return Err(Error::Bug("a shared file is no directory".into()));
+        }
+        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
+            told.extend([gone(from), there(to)]);
+        }
+        ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {
+            let whole = merged.is_empty().then_some(to);
+            told.push(gone(from));
+            told.extend(merged.into_iter().chain(whole).map(there));
+        }
+        ChangeOp::Told(Record::Space { name, .. }) => told.push(there(space_root(&name)?)),
+        ChangeOp::Told(Record::SpaceRemoved { name }) => {
+            // Another space of that name would have other rights.
+            told.extend([gone(space_root(&name)?), CommittedChange::Rights(Some(name))]);
+        }
+        ChangeOp::Told(Record::Grant { space, .. }) => {
+            told.push(CommittedChange::Rights(Some(space)));
+        }
+        ChangeOp::Told(Record::Group { there: false, .. } | Record::GroupMember { .. }) => {
+            told.push(CommittedChange::Rights(None));
+        }
+        ChangeOp::Told(Record::Member(member)) => told.push(CommittedChange::Member(member.id)),
+        // These change nothing that is seen under a name.
+        ChangeOp::Told(_)
+        | ChangeOp::Part(..)
+        | ChangeOp::Version(_)
+        | ChangeOp::Reservation(_)
+        | ChangeOp::Donor(_) => {}
+    }
+    Ok(())
+}

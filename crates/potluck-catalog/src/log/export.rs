@@ -1,0 +1,461 @@
+//! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
+
+use crate::checkpoints::checkpoint_rows;
+use crate::engine::{self, Database};
+use crate::history;
+use crate::history::{bygone, snapshot_rows, snapshots};
+use crate::log::{
+    changes::{self, ChangeNumber, ChangeOp},
+    notes,
+    records::{Keeping, PARITY_NAMES, Record, VersionFacts},
+};
+use crate::members::{
+    grants, groups,
+    quotas::{self, StoredQuota},
+};
+use crate::names::{
+    dir_policies,
+    entries::{self, DirId},
+    walk::{BrokenEntry, Walk, What},
+};
+use crate::pool_records::{
+    donors, meta, reservations,
+    spaces::{self, Space},
+};
+use crate::sql::Tx;
+use crate::versions;
+use crate::versions::parts;
+use crate::{Error, members};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{Epoch, SessionId, SnapshotId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Override;
+use potluck_core::quota::{Quota, QuotaOf};
+use potluck_pool::redundancy::Version;
+use potluck_wire::packed::{Blob, Packed};
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+/// About how many bytes of records are read at once: a row may be a commit of thousands of files.
+const AT_ONCE: usize = 4 << 20;
+/// About how many bytes a record has beside recipes, parity and content.
+const SMALL: usize = 256;
+/// The most names shown by snapshots that are read at once.
+const BYGONE: usize = 1000;
+
+/// Changes of the catalog as records of the metadata log.
+#[derive(Debug)]
+pub struct LogChanges {
+    /// The changes, each as a record.
+    pub records: Vec<Record>,
+    /// The last change that the records cover.
+    pub last: ChangeNumber,
+}
+
+/// The first changes after the row `after`, at most `limit` rows; none if there are none.
+pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogChanges>, Error> {
+    let rows = changes::rows(db, after, limit)?;
+    let Some(first) = rows.first() else { return Ok(None) };
+    let (mut out, mut last) = (Out::default(), first.0);
+    let latest = latest_of_reservations(&rows);
+    for (row, op) in rows {
+        last = row;
+        if matches!(&op, ChangeOp::Reservation(id) if latest[id] > row) {
+            continue;
+        }
+        change(db, op, &mut out)?;
+        if out.is_full() {
+            break;
+        }
+    }
+    if !out.records.is_empty() {
+        out.time(db)?;
+    }
+    Ok(Some(LogChanges { records: out.records, last: ChangeNumber(last) }))
+}
+
+/// Returns the last of the given rows about each reservation: a reservation changes with each session that takes room
+/// of it, and is told of once.
+fn latest_of_reservations(rows: &[(i64, ChangeOp)]) -> HashMap<SessionId, i64> {
+    let about = |(row, op): &(i64, ChangeOp)| match op {
+        ChangeOp::Reservation(id) => Some((*id, *row)),
+        _ => None,
+    };
+    rows.iter().filter_map(about).collect()
+}
+
+/// Records that are being collected for one read.
+#[derive(Default)]
+struct Out {
+    records: Vec<Record>,
+    bytes: usize,
+}
+
+impl Out {
+    fn add(&mut self, record: Record) {
+        self.bytes += match &record {
+            Record::Page { page, .. } => page.0.len(),
+            Record::Parity { names, .. } => names.0.len() * size_of::<ChunkName>(),
+            Record::File { about, .. } => about.inline.as_ref().map_or(0, |inline| inline.0.len()),
+            _ => 0,
+        } + SMALL;
+        self.records.push(record);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= AT_ONCE
+    }
+
+    /// Adds a version at a path, after all records that belong to it. Nothing is added of a version whose record is
+    /// damaged.
+    fn file(&mut self, db: &Tx, path: PoolPath, version: &Version) -> Result<(), Error> {
+        let id = version.id;
+        let inline = if version.inline { versions::inline(db, id)? } else { None };
+        if version.parts == 0 {
+            self.chunks(db, version)?;
+        }
+        self.add(Record::File { path, version: id, about: VersionFacts::of(version, inline) });
+        Ok(())
+    }
+
+    /// Adds part `number` of a version, and returns whether there is one.
+    fn part(&mut self, db: &Tx, whole: VersionId, number: u32) -> Result<bool, Error> {
+        let Some(id) = parts::at(db, whole, number)? else { return Ok(false) };
+        let part = versions::get(db, id)?;
+        self.chunks(db, &part)?;
+        self.add(Record::Part { whole, number, version: id, about: VersionFacts::of(&part, None) });
+        Ok(true)
+    }
+
+    /// Adds the recipe of a version, and its parity.
+    fn chunks(&mut self, db: &Tx, version: &Version) -> Result<(), Error> {
+        let id = version.id;
+        let (pages, parity) = (versions::pages(db, id)?, versions::parity(db, version)?);
+        for page in pages {
+            self.add(Record::Page { version: id, page: Blob(page) });
+        }
+        self.parity(id, &parity);
+        Ok(())
+    }
+
+    fn parity(&mut self, version: VersionId, parity: &[ChunkName]) {
+        for names in parity.chunks(PARITY_NAMES) {
+            self.add(Record::Parity { version, names: Packed(names.to_vec()) });
+        }
+    }
+
+    /// Tells since which snapshot an entry is where it is, unless it was before the first, and whether it is pinned.
+    fn marks(&mut self, path: PoolPath, marks: EntryMarks) {
+        if marks.pinned {
+            self.add(Record::Pinned { path: path.clone(), pinned: true });
+        }
+        if marks.since > SnapshotId(1) {
+            self.add(Record::Since { path, since: marks.since });
+        }
+    }
+
+    /// The pool's time as it was saved last, by which announcements and reservations end.
+    fn time(&mut self, db: &Tx) -> Result<(), Error> {
+        if let Some(pool_ms) = meta::saved_pool_time(db)? {
+            self.add(Record::Time { pool_ms, leapt_ms: notes::time_leapt_ms(db)? });
+        }
+        Ok(())
+    }
+}
+
+fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
+    let is_removal = matches!(op, ChangeOp::Told(Record::SpaceRemoved { .. }));
+    if let Some(space) = op.space().filter(|_| !is_removal)
+        && entries::lookup(db, DirId::ROOT, space)?.is_none()
+    {
+        return Ok(()); // a later row says that the whole space was removed
+    }
+    match op {
+        ChangeOp::Told(record) => out.add(record),
+        ChangeOp::Files(files) => {
+            for (path, id) in files {
+                let written = match versions::find(db, id) {
+                    Ok(Some(version)) => out.file(db, path.clone(), &version).map(|()| true),
+                    Ok(None) => Ok(false),
+                    Err(why) => Err(why),
+                };
+                let written = sound(written)?;
+                if written.is_none() {
+                    // A damaged file is lost, and the one that it replaced must not take its place.
+                    out.add(Record::Removed { path: path.clone() });
+                }
+                if written != Some(true) {
+                    out.add(Record::Passed { path });
+                }
+            }
+        }
+        ChangeOp::Part(whole, number) => {
+            sound(out.part(db, whole, number))?;
+        }
+        ChangeOp::Version(id) => {
+            sound(keeping(db, id, out))?;
+        }
+        ChangeOp::Published { from, to, style, .. } => {
+            out.add(Record::Published { from, to, style });
+        }
+        ChangeOp::Kept { from, entry } => {
+            out.add(Record::Moved { from, to: entry.at.clone() });
+            out.add(Record::Kept(entry));
+        }
+        ChangeOp::Reservation(id) => out.add(match reservations::get(db, &id)? {
+            Some(reservation) => Record::Reservation(reservation),
+            None => Record::ReservationEnded { id },
+        }),
+        ChangeOp::Donor(donor) => out.records.extend(donors::get(db, donor)?.map(Record::Donor)),
+    }
+    Ok(())
+}
+
+/// Leaves out a file whose record is damaged: no catalog could be made of it, and the log goes on
+/// without it. Scans find it and tell of it.
+fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(Error::Damaged(why)) => {
+            tracing::error!(why, "a damaged record of the catalog is left out of the log");
+            Ok(None)
+        }
+        Err(why) => Err(why),
+    }
+}
+
+fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
+    let Some(version) = versions::find(db, id)? else { return Ok(()) };
+    if version.parts == 0 {
+        out.parity(id, &versions::parity(db, &version)?);
+    }
+    out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) });
+    Ok(())
+}
+
+/// The whole state of one moment, read a few records at a time while writes go on.
+pub struct CatalogSnapshot {
+    /// The connection, in one transaction from the first read to the end.
+    db: Database,
+    /// The last change that the state has.
+    pub last: ChangeNumber,
+    spaces: VecDeque<Space>,
+    cursor: Option<String>,
+    /// The versions whose parts are to be read first.
+    in_parts: VecDeque<WholeInTurn>,
+    /// Whether reservations were told of, which happens once their spaces are there.
+    reservations_told: bool,
+    /// The row up to which it was told what snapshots show; `None` before the first.
+    bygone: Option<i64>,
+    out: Out,
+}
+
+/// The facts about an entry that belong to its name, beside what it leads to.
+#[derive(Debug, Clone, Copy)]
+struct EntryMarks {
+    since: SnapshotId,
+    pinned: bool,
+}
+
+/// A version that is made of parts, while these are read.
+struct WholeInTurn {
+    whole: VersionId,
+    /// The number of the next part.
+    next: u32,
+    /// The place of the version and the facts about it, unless a session is still writing it.
+    then: Option<(PoolPath, Version, EntryMarks)>,
+}
+
+impl CatalogSnapshot {
+    /// Begins to read the catalog at `path`.
+    pub fn begin(path: &Path) -> Result<Self, Error> {
+        let db = engine::open_snapshot(path)?;
+        let last = ChangeNumber(changes::last(&db)?);
+        let spaces = spaces::all(&db)?.into_iter().filter(|space| !space.is_system()).collect();
+        let mut out = Out::default();
+        out.time(&db)?;
+        members::all(&db)?.into_iter().for_each(|member| out.add(Record::Member(member)));
+        for (name, members) in groups::all(&db)? {
+            out.add(Record::Group { name: name.clone(), there: true });
+            for member in members {
+                out.add(Record::GroupMember { group: name.clone(), member, within: true });
+            }
+        }
+        for StoredQuota { of, quota, .. } in quotas::all(&db)? {
+            if matches!(of, QuotaOf::Member(_)) {
+                out.add(Record::Quota { of, quota });
+            }
+        }
+        donors::all(&db)?.into_iter().for_each(|donor| out.add(Record::Donor(donor)));
+        for key in notes::LOGGED {
+            if let Some(value) = notes::get(&db, key)? {
+                out.add(Record::Note { key: key.into(), value: Some(value) });
+            }
+        }
+        let unfinished = parts::unfinished(&db)?.into_iter();
+        let in_parts = unfinished.map(|whole| WholeInTurn { whole, next: 0, then: None }).collect();
+        let (cursor, bygone) = (None, None);
+        Ok(Self { db, last, spaces, cursor, in_parts, reservations_told: false, bygone, out })
+    }
+
+    /// Returns the manager's epoch at the moment of the state.
+    pub fn epoch(&self) -> Result<Epoch, Error> {
+        meta::epoch(&self.db)
+    }
+
+    /// Returns the bytes of the catalog, with those that have not been moved to its file yet.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        self.db.bytes()
+    }
+
+    /// Whether the catalog was made of a log with gaps, and no admin has accepted it yet.
+    pub fn is_restored_with_gaps(&self) -> Result<bool, Error> {
+        Ok(notes::get(&self.db, notes::RESTORED_WITH_GAPS)?.is_some())
+    }
+
+    /// Returns the name of the pool.
+    pub fn pool_name(&self) -> Result<String, Error> {
+        meta::pool_name(&self.db)
+    }
+
+    /// Returns the next records; none at the end.
+    pub fn next_records(&mut self) -> Result<Vec<Record>, Error> {
+        while !self.out.is_full() {
+            if let Some(file) = self.in_parts.front_mut() {
+                // A file with a damaged part is left out; no name leads to the parts of it that were written before.
+                let part = sound(self.out.part(&self.db, file.whole, file.next))?;
+                file.next += 1;
+                if part != Some(true) {
+                    let then = self.in_parts.pop_front().and_then(|file| file.then);
+                    if let Some((path, version, marks)) = then.filter(|_| part.is_some()) {
+                        self.out.file(&self.db, path.clone(), &version)?;
+                        self.out.marks(path, marks);
+                    }
+                }
+            } else if let Some(space) = self.spaces.front().cloned() {
+                if self.walk(&space)? {
+                    self.spaces.pop_front();
+                    self.cursor = None;
+                }
+            } else if !std::mem::replace(&mut self.reservations_told, true) {
+                let all = reservations::all(&self.db)?.into_iter();
+                all.for_each(|reservation| self.out.add(Record::Reservation(reservation)));
+            } else if !self.bygone()? {
+                break;
+            }
+        }
+        Ok(std::mem::take(&mut self.out).records)
+    }
+
+    /// Goes on with what snapshots show, once all names are told, and returns whether there may be more.
+    fn bygone(&mut self) -> Result<bool, Error> {
+        let (db, out) = (&self.db, &mut self.out);
+        let after = match self.bygone {
+            Some(after) => after,
+            None => {
+                snapshots::all(db)?.into_iter().for_each(|taken| out.add(Record::Snapshot(taken)));
+                let next = snapshot_rows::next(db)?;
+                if next > SnapshotId(1) {
+                    out.add(Record::NextSnapshot { next });
+                }
+                for (dir, snapshot) in snapshot_rows::all_covered(db)? {
+                    if let Some(path) = entries::path_of(db, dir)? {
+                        out.add(Record::Covered { path, snapshot });
+                    }
+                }
+                0
+            }
+        };
+        let rows = bygone::told(db, after, BYGONE)?;
+        self.bygone = Some(rows.last().map_or(after, |(id, _)| *id));
+        let more = !rows.is_empty();
+        for told in rows.into_iter().filter_map(|(_, told)| told) {
+            out.add(Record::Bygone(told));
+        }
+        Ok(more)
+    }
+
+    /// Goes on in a space until enough was read, and returns whether it has been walked to its end.
+    fn walk(&mut self, space: &Space) -> Result<bool, Error> {
+        let (db, out) = (&self.db, &mut self.out);
+        let root = PoolPath::space_root(&space.name).map_err(bad)?;
+        if self.cursor.is_none() {
+            out.add(space.clone().record());
+            if let Some(found) = entries::lookup(db, DirId::ROOT, &space.name)? {
+                let (path, attributes) = (root.clone(), found.attributes);
+                out.add(Record::PathAttributes { path, attributes });
+            }
+            for (to, rights) in grants::in_space(db, &space.name)? {
+                out.add(Record::Grant { space: space.name.clone(), to, rights });
+            }
+            let of = QuotaOf::Space(space.name.clone());
+            let quota = quotas::get(db, &of)?;
+            if quota != Quota::NONE {
+                out.add(Record::Quota { of, quota });
+            }
+        }
+        let mut walk = Walk::new(db, space.root, true, self.cursor.as_deref())?;
+        while !out.is_full() {
+            let item = match walk.next_or_broken()? {
+                None => return Ok(true),
+                Some(Ok(item)) => item,
+                Some(Err(BrokenEntry { path, why })) => {
+                    sound::<()>(Err(Error::Damaged(why)))?;
+                    self.cursor = Some(path);
+                    continue;
+                }
+            };
+            let path = root.join_all(item.path.split('/'));
+            let path = match path {
+                Ok(path) => path,
+                Err(why) => {
+                    // An impossible path is treated as a damaged record is: the log goes on without it, and says so.
+                    sound::<()>(Err(Error::Damaged(format!("{root}/{}: {why}", item.path))))?;
+                    self.cursor = Some(item.path);
+                    continue;
+                }
+            };
+            let marks = EntryMarks { since: item.since, pinned: item.pinned };
+            if let Some(kept) = history::entry_at(db, &path)? {
+                out.add(Record::Kept(kept));
+            }
+            match item.what {
+                What::File(version) if version.parts > 0 => {
+                    let (whole, then) = (version.id, Some((path, *version, marks)));
+                    self.in_parts.push_back(WholeInTurn { whole, next: 0, then });
+                    self.cursor = Some(item.path);
+                    return Ok(false);
+                }
+                What::File(version) => {
+                    sound(out.file(db, path.clone(), &version))?;
+                    out.marks(path, marks);
+                }
+                What::Link(target) => {
+                    let (at, attributes) = (path.clone(), item.attributes);
+                    out.add(Record::Link { path, target, attributes });
+                    out.marks(at, marks);
+                }
+                // Snapshots are told of when all that they show is there.
+                What::Dir(dir) if dir.snapshot().is_some() => {}
+                What::Dir(dir) => {
+                    let (path, attributes) = (path.clone(), item.attributes);
+                    out.add(Record::Dir { path: path.clone(), attributes });
+                    out.marks(path.clone(), marks);
+                    let over = dir_policies::get(db, dir)?;
+                    if over != Override::default() {
+                        out.add(Record::Policy { path, over });
+                    }
+                    if let Some(open) = checkpoint_rows::staged_in(db, dir, &item.path)? {
+                        out.add(Record::Checkpoint(open));
+                    }
+                }
+            }
+            self.cursor = Some(item.path);
+        }
+        Ok(false)
+    }
+}
+
+fn bad(why: potluck_core::path::BadPath) -> Error {
+    Error::Damaged(format!("a name in the catalog: {why}"))
+}

@@ -1,0 +1,282 @@
+//! How far the copies of the log have come, noted in the catalog.
+
+use crate::Error;
+use crate::log::{
+    changes::{self, ChangeNumber},
+    notes,
+};
+use crate::pool_records::meta;
+use crate::sql::Tx;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::Epoch;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How far a copy of the log has come; it is noted in the transaction that forgets the changes it covers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// The sequence of the generation's first block.
+    pub generation: u64,
+    /// The sequence number of the last block.
+    pub sequence: u64,
+    /// The name of the last block.
+    pub last: ChunkName,
+    /// The manager's epoch when that block was written.
+    pub epoch: Epoch,
+    /// The attempt that wrote that block.
+    pub attempt: u64,
+    /// The last change that the copy covers.
+    #[serde(default)]
+    pub change: ChangeNumber,
+    /// Whether some of the generation is nowhere any more: nothing can be read after it, and a new one
+    /// takes its place.
+    #[serde(default)]
+    pub lost: bool,
+    /// The file that the copy is in, where it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<LogPlace>,
+    /// The wall time at which the generation began, in milliseconds.
+    pub begun_ms: i64,
+    /// The blocks and records of the base.
+    pub base: Extent,
+    /// The blocks and records since the base.
+    pub log: Extent,
+}
+
+/// The file of a copy, and its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPlace {
+    /// The number of the file in the directory of backups.
+    pub number: u64,
+    /// The length of the file in bytes.
+    pub bytes: u64,
+}
+
+/// The amount of data in blocks of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The number of lines.
+    pub lines: u64,
+    /// The size of the sealed blocks in bytes.
+    pub bytes: u64,
+}
+
+impl Extent {
+    /// Adds a block of so many lines, which is `bytes` long as it is stored.
+    pub fn add_block(&mut self, lines: u64, bytes: u64) {
+        self.blocks += 1;
+        self.lines += lines;
+        self.bytes += bytes;
+    }
+
+    /// Returns the cost of keeping these blocks and reading them back, in bytes.
+    fn cost(self) -> u64 {
+        self.bytes + self.blocks * BLOCK_COST
+    }
+}
+
+/// The bytes of records that cost as much as a block: about eight rows of the catalog with their indexes, a file on
+/// each donor that has a copy, and a request when the log is read back.
+const BLOCK_COST: u64 = 16 << 10;
+/// A base that costs less is written anew when the changes since cost this much, not earlier: a pool that was just
+/// made would otherwise begin a generation with each of its first files.
+const LEAST_COST: u64 = 1 << 20;
+/// The share of the base that its changes may cost once it is as old as [`BASE_AGE`]: one part in so many.
+const SHARE: u64 = 6;
+/// The age at which a base is written anew for the sake of the space that its changes take.
+const BASE_AGE: Duration = Duration::from_secs(24 * 3600);
+/// The number of changes that are at least kept for a copy that cannot be written.
+const KEPT_CHANGES: u64 = 20_000;
+
+/// Where a copy of the log is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogCopy {
+    /// The copy on donors of the pool.
+    OnDonors,
+    /// The copy in a file of the manager's machine.
+    InFile,
+}
+
+impl LogCopy {
+    fn note(self) -> &'static str {
+        match self {
+            Self::OnDonors => notes::LOG_ON_DONORS,
+            Self::InFile => notes::LOG_IN_FILE,
+        }
+    }
+}
+
+impl Position {
+    /// The position at the first block of a generation that begins at the wall time `begun_ms`.
+    pub fn first(
+        sequence: u64,
+        last: ChunkName,
+        epoch: Epoch,
+        attempt: u64,
+        begun_ms: i64,
+    ) -> Self {
+        let (base, log) = (Extent::default(), Extent::default());
+        let generation = sequence;
+        let (change, lost, file) = (ChangeNumber::default(), false, None);
+        Self { generation, sequence, last, epoch, attempt, change, lost, file, begun_ms, base, log }
+    }
+
+    /// Reads the position of a copy, as the catalog notes it.
+    pub(crate) fn of(db: &Tx, copy: LogCopy) -> Result<Option<Self>, Error> {
+        let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
+        let read = serde_json::from_str(&text);
+        read.map(Some).map_err(|why| Error::Damaged(format!("the note of the log: {why}")))
+    }
+
+    /// Writes the position down, and forgets the changes that every copy has now.
+    pub(crate) fn note(&self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
+        self.write(db, copy)?;
+        forget_covered(db)
+    }
+
+    fn write(&self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
+        let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
+        notes::set(db, copy.note(), &text)
+    }
+
+    /// Begins a new generation in the place of this one.
+    pub(crate) fn lose(self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
+        Self { lost: true, ..self }.note(db, copy)
+    }
+
+    /// Makes a copy begin anew with a base.
+    pub(crate) fn clear(db: &Tx, copy: LogCopy) -> Result<(), Error> {
+        notes::clear(db, copy.note())?;
+        forget_covered(db)
+    }
+
+    /// Whether a new generation is due at the wall time `now_ms`: some of this one is lost, its changes outweigh
+    /// the base, or they take more than a share of it and the base is a day old.
+    ///
+    /// A base is written whole, so that a rule for small logs has to say what it costs. While changes are many, as
+    /// when a pool is filled, a base follows only on changes that cost as much: all bases together cost no more than the changes
+    /// did. Otherwise there is one base in a day at most. It follows on changes of a sixth of its cost at least, so that
+    /// bases cost up to six times what the changes did, which are records of metadata, and the log takes 7/6
+    /// of its base and the changes of a day: in a pool of which one file in a hundred changes each day, 1.18 times
+    /// what is needed. Without the day, a pool whose changes come two seconds apart, and cost a block each, would
+    /// write its base that often; with the first rule alone it takes up to twice what is needed, for ever.
+    pub fn is_worn(&self, now_ms: i64) -> bool {
+        let (base, log) = (self.base.cost(), self.log.cost());
+        // If the base seems to begin in the future, the clock was put back and nobody knows its age.
+        let is_old = now_ms.abs_diff(self.begun_ms) >= BASE_AGE.as_millis() as u64;
+        self.lost || log > base.max(LEAST_COST) || (is_old && log > base / SHARE)
+    }
+}
+
+/// Forgets the changes that every copy has. A copy that cannot be written, as on a disk that is full or was
+/// taken away, is waited for only as long as its changes are fewer than those of a new base: the catalog does
+/// not grow without end for it. As many changes are kept for a copy that begins anew: its base may be under
+/// way, and the changes that were made since that began are not in it.
+pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
+    let last = changes::last(db)?;
+    let mut covered = last;
+    for copy in [LogCopy::OnDonors, LogCopy::InFile] {
+        let at = Position::of(db, copy)?;
+        let (change, base) = at.as_ref().map_or((0, 0), |at| (at.change.0, at.base.lines));
+        let oldest = last - KEPT_CHANGES.max(base) as i64;
+        covered = covered.min(change.max(oldest));
+        if let Some(at) = at.filter(|at| !at.lost && change < oldest) {
+            // The next write to this copy is refused for that, and begins a new base.
+            Position { lost: true, ..at }.write(db, copy)?;
+        }
+    }
+    changes::forget(db, covered)
+}
+
+/// An advance of a copy of the log from one position to another.
+#[derive(Debug, Clone)]
+pub struct Advance {
+    /// The copy of the log that advances.
+    pub copy: LogCopy,
+    /// The position from which this advance began.
+    pub before: Option<Position>,
+    /// The position that the copy has now.
+    pub after: Position,
+    /// The manager's epoch when the advance was begun.
+    pub epoch: Epoch,
+}
+
+impl Advance {
+    /// Writes it down. Refused if the log has begun anew meanwhile: a freeze does so, because of another
+    /// manager whose blocks have the same numbers. Refused, too, if changes that follow were forgotten while
+    /// a base was written: the copy would lack them unseen.
+    pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
+        let is_alone = Position::of(db, self.copy)? == self.before;
+        let goes_on = changes::forgotten(db)? <= self.after.change.0;
+        if is_alone && goes_on && meta::epoch(db)? == self.epoch {
+            self.after.note(db, self.copy)
+        } else {
+            Err(Error::NoSession)
+        }
+    }
+
+    /// Whether a generation begins with the advance.
+    pub fn begins_generation(&self) -> bool {
+        self.before.as_ref().is_none_or(|before| before.generation != self.after.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    const BEGUN_MS: i64 = 20_000 * DAY_MS;
+
+    fn extent(blocks: u64, bytes: u64) -> Extent {
+        Extent { blocks, lines: 1, bytes }
+    }
+
+    fn at(base: Extent, log: Extent) -> Position {
+        let position = Position::first(9, ChunkName::of(b"last"), Epoch(1), 1, BEGUN_MS);
+        Position { base, log, ..position }
+    }
+
+    #[test]
+    fn a_generation_is_worn_when_its_changes_outweigh_its_base() {
+        let is_worn = |base, log| at(base, log).is_worn(BEGUN_MS + 1);
+        assert!(!is_worn(extent(1, 10), extent(1, 900_000)), "little");
+        assert!(is_worn(extent(1, 10), extent(1, 1_100_000)));
+        assert!(!is_worn(extent(10, 30_000_000), extent(10, 30_000_000)));
+        assert!(is_worn(extent(10, 30_000_000), extent(10, 30_000_001)));
+        assert!(is_worn(extent(1, 10), extent(65, 6500)), "many small blocks");
+        assert!(!is_worn(extent(10, 30_000_000), extent(1000, 100_000)), "beside a large base");
+        let lost = Position { lost: true, ..at(extent(1, 10), extent(0, 0)) };
+        assert!(lost.is_worn(BEGUN_MS), "not all of it is there");
+    }
+
+    #[test]
+    fn a_base_of_a_day_is_written_anew_when_its_changes_take_a_sixth_of_it() {
+        let is_worn = |log, after| at(extent(2, 6_000_000), log).is_worn(BEGUN_MS + after);
+        assert!(!is_worn(extent(1, 1_100_000), DAY_MS - 1), "it is young");
+        assert!(is_worn(extent(1, 1_100_000), DAY_MS));
+        assert!(!is_worn(extent(1, 900_000), 100 * DAY_MS), "they are few");
+        assert!(is_worn(extent(70, 7000), DAY_MS), "many small blocks");
+        assert!(is_worn(extent(1, 1_100_000), -DAY_MS), "the clock was put back");
+        assert!(!at(extent(1, 10), Extent::default()).is_worn(BEGUN_MS + DAY_MS), "no change");
+    }
+
+    /// A pool of 10,000 records, of which one in a hundred changes each day.
+    #[test]
+    fn a_log_takes_no_more_than_a_fifth_above_its_base_at_the_end_of_any_day_and_is_seldom_written()
+    {
+        let base = extent(5, 20_000_000);
+        let (mut log, mut begun, mut written) = (Extent::default(), 0, 0);
+        for day in 0..365 {
+            let now_ms = BEGUN_MS + day * DAY_MS;
+            if (Position { begun_ms: begun, ..at(base, log) }).is_worn(now_ms) {
+                (log, begun, written) = (Extent::default(), now_ms, written + 1);
+            }
+            log.add_block(100, base.bytes / 100);
+            assert!(5 * (base.bytes + log.bytes) <= 6 * base.bytes, "day {day}: {log:?}");
+        }
+        assert!((20..30).contains(&written), "{written} bases");
+    }
+}

@@ -1,0 +1,87 @@
+//! Single facts in words that must outlive the manager's process, by key.
+
+use crate::error::Error;
+use crate::log::{changes, records::Record};
+use crate::sql::{Tx, params};
+use potluck_core::ids::DonorId;
+use std::collections::BTreeSet;
+
+/// The fingerprint of the pool's authority.
+pub const AUTHORITY: &str = "authority";
+/// An admin's pause of repair.
+pub const REPAIR_PAUSED: &str = "repair_paused";
+/// The donors whose loss has paused repair, as a JSON list.
+pub const REPAIR_TRIPPED: &str = "repair_tripped";
+/// The donors that are gone and that an admin does not wait for, as a JSON list.
+pub const REPAIR_DECLARED_DEAD: &str = "repair_declared_dead";
+/// How far the metadata log on donors has come, as JSON; none before its first generation.
+pub const LOG_ON_DONORS: &str = "log_on_donors";
+/// How far the metadata log in a file has come, as JSON; none before its first generation.
+pub const LOG_IN_FILE: &str = "log_in_file";
+/// The terms of managers that led to this catalog, as a JSON list.
+pub const TERMS: &str = "terms";
+/// The reason of the GC freeze, while there is one.
+pub const GC_FROZEN: &str = "gc_frozen";
+/// The milliseconds by which the pool's time leapt at all starts of managers together.
+pub const TIME_LEAPT: &str = "pool_time_leapt_ms";
+
+/// The mark of a catalog that was made of a log with gaps, until an admin accepts it.
+pub const RESTORED_WITH_GAPS: &str = "restored_with_gaps";
+
+/// The notes of admins' decisions, which a restore brings back.
+pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];
+
+/// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.
+pub fn may_lose(donor: DonorId) -> String {
+    format!("may_lose_{donor}")
+}
+
+/// Returns a fact, if it was noted.
+pub(crate) fn get(db: &Tx, key: &str) -> Result<Option<String>, Error> {
+    let mut select = db.prepare("SELECT value FROM notes WHERE key = ?1")?;
+    select.query_one(params![key], |row| row.get(0))
+}
+
+/// Notes a fact; replaces what was noted under its key.
+pub(crate) fn set(db: &Tx, key: &str, value: &str) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO notes (key, value) VALUES (?1, ?2)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+    )?
+    .execute(params![key, value])?;
+    changed(db, key, Some(value))
+}
+
+/// Returns the donors that were noted under a key.
+pub(crate) fn donors(db: &Tx, key: &str) -> Result<BTreeSet<DonorId>, Error> {
+    let noted = get(db, key)?.and_then(|donors| serde_json::from_str(&donors).ok());
+    Ok(noted.unwrap_or_default())
+}
+
+/// Notes donors under a key.
+pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
+    if donors.is_empty() {
+        return clear(db, key);
+    }
+    let text = serde_json::to_string(donors).map_err(|why| Error::Bug(why.to_string()))?;
+    set(db, key, &text)
+}
+
+/// The milliseconds by which the pool's time leapt at all starts of managers together.
+pub(crate) fn time_leapt_ms(db: &Tx) -> Result<u64, Error> {
+    let noted = get(db, TIME_LEAPT)?.and_then(|noted| noted.parse().ok());
+    Ok(noted.unwrap_or_default())
+}
+
+/// Removes the note with this key.
+pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM notes WHERE key = ?1")?.execute(params![key])?;
+    changed(db, key, None)
+}
+
+fn changed(db: &Tx, key: &str, value: Option<&str>) -> Result<(), Error> {
+    if !LOGGED.contains(&key) {
+        return Ok(());
+    }
+    changes::tell(db, Record::Note { key: key.into(), value: value.map(String::from) })
+}

@@ -1,0 +1,408 @@
+//! The catalog as records: a change, or a piece of a whole state, in terms of the domain and of no
+//! engine.
+//!
+//! [`super::export`] reads a catalog as records, and [`super::replay`] makes one of them. A record never
+//! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
+//! to a version goes before it in records of its own.
+
+use crate::checkpoints::open_checkpoint::OpenCheckpoint;
+use crate::history::{
+    bygone_name::BygoneName, kept_entry::KeptEntry, taken_snapshot::TakenSnapshot,
+};
+use crate::log::logged_reservation::LoggedReservation;
+use crate::members::stored_member::StoredMember;
+use crate::pool_records::stored_donor::StoredDonor;
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{MemberId, SessionId, SnapshotId, VersionId};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::rights::{Grantee, Rights};
+use potluck_core::seal::SpaceKey;
+use potluck_pool::redundancy::Version;
+use potluck_wire::packed::{Blob, Packed};
+use serde::{Deserialize, Serialize};
+
+/// The most names of parity chunks in one record.
+pub const PARITY_NAMES: usize = 2048;
+
+/// A piece of the catalog's state, or a change to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// A space is there, with this policy.
+    Space {
+        /// The name of the space.
+        name: String,
+        /// The policy of the space.
+        policy: Policy,
+        /// The secret of the space, when it is sealed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<SpaceKey>,
+        /// The member that made the space.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        made_by: Option<MemberId>,
+    },
+    /// A space is gone with all that was in it.
+    SpaceRemoved {
+        /// The name that the space had.
+        name: String,
+    },
+    /// A directory is there.
+    Dir {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The attributes that it was made with.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// A symbolic link is there, in the place of what was there.
+    Link {
+        /// The path of the link.
+        path: PoolPath,
+        /// Where it leads.
+        target: LinkTarget,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The attributes of a directory, a link or a space were set to these.
+    PathAttributes {
+        /// The path of the directory or link.
+        path: PoolPath,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The attributes of a version were set to these.
+    VersionAttributes {
+        /// The number of the version.
+        version: VersionId,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The parts of the policy that a directory sets differently.
+    Policy {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The parts that differ.
+        over: Override,
+    },
+    /// The next page of a version's recipe; the version follows.
+    Page {
+        /// The version that the page belongs to.
+        version: VersionId,
+        /// The page as the catalog keeps it.
+        page: Blob,
+    },
+    /// The next names of a version's parity chunks; the version follows.
+    Parity {
+        /// The version that the parity belongs to.
+        version: VersionId,
+        /// Names of parity chunks, in order.
+        names: Packed<ChunkName>,
+    },
+    /// A version is part `number` of another, which follows when it became visible.
+    Part {
+        /// The version that is made of parts.
+        whole: VersionId,
+        /// The number of the part, from 0.
+        number: u32,
+        /// The number of the version that is the part.
+        version: VersionId,
+        /// The facts about the part.
+        #[serde(flatten)]
+        about: VersionFacts,
+    },
+    /// A version is at a path.
+    File {
+        /// The path of the file.
+        path: PoolPath,
+        /// The number of the version.
+        version: VersionId,
+        /// The facts about the version.
+        #[serde(flatten)]
+        about: VersionFacts,
+    },
+    /// The redundancy of a version was set to this.
+    Keeping {
+        /// The number of the version.
+        version: VersionId,
+        /// The redundancy that the version has now.
+        #[serde(flatten)]
+        keeping: Keeping,
+    },
+    /// The entry that was at a path at that time is no more: later records say how it ended.
+    Passed {
+        /// The path that the entry had at that time.
+        path: PoolPath,
+    },
+    /// An entry was moved.
+    Moved {
+        /// The path of the entry before the move.
+        from: PoolPath,
+        /// The path of the entry after the move.
+        to: PoolPath,
+    },
+    /// A checkpoint is open.
+    Checkpoint(OpenCheckpoint),
+    /// The staged files of a checkpoint became visible.
+    Published {
+        /// The path of its staging directory.
+        from: PoolPath,
+        /// The path of the directory that it became, or was merged into.
+        to: PoolPath,
+        /// Whether it replaced what was there.
+        style: CommitStyle,
+    },
+    /// An entry was removed, with all below it.
+    Removed {
+        /// The path that the entry had.
+        path: PoolPath,
+    },
+    /// An entry was pinned, so that it is never purged, or that ended.
+    Pinned {
+        /// The path of the entry.
+        path: PoolPath,
+        /// Whether it is never purged.
+        pinned: bool,
+    },
+    /// A snapshot was taken.
+    Snapshot(TakenSnapshot),
+    /// A snapshot covers a directory that was moved away from the one that it is of.
+    Covered {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The number of the snapshot.
+        snapshot: SnapshotId,
+    },
+    /// A snapshot shows what a name leads to, or led to.
+    Bygone(BygoneName),
+    /// The first snapshot that shows what is at a path was set to this.
+    Since {
+        /// The path of the entry.
+        path: PoolPath,
+        /// The number of the snapshot, which may be yet to be taken.
+        since: SnapshotId,
+    },
+    /// The number of the next snapshot is this or a greater one.
+    NextSnapshot {
+        /// The least number that the next snapshot gets.
+        next: SnapshotId,
+    },
+    /// Something is kept that was replaced or removed, and was moved to where it is.
+    Kept(KeptEntry),
+    /// A limit until which what was replaced or removed of a name is kept at most.
+    KeptUntil {
+        /// The path that it had.
+        path: PoolPath,
+        /// The pool's time at which it goes.
+        until_ms: u64,
+        /// Whether only that ends which has no time of its own yet.
+        only_endless: bool,
+    },
+    /// The rights in a space that a member or group has now.
+    Grant {
+        /// The name of the space.
+        space: String,
+        /// The member or the group to whom it is granted.
+        to: Grantee,
+        /// The rights that they have there by this grant.
+        rights: Rights,
+    },
+    /// A group was made, or removed with all that was granted to it.
+    Group {
+        /// The name of the group.
+        name: String,
+        /// Whether the group is there now.
+        there: bool,
+    },
+    /// A member was put into a group, or taken out of it.
+    GroupMember {
+        /// The name of the group.
+        group: String,
+        /// The member of the group.
+        member: MemberId,
+        /// Whether the member is in the group now.
+        within: bool,
+    },
+    /// A quota was set to this; without limits there is none.
+    Quota {
+        /// The space or the member that the quota is of.
+        of: QuotaOf,
+        /// The limits of the quota.
+        #[serde(flatten)]
+        quota: Quota,
+    },
+    /// Room is reserved, in its present state.
+    Reservation(LoggedReservation),
+    /// A reservation is over.
+    ReservationEnded {
+        /// The identifier that the reservation had.
+        id: SessionId,
+    },
+    /// A member was added or changed, and is this now.
+    Member(StoredMember),
+    /// The facts kept about a donor were set to these.
+    Donor(StoredDonor),
+    /// A note of an admin's decision was set, or removed.
+    Note {
+        /// The name of the note.
+        key: String,
+        /// The content of the note.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// The pool's time, by which donors' announcements and reservations go on.
+    Time {
+        /// The pool's time in milliseconds.
+        pool_ms: u64,
+        /// The milliseconds by which it leapt at all starts of managers together: what was promised goes on without these.
+        #[serde(default, skip_serializing_if = "is_none")]
+        leapt_ms: u64,
+    },
+}
+
+impl Record {
+    /// Returns the space that the record is about, or whose entry or grant it tells of.
+    pub(crate) fn space(&self) -> Option<&str> {
+        match self {
+            Self::Space { name, .. } | Self::SpaceRemoved { name } => Some(name),
+            Self::Grant { space, .. } | Self::Quota { of: QuotaOf::Space(space), .. } => {
+                Some(space)
+            }
+            Self::Dir { path, .. }
+            | Self::Link { path, .. }
+            | Self::PathAttributes { path, .. }
+            | Self::Policy { path, .. }
+            | Self::File { path, .. }
+            | Self::Passed { path }
+            | Self::Moved { from: path, .. }
+            | Self::Published { from: path, .. }
+            | Self::Removed { path }
+            | Self::Pinned { path, .. }
+            | Self::Covered { path, .. }
+            | Self::Since { path, .. }
+            | Self::KeptUntil { path, .. } => Some(path.space()),
+            Self::Checkpoint(open) => Some(open.staging.space()),
+            Self::Snapshot(taken) => Some(taken.at.space()),
+            Self::Bygone(bygone) => Some(bygone.path.space()),
+            Self::Kept(entry) => Some(entry.at.space()),
+            Self::Reservation(reservation) => Some(reservation.room.path.space()),
+            Self::VersionAttributes { .. }
+            | Self::Page { .. }
+            | Self::Parity { .. }
+            | Self::Part { .. }
+            | Self::Keeping { .. }
+            | Self::NextSnapshot { .. }
+            | Self::Group { .. }
+            | Self::GroupMember { .. }
+            | Self::Quota { of: QuotaOf::Member(_), .. }
+            | Self::Member(_)
+            | Self::ReservationEnded { .. }
+            | Self::Donor(_)
+            | Self::Note { .. }
+            | Self::Time { .. } => None,
+        }
+    }
+}
+
+/// A version without recipe and parity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionFacts {
+    /// Size of the file in bytes of plaintext.
+    pub size: u64,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Modification time at the source, and permissions.
+    #[serde(flatten)]
+    pub attributes: EntryAttributes,
+    /// Plaintext bytes per chunk.
+    pub chunk_size: u32,
+    /// The number of chunks in the version's recipe, or in those of its parts.
+    pub chunks: u64,
+    /// The number of parts that it is made of, all of which came before; 0 where its chunks are its own.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub parts: u64,
+    /// The content of the file, if that lives in the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Blob>,
+    /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe_wall_ms: Option<i64>,
+    /// The redundancy of the version.
+    #[serde(flatten)]
+    pub keeping: Keeping,
+}
+
+/// The redundancy of a version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    /// The copies of each chunk; 1 beside an erasure code.
+    pub copies: u32,
+    /// The erasure code of the version; `None` where it has copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// The redundancy that the version is being changed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Redundancy>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl VersionFacts {
+    /// Returns the facts about a version that the catalog has.
+    pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
+        Self {
+            size: version.size,
+            digest: version.digest,
+            attributes: version.attributes,
+            chunk_size: version.chunk_size,
+            chunks: version.chunks,
+            parts: version.parts,
+            inline: inline.map(Blob),
+            safe_wall_ms: version.safe_wall_ms,
+            keeping: Keeping::of(version),
+        }
+    }
+
+    /// Returns the version for the catalog.
+    pub fn version(&self, id: VersionId) -> Version {
+        Version {
+            id,
+            size: self.size,
+            digest: self.digest,
+            attributes: self.attributes,
+            chunk_size: self.chunk_size,
+            copies: self.keeping.copies,
+            ec: self.keeping.ec,
+            goal: self.keeping.goal,
+            safe_wall_ms: self.safe_wall_ms,
+            chunks: self.chunks,
+            parts: self.parts,
+            inline: self.inline.is_some(),
+        }
+    }
+}
+
+impl Keeping {
+    /// Returns the redundancy of a version that the catalog has.
+    pub fn of(version: &Version) -> Self {
+        Self { copies: version.copies, ec: version.ec, goal: version.goal }
+    }
+
+    /// Returns the redundancy that keeps the version now.
+    pub fn redundancy(&self) -> Redundancy {
+        match self.ec {
+            Some(ec) => Redundancy::Ec(ec),
+            None => Redundancy::Copies(self.copies),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Making a catalog of records again.
+//!
+//! Records are changes that were made once, so replaying them in order with the catalog's own
+//! operations gives the state they were exported from. Where records are missing, later ones may not
+//! fit: a record that the catalog refuses is counted and left out, and the others go on.
+
+use crate::checkpoints::{checkpoint_rows, publishing};
+use crate::chunks::ReferenceCounts;
+use crate::history;
+use crate::history::{bygone, reaping, snapshot_rows, snapshots};
+use crate::log::{
+    notes,
+    records::{Keeping, Record, VersionFacts},
+};
+use crate::members::{grants, groups, quotas};
+use crate::names;
+use crate::names::{dir_policies, entries};
+use crate::pool_records::{
+    donors,
+    meta::{self, Counter},
+    reservations,
+    spaces::{self, NewSpace, Sums},
+};
+use crate::sql::Tx;
+use crate::versions;
+use crate::versions::{parts, wholes};
+use crate::when::{WhatIsKept, When};
+use crate::{Error, members};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::Entry;
+use potluck_pool::redundancy::Version;
+use std::collections::{BTreeSet, HashMap};
+
+/// The most entries of removed trees that are taken apart in one step.
+const TRASH_ENTRIES: usize = 1000;
+/// The moment at which all replayed changes happen, for people and for garbage collection, which is held.
+const WHEN: When = When { pool_ms: 0, wall_ms: 0, by: None, keeps: WhatIsKept::AsTheLogSays };
+
+/// A replay under way.
+#[derive(Debug, Default)]
+pub struct Replay {
+    pages: HashMap<VersionId, Vec<Vec<u8>>>,
+    parity: HashMap<VersionId, Vec<ChunkName>>,
+    /// Files that were replaced or removed again when their record was made, by a record that has still to come.
+    passed: BTreeSet<PoolPath>,
+    /// The number of records that did not fit.
+    pub left_out: u64,
+}
+
+impl Replay {
+    /// Applies a record.
+    ///
+    /// Errors: the catalog cannot be written. A record that does not fit is no error.
+    pub(crate) fn apply(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
+        match db.savepoint(|| self.record(db, record)) {
+            Err(why) if is_misfit(&why) => {
+                tracing::warn!(%why, "a record of the log does not fit");
+                self.left_out += 1;
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
+        match record {
+            Record::Space { name, policy, key, made_by } => match spaces::named(db, &name) {
+                Ok(space) => spaces::set_policy(db, space.id, &policy),
+                Err(Error::NoSpaceNamed(_)) => {
+                    let new = NewSpace { name, policy, key, made_by };
+                    spaces::create(db, &new, WHEN.wall_ms)
+                }
+                Err(why) => Err(why),
+            },
+            Record::Grant { space, to, rights } => grants::set(db, &space, &to, rights),
+            Record::Quota { of, quota } => quotas::put(db, &of, quota),
+            Record::Group { name, there } => groups::put(db, &name, there),
+            Record::GroupMember { group, member, within } => {
+                groups::put_member(db, &group, member, within)
+            }
+            Record::SpaceRemoved { name } => {
+                self.passed.retain(|path| path.space() != name);
+                match spaces::remove(db, &name, true) {
+                    Ok(_) => empty_trash(db),
+                    Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
+                    Err(why) => Err(why),
+                }
+            }
+            Record::Dir { path, attributes } => entries::make_dirs(db, &path, attributes).map(drop),
+            Record::Link { path, target, attributes } => {
+                self.settled(&path);
+                link(db, &path, &target, attributes)
+            }
+            Record::PathAttributes { path, attributes } => {
+                names::set_attributes(db, &path, None, attributes.into())
+            }
+            Record::VersionAttributes { version, attributes } => {
+                versions::set_attributes(db, version, attributes)
+            }
+            Record::Policy { path, over } => {
+                let space = spaces::named(db, path.space())?.id;
+                dir_policies::set(db, space, entries::existing_dir(db, &path)?, &over)
+            }
+            Record::Page { version, page } => {
+                self.pages.entry(version).or_default().push(page.0);
+                Ok(())
+            }
+            Record::Parity { version, names } => {
+                self.parity.entry(version).or_default().extend(names.0);
+                Ok(())
+            }
+            Record::Part { whole, number, version, about } => {
+                self.part(db, (whole, number), version, &about)
+            }
+            Record::File { path, version, about } => {
+                self.settled(&path);
+                self.file(db, &path, version, &about)
+            }
+            Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
+            Record::Removed { path } => {
+                self.settled(&path);
+                checkpoint_rows::forget_at(db, &path)?;
+                history::forget_at(db, &path)?;
+                snapshots::forget_at(db, &path)?;
+                while snapshots::release(db, TRASH_ENTRIES, WHEN)? {}
+                remove(db, &path)
+            }
+            // The directories above were made with this file, and stay when it goes. The file that it replaced
+            // stays until the later record that replaced or removed this one: if the log ends before, that is
+            // the last state that is known.
+            Record::Passed { path } => {
+                if let Some(above) = path.parent() {
+                    entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
+                }
+                self.passed.insert(path);
+                Ok(())
+            }
+            Record::Moved { from, to } => {
+                self.settled(&from);
+                history::forget_at(db, &from)?;
+                moved(db, &from, &to)
+            }
+            Record::Pinned { path, pinned } => {
+                let (above, name) = entries::split(&path)?;
+                let dir = entries::existing_dir(db, &above)?;
+                entries::set_pinned(db, dir, name, pinned).map(drop)
+            }
+            Record::Snapshot(taken) => snapshots::put(db, &taken),
+            Record::Covered { path, snapshot } => {
+                snapshot_rows::cover(db, entries::existing_dir(db, &path)?, snapshot)
+            }
+            Record::Bygone(told) => bygone::replay(db, &told),
+            // A base has this after all its entries, so that one without a `Since` record counts as older than
+            // the first snapshot.
+            Record::NextSnapshot { next } => Counter::Snapshot.pass(db, next.0 as i64 - 1),
+            Record::Since { path, since } => {
+                let (above, name) = entries::split(&path)?;
+                entries::set_since(db, entries::existing_dir(db, &above)?, name, since)
+            }
+            Record::Kept(entry) => history::replay(db, &entry),
+            Record::KeptUntil { path, until_ms, only_endless } => {
+                history::replay_end(db, &path, until_ms, only_endless)
+            }
+            Record::Checkpoint(open) => checkpoint_rows::put(db, &open),
+            Record::Published { from, to, style } => {
+                self.settled(&from);
+                if style == CommitStyle::Replace {
+                    self.settled(&to);
+                }
+                published(db, &from, &to, style)
+            }
+            Record::Reservation(told) => reservations::put(db, told),
+            Record::ReservationEnded { id } => reservations::forget(db, &id),
+            Record::Member(member) => members::put(db, &member),
+            Record::Donor(known) => donors::put(db, &known),
+            Record::Note { key, value: Some(value) } => notes::set(db, &key, &value),
+            Record::Note { key, value: None } => notes::clear(db, &key),
+            Record::Time { pool_ms, leapt_ms } => {
+                notes::set(db, notes::TIME_LEAPT, &leapt_ms.to_string())?;
+                meta::save_pool_time(db, pool_ms)
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        db: &Tx,
+        path: &PoolPath,
+        id: VersionId,
+        about: &VersionFacts,
+    ) -> Result<(), Error> {
+        let version = about.version(id);
+        let outside = || Error::OutsideSpaces(path.clone());
+        let (above, name) = (path.parent(), path.file_name());
+        let (above, name) = (above.ok_or_else(outside)?, name.ok_or_else(outside)?);
+        if versions::find(db, id)?.is_some() {
+            return Err(Error::Exists(path.clone()));
+        }
+        if version.parts > 0 && wholes::sum(db, &version)?.is_none() {
+            return Err(Error::PartsDiffer(path.clone()));
+        }
+        let recipe = self.recipe(&version)?;
+        remove(db, path)?;
+        let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
+        let dir = entries::make_dirs(db, &above, of_file)?.dir;
+        let space = spaces::named(db, path.space())?;
+        insert(db, &version, about, &recipe)?;
+        if version.parts > 0 {
+            parts::finish(db, id, space.id)?;
+        }
+        entries::put_file(db, dir, name, id)?;
+        let in_catalog = i64::from(version.chunks == 0);
+        let one = Sums { files: 1, bytes: version.size as i64, in_catalog, ..Sums::default() };
+        spaces::add_sums(db, space.id, one)
+    }
+
+    /// Takes a part of a file whose record has still to come. A part that is told of twice is the same.
+    fn part(
+        &mut self,
+        db: &Tx,
+        (whole, number): (VersionId, u32),
+        id: VersionId,
+        about: &VersionFacts,
+    ) -> Result<(), Error> {
+        let version = about.version(id);
+        let recipe = self.recipe(&version)?;
+        let earlier = parts::at(db, whole, number)?;
+        if earlier == Some(id) {
+            return Ok(());
+        }
+        if versions::find(db, id)?.is_some() || versions::find(db, whole)?.is_some() {
+            return Err(Error::Damaged(format!("part {number} of version {whole} comes too late")));
+        }
+        if let Some(earlier) = earlier {
+            let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+            versions::delete(db, earlier, &mut counts)?;
+            counts.close()?;
+        }
+        insert(db, &version, about, &recipe)?;
+        parts::finish(db, whole, NO_SPACE)?;
+        parts::put(db, whole, number, id, None)
+    }
+
+    /// The recipe of a version, whose records came before.
+    fn recipe(&mut self, version: &Version) -> Result<Recipe, Error> {
+        let pages = self.pages.remove(&version.id).unwrap_or_default();
+        let parity = self.parity.remove(&version.id).unwrap_or_default();
+        if version.parts > 0 {
+            return Ok(Recipe::default());
+        }
+        let entries = versions::unpack(version, &pages)?;
+        let parity_lens = parity_lens(version.ec, &entries, parity.len())?;
+        Ok(Recipe { pages, entries, parity, parity_lens })
+    }
+
+    fn keeping(&mut self, db: &Tx, id: VersionId, keeping: &Keeping) -> Result<(), Error> {
+        let parity = self.parity.remove(&id).unwrap_or_default();
+        let Some(version) = versions::find(db, id)? else { return Ok(()) }; // removed since
+        if version.parts > 0 {
+            // The records of its parts tell what redundancy they have.
+            return versions::set_goal(db, id, keeping.goal);
+        }
+        let recipe = versions::recipe_of(db, &version)?;
+        let lens = parity_lens(keeping.ec, &recipe, parity.len())?;
+        let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+        for (name, len) in parity.iter().zip(lens) {
+            counts.add(id, name, len, &[])?;
+        }
+        counts.release(&versions::parity(db, &version)?)?;
+        counts.close()?;
+        versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
+        versions::set_goal(db, id, keeping.goal)?;
+        if keeping.goal.is_none() { parts::arrived(db, id) } else { Ok(()) }
+    }
+
+    /// Ends the wait of files at and below `path`, for the record that they waited for came.
+    fn settled(&mut self, path: &PoolPath) {
+        let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
+        for passed in below.cloned().collect::<Vec<_>>() {
+            self.passed.remove(&passed);
+        }
+    }
+
+    /// Ends the replay, and returns how many records did not fit or are missing.
+    pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
+        // Parts without a file are of sessions that are over, or of files that were removed.
+        parts::abandon_strays(db)?;
+        empty_trash(db)?;
+        for path in &self.passed {
+            tracing::warn!(%path, "the log ends before it says what became of this file");
+        }
+        Ok(self.left_out + self.passed.len() as u64)
+    }
+}
+
+/// Parts that no file has claimed yet are in no space.
+const NO_SPACE: SpaceId = SpaceId(0);
+
+/// Returns the chunks of a version.
+#[derive(Default)]
+struct Recipe {
+    pages: Vec<Vec<u8>>,
+    entries: Vec<Entry>,
+    parity: Vec<ChunkName>,
+    /// Stored lengths of the parity chunks.
+    parity_lens: Vec<u32>,
+}
+
+/// Inserts a version with its recipe and its references.
+fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> Result<(), Error> {
+    let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+    for entry in &recipe.entries {
+        counts.add(version.id, &entry.name, entry.stored_len(), &[])?;
+    }
+    for (name, len) in recipe.parity.iter().zip(&recipe.parity_lens) {
+        counts.add(version.id, name, *len, &[])?;
+    }
+    counts.close()?;
+    let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
+    versions::insert(db, version, inline, &recipe.pages, &recipe.parity)?;
+    Counter::Version.pass(db, version.id.0 as i64)
+}
+
+/// Stored lengths of parity chunks: those of their groups' longest chunks.
+fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
+    let wrong = || Error::Damaged("a version has another number of parity chunks".into());
+    let Some(ec) = ec else {
+        return if names == 0 { Ok(Vec::new()) } else { Err(wrong()) };
+    };
+    if names != ec.group_count(recipe.len()) * ec.parity() {
+        return Err(wrong());
+    }
+    let longest = ec
+        .groups(recipe.len())
+        .map(|group| recipe[group].iter().map(Entry::stored_len).max().unwrap_or_default());
+    Ok(longest.flat_map(|len| std::iter::repeat_n(len, ec.parity())).collect())
+}
+
+/// Removes what is at a path, if anything is.
+fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    match entries::resolve(db, path) {
+        Ok(Some(_)) => {
+            names::remove(db, path, true, WHEN)?;
+            empty_trash(db)
+        }
+        Ok(None) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
+/// Makes a link in the place of what was there.
+fn link(
+    db: &Tx,
+    path: &PoolPath,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    remove(db, path)?;
+    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?.dir;
+    entries::make_link(db, dir, name, target, attributes)?;
+    let space = spaces::named(db, path.space())?;
+    spaces::add_sums(db, space.id, Sums { files: 1, ..Sums::default() })
+}
+
+fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
+    if let Some(above) = to.parent() {
+        entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
+    }
+    match names::move_entry(db, from, to, false, WHEN) {
+        // The log has nothing of the entry that was moved (`Record::Passed`), and the one that it replaced is
+        // gone, too.
+        Err(Error::NoEntry(_)) => remove(db, to),
+        done => done,
+    }
+}
+
+/// Makes what was staged visible. What was staged and has passed may be all of it.
+fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
+    entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
+    publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
+    checkpoint_rows::forget_at(db, from)?;
+    empty_trash(db)
+}
+
+/// References of removed trees end before the next record counts on them.
+fn empty_trash(db: &Tx) -> Result<(), Error> {
+    while reaping::reap(db, TRASH_ENTRIES, 0, WHEN.pool_ms)? {}
+    Ok(())
+}
+
+/// Whether `why` is about one record, after a gap; anything else ends the replay.
+fn is_misfit(why: &Error) -> bool {
+    !why.is_of_catalog() && !matches!(why, Error::Bug(_))
+}

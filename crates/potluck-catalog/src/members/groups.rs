@@ -1,0 +1,105 @@
+//! Groups of members, to whom rights are granted together. Everybody is in the group `everyone`, which has
+//! no row.
+
+use crate::error::Error;
+use crate::log::{changes, records::Record};
+use crate::members;
+use crate::members::grantees;
+use crate::sql::{Tx, params};
+use potluck_core::ids::MemberId;
+use potluck_core::rights::EVERYONE;
+use std::collections::BTreeMap;
+
+/// Whether there is a group called `name`.
+pub(crate) fn is_there(db: &Tx, name: &str) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM member_groups WHERE name = ?1")?.exists(params![name])
+}
+
+/// All groups with their members, by name and number.
+pub(crate) fn all(db: &Tx) -> Result<BTreeMap<String, Vec<MemberId>>, Error> {
+    let mut select = db.prepare(
+        "SELECT g.name, m.member FROM member_groups g
+         LEFT JOIN group_members m ON m.group_name = g.name ORDER BY g.name, m.member",
+    )?;
+    let mut rows = select.query(params![])?;
+    let mut groups: BTreeMap<String, Vec<MemberId>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let members = groups.entry(row.get(0)?).or_default();
+        members.extend(row.get::<Option<u32>>(1)?.map(MemberId));
+    }
+    Ok(groups)
+}
+
+/// Makes a group exist, or not.
+pub(crate) fn put(db: &Tx, name: &str, there: bool) -> Result<(), Error> {
+    if there {
+        db.prepare("INSERT INTO member_groups (name) VALUES (?1) ON CONFLICT (name) DO NOTHING")?
+            .execute(params![name])?;
+        return Ok(());
+    }
+    grantees::forget_group(db, name)
+}
+
+/// Puts a member into a group that exists, or takes it out.
+pub(crate) fn put_member(
+    db: &Tx,
+    group: &str,
+    member: MemberId,
+    within: bool,
+) -> Result<(), Error> {
+    let sql = match within {
+        true if !is_there(db, group)? => return Err(Error::NoGroup(group.into())),
+        true => {
+            "INSERT INTO group_members (member, group_name) VALUES (?1, ?2)
+             ON CONFLICT (member, group_name) DO NOTHING"
+        }
+        false => "DELETE FROM group_members WHERE member = ?1 AND group_name = ?2",
+    };
+    db.prepare(sql)?.execute(params![member.0, group])?;
+    Ok(())
+}
+
+/// Makes a group without members.
+pub(crate) fn create(db: &Tx, name: &str) -> Result<(), Error> {
+    if name == EVERYONE || is_there(db, name)? {
+        return Err(Error::GroupExists(name.into()));
+    }
+    // Rights are granted to members and to groups by name, so no two of them may share one.
+    if members::is_user(db, name)? {
+        return Err(Error::NameTaken { name: name.into(), holder: "a member" });
+    }
+    put(db, name, true)?;
+    changes::tell(db, Record::Group { name: name.into(), there: true })
+}
+
+/// Removes a group, with all that was granted to it.
+pub(crate) fn remove(db: &Tx, name: &str) -> Result<(), Error> {
+    if !is_there(db, name)? {
+        return Err(Error::NoGroup(name.into()));
+    }
+    put(db, name, false)?;
+    changes::tell(db, Record::Group { name: name.into(), there: false })
+}
+
+/// Puts members into a group, and takes others out.
+pub(crate) fn change(
+    db: &Tx,
+    group: &str,
+    add: &[MemberId],
+    remove: &[MemberId],
+) -> Result<(), Error> {
+    if !is_there(db, group)? {
+        return Err(Error::NoGroup(group.into()));
+    }
+    for (members, within) in [(add, true), (remove, false)] {
+        for id in members {
+            if within && members::get(db, *id)?.is_none_or(|member| member.revoked) {
+                return Err(Error::NoMember(id.0));
+            }
+            put_member(db, group, *id, within)?;
+            let (group, member) = (group.into(), *id);
+            changes::tell(db, Record::GroupMember { group, member, within })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! Quotas of spaces and of members, and the refusal of what exceeds one. A member's is on all spaces that they made, whoever writes there, so that
+//! a question touches the running sums of a few spaces and no file.
+
+use crate::error::Error;
+use crate::log::{changes, records::Record};
+use crate::members;
+use crate::pool_records::spaces::{self, Sums};
+use crate::sql::{Tx, params};
+use potluck_core::ids::{MemberId, SpaceId};
+use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
+use potluck_wire::control::QuotaUse;
+use std::collections::BTreeSet;
+
+fn of_space(space: SpaceId) -> String {
+    format!("space:{space}")
+}
+
+fn of_member(member: MemberId) -> String {
+    format!("member:{member}")
+}
+
+fn quota(bytes: Option<i64>, files: Option<i64>) -> Quota {
+    let limit = |number: Option<i64>| number.map(|number| number.max(0) as u64);
+    Quota { bytes: limit(bytes), files: limit(files) }
+}
+
+/// Returns a quota from the words of its row; no limits where there is no row.
+fn read(db: &Tx, of: &str) -> Result<Quota, Error> {
+    let mut select = db.prepare("SELECT bytes, files FROM quotas WHERE quota_of = ?1")?;
+    let found = select.query_one(params![of], |row| Ok(quota(row.get(0)?, row.get(1)?)))?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Returns the quota of a space or a member; no limits where there is none.
+pub(crate) fn get(db: &Tx, of: &QuotaOf) -> Result<Quota, Error> {
+    match of {
+        QuotaOf::Space(name) => read(db, &of_space(spaces::named(db, name)?.id)),
+        QuotaOf::Member(member) => read(db, &of_member(*member)),
+    }
+}
+
+/// Sets a quota that was checked, or that was set before and is set again; no limits take it away.
+pub(crate) fn put(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
+    let of = match of {
+        QuotaOf::Space(name) => of_space(spaces::named(db, name)?.id),
+        QuotaOf::Member(member) => of_member(*member),
+    };
+    if quota == Quota::NONE {
+        return forget(db, &of);
+    }
+    let limit = |limit: Option<u64>| limit.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+    db.prepare(
+        "INSERT INTO quotas (quota_of, bytes, files) VALUES (?1, ?2, ?3)
+         ON CONFLICT (quota_of) DO UPDATE SET bytes = excluded.bytes, files = excluded.files",
+    )?
+    .execute(params![of, limit(quota.bytes), limit(quota.files)])?;
+    Ok(())
+}
+
+/// Changes a quota, or takes it away, and gives what it is now.
+pub(crate) fn set(db: &Tx, of: &QuotaOf, change: QuotaChange) -> Result<Quota, Error> {
+    if let QuotaOf::Member(id) = of
+        && members::get(db, *id)?.is_none_or(|member| member.revoked)
+    {
+        return Err(Error::NoMember(id.0));
+    }
+    let quota = change.of(get(db, of)?);
+    put(db, of, quota)?;
+    changes::tell(db, Record::Quota { of: of.clone(), quota })?;
+    Ok(quota)
+}
+
+fn forget(db: &Tx, of: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM quotas WHERE quota_of = ?1")?.execute(params![of])?;
+    Ok(())
+}
+
+/// Returns the number of files in all spaces that a member made.
+fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
+    let mut select = db.prepare(
+        "SELECT coalesce(sum(files), 0), coalesce(sum(dirs), 0), coalesce(sum(bytes), 0)
+         FROM spaces WHERE made_by = ?1",
+    )?;
+    let sums = select.query_one(params![member.0], |row| {
+        let (files, dirs, bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Sums { files, dirs, bytes, ..Sums::default() })
+    })?;
+    Ok(sums.unwrap_or_default())
+}
+
+/// A quota and what is used of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredQuota {
+    /// The space or the member that the quota is of.
+    pub of: QuotaOf,
+    /// The limits of the quota.
+    pub quota: Quota,
+    /// The sums of the files that count against the quota.
+    pub used: Sums,
+}
+
+impl StoredQuota {
+    /// The quota as people are told of it: directories count as files do.
+    pub fn shown(self) -> QuotaUse {
+        let Self { of, quota, used } = self;
+        let files = (used.files + used.dirs).max(0) as u64;
+        QuotaUse { of, name: None, quota, files, bytes: used.bytes.max(0) as u64 }
+    }
+}
+
+/// All quotas, spaces first.
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
+    let mut select = db.prepare("SELECT quota_of, bytes, files FROM quotas")?;
+    let rows = select
+        .query_map(params![], |row| Ok((row.get::<String>(0)?, quota(row.get(1)?, row.get(2)?))))?;
+    let mut found = Vec::new();
+    for (text, quota) in rows.collect::<Result<Vec<_>, _>>()? {
+        let damaged = || Error::Damaged(format!("a quota of “{text}”"));
+        let (kind, number) = text.split_once(':').ok_or_else(damaged)?;
+        let number: u32 = number.parse().map_err(|_| damaged())?;
+        let (of, used) = match kind {
+            "space" => {
+                let space = spaces::numbered(db, SpaceId(number))?.ok_or_else(damaged)?;
+                (QuotaOf::Space(space.name), space.sums)
+            }
+            _ => {
+                let member = MemberId(number);
+                (QuotaOf::Member(member), made_by(db, member)?)
+            }
+        };
+        found.push(StoredQuota { of, quota, used });
+    }
+    found.sort_by(|a, b| a.of.cmp(&b.of));
+    Ok(found)
+}
+
+/// Refuses what would make a space, or all that its maker made, larger than may be. What makes nothing
+/// larger is never refused, however much is there already.
+pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
+    if change.files + change.dirs <= 0 && change.bytes <= 0 {
+        return Ok(());
+    }
+    QuotaLimits::of(db, space)?.admit(|_| Sums::default(), change)
+}
+
+/// A quota that files of a space come under.
+#[derive(Debug, Clone)]
+struct QuotaLimit {
+    /// The space or the member that it is of, in words.
+    of: String,
+    quota: Quota,
+    /// The bytes and files that count against the quota.
+    held: Sums,
+    /// The spaces whose files count.
+    spaces: BTreeSet<SpaceId>,
+}
+
+/// The quotas that files of a space come under.
+#[derive(Debug, Clone)]
+pub struct QuotaLimits(Vec<QuotaLimit>);
+
+impl QuotaLimits {
+    /// Reads the quotas of a space and of the member who made it.
+    pub(crate) fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
+        let mut limits = Vec::new();
+        let Some(space) = spaces::numbered(db, space)? else { return Ok(Self(limits)) };
+        let quota = read(db, &of_space(space.id))?;
+        if quota != Quota::NONE {
+            let (of, spaces) = (format!("the space {}", space.name), BTreeSet::from([space.id]));
+            limits.push(QuotaLimit { of, quota, held: space.sums, spaces });
+        }
+        let Some(maker) = space.made_by else { return Ok(Self(limits)) };
+        let quota = read(db, &of_member(maker))?;
+        if quota != Quota::NONE {
+            let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
+            let of = format!("all spaces that {name} ({maker}) made");
+            let mut select = db.prepare("SELECT id FROM spaces WHERE made_by = ?1")?;
+            let spaces = select.query_map(params![maker.0], |row| row.get(0).map(SpaceId))?;
+            let spaces = spaces.collect::<Result<_, _>>()?;
+            limits.push(QuotaLimit { of, quota, held: made_by(db, maker)?, spaces });
+        }
+        Ok(Self(limits))
+    }
+
+    /// Whether the space comes under no quota, so that nothing is refused.
+    pub fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Refuses `change` where it would make larger than may be what is held with what counts besides in the spaces that
+    /// a quota is of.
+    pub(crate) fn admit(
+        &self,
+        besides: impl Fn(&BTreeSet<SpaceId>) -> Sums,
+        change: Sums,
+    ) -> Result<(), Error> {
+        for QuotaLimit { of, quota, held, spaces } in &self.0 {
+            let besides = besides(spaces);
+            let held = Sums {
+                files: held.files.saturating_add(besides.files),
+                dirs: held.dirs.saturating_add(besides.dirs),
+                bytes: held.bytes.saturating_add(besides.bytes),
+                ..Sums::default()
+            };
+            check(of, *quota, held, change)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses so many `bytes` more, in place of so many that are `replaced`, where they would be too much beside what
+    /// is `promised` in the spaces that a quota is of.
+    pub fn admit_beside(
+        &self,
+        promised: impl Fn(&BTreeSet<SpaceId>) -> u64,
+        bytes: u64,
+        replaced: u64,
+    ) -> Result<(), Error> {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let of_bytes = |bytes| Sums { bytes, ..Sums::default() };
+        let change = of_bytes(signed(bytes).saturating_sub(signed(replaced)));
+        self.admit(|spaces| of_bytes(signed(promised(spaces))), change)
+    }
+
+    /// Bytes that the quotas leave beside what is there, and what is `promised` in their spaces.
+    pub fn left(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
+        self.beside(|limit| {
+            (limit.held.bytes.max(0) as u64).saturating_add(promised(&limit.spaces))
+        })
+    }
+
+    /// Bytes that the quotas would leave beside what is `promised` in their spaces, if nothing were there.
+    pub fn whole(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
+        self.beside(|limit| promised(&limit.spaces))
+    }
+
+    fn beside(&self, taken: impl Fn(&QuotaLimit) -> u64) -> u64 {
+        let left = |limit: &QuotaLimit| Some(limit.quota.bytes?.saturating_sub(taken(limit)));
+        self.0.iter().filter_map(left).min().unwrap_or(u64::MAX)
+    }
+}
+
+fn check(of: &str, quota: Quota, held: Sums, change: Sums) -> Result<(), Error> {
+    let grown = |held: i64, more: i64, most: Option<u64>| {
+        let would = held.saturating_add(more).max(0) as u64;
+        (more > 0 && most.is_some_and(|most| would > most)).then_some(would)
+    };
+    // A directory takes as much of the catalog as a file, so it counts as one.
+    let files = grown(held.files + held.dirs, change.files + change.dirs, quota.files);
+    let bytes = grown(held.bytes, change.bytes, quota.bytes);
+    match (files.is_some(), bytes.is_some()) {
+        (false, false) => Ok(()),
+        _ => Err(Error::OverQuota { of: of.into(), quota, files, bytes }),
+    }
+}

@@ -1,0 +1,337 @@
+//! Copies inside the pool: new versions of the same chunks, so that no byte moves.
+//!
+//! A copy has the chunk size and for now the redundancy of its source. Where its new directory asks
+//! for another redundancy it gets that as its goal and is changed in the background, as after a
+//! change of policy; until then it keeps what it has.
+//!
+//! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
+//! and who asked for it stores it anew, which sends what is missing to others.
+
+use crate::checkpoints::checkpoint_rows;
+use crate::error::Error;
+use crate::names::{
+    entries::{self, EntryPlace},
+    links::{self, LinkToMake},
+    walk::{Walk, WalkedEntry, What},
+};
+use crate::pool_records::{
+    meta::Counter,
+    spaces::{self, Space},
+};
+use crate::sql::{Tx, params};
+use crate::versions;
+use crate::versions::{
+    commit::{CommitStep, PreparedFile, repeated},
+    enough_copies::{self, AcknowledgedFile, WriteSafety},
+    parts,
+    visible::{FileToPut, PutTarget, Visible, is_refusal},
+};
+use crate::when::When;
+use potluck_core::attributes::{EntryAttributes, FileTime};
+use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::{BadPath, PoolPath};
+use potluck_core::policy::AskedPolicy;
+use potluck_pool::redundancy::Version;
+use potluck_pool::{InUseAgain, OpenReservation, PoolView};
+use potluck_wire::control::Condition;
+
+/// The most files and directories that are copied in one transaction.
+const PAGE_ENTRIES: usize = 512;
+/// The number of chunks after which a transaction ends, unless one file alone has more, so that commits do not wait
+/// long.
+const PAGE_CHUNKS: u64 = 8192;
+
+/// A copy inside the pool that was asked for.
+#[derive(Debug, Clone)]
+pub struct CopyRequest {
+    /// The path of the file or directory that is copied.
+    pub from: PoolPath,
+    /// The path of the copy itself.
+    pub to: PoolPath,
+    /// Whether a directory is copied with all that is in it.
+    pub recursive: bool,
+    /// The condition under which a copy may replace a file.
+    pub condition: Condition,
+    /// The requirements on the copies, whatever their directories say.
+    pub asked: AskedPolicy,
+    /// The cursor from which the copy of a tree goes on; `None` at its beginning.
+    pub after: Option<String>,
+    /// The room that is reserved.
+    pub reserved: Vec<OpenReservation>,
+}
+
+/// The files that were copied.
+#[derive(Debug, Default)]
+pub struct Copied {
+    /// Each file's path, and its version or why it was refused.
+    pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    /// How many links were copied.
+    pub links: u64,
+    /// The cursor from which the copy goes on; `None` when all was copied.
+    pub next: Option<String>,
+    /// Chunks that nobody used before.
+    pub again: InUseAgain,
+}
+
+/// A copy of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedVersion {
+    /// The version of the copy.
+    pub version: Version,
+    /// The versions of the copy's parts; for a copy without parts, its own version.
+    pub parts: Vec<VersionId>,
+    /// Whether it has less redundancy than its source should have, because donors are away.
+    pub below_policy: bool,
+}
+
+/// The outcome of copying a page.
+#[derive(Debug)]
+pub enum CopyOutcome {
+    /// The page was copied before; this is the reply that was given then.
+    Repeated(String),
+    /// The files that were copied now.
+    Fresh(Copied),
+}
+
+/// Copies the file at `wanted.from`, or the next page of the tree there. A page of a command that was copied before
+/// is not copied again. Holders count as they stand in `view`, which must be of this moment.
+pub(crate) fn copy(
+    db: &Tx,
+    (command, page): (SessionId, u32),
+    wanted: &CopyRequest,
+    view: &PoolView,
+    when: When,
+    reply: impl FnOnce(&Copied) -> Result<String, Error>,
+) -> Result<CopyOutcome, Error> {
+    if let Some(text) = repeated(db, &command, page.into())? {
+        return Ok(CopyOutcome::Repeated(text));
+    }
+    let space = spaces::named(db, wanted.to.space())?;
+    check_places(db, wanted, &space)?;
+    let mut copying = Copying {
+        db,
+        wanted,
+        view,
+        space: space.id,
+        now: FileTime::of_ms(when.wall_ms),
+        visible: Visible::new(db, Some(&space), when).asking(wanted.asked).beside(&wanted.reserved),
+        files: Vec::new(),
+        links: 0,
+    };
+    let found = entries::existing(db, &wanted.from)?;
+    let next = match found.place {
+        EntryPlace::Link(target) if wanted.recursive => {
+            copying.link(target, found.attributes, wanted.to.clone())?;
+            None
+        }
+        EntryPlace::Link(target) => {
+            return Err(Error::IsALink { path: wanted.from.clone(), target });
+        }
+        EntryPlace::File(version) => {
+            copying.file(versions::get(db, version)?, wanted.to.clone())?;
+            None
+        }
+        EntryPlace::Dir(_) if !wanted.recursive => {
+            return Err(Error::NotRecursive(wanted.from.clone()));
+        }
+        EntryPlace::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.visible();
+            if wanted.after.is_none() {
+                // The first page finds out whether a file is where the directory has to be.
+                checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
+                copying.visible.make_dirs(&wanted.to, found.attributes, copying.now)?;
+            }
+            copying.page(&mut walk)?
+        }
+    };
+    let again = copying.visible.close()?;
+    let copied = Copied { files: copying.files, links: copying.links, next, again };
+    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            command.0,
+            CommitStep::from(page).row(),
+            when.pool_ms as i64,
+            reply(&copied)?
+        ])?;
+    Ok(CopyOutcome::Fresh(copied))
+}
+
+/// Refuses to copy a tree into itself, and to copy between spaces what only a client can copy, which has the keys.
+fn check_places(db: &Tx, wanted: &CopyRequest, to: &Space) -> Result<(), Error> {
+    let CopyRequest { from, to: target, .. } = wanted;
+    if from.is_inside(target) || target.is_inside(from) {
+        return Err(Error::IntoItself { from: from.clone(), to: target.clone() });
+    }
+    let source = spaces::named(db, from.space())?;
+    if source.id != to.id && (source.key.is_some() || to.key.is_some()) {
+        return Err(Error::OtherKey { from: from.clone(), to: target.clone() });
+    }
+    Ok(())
+}
+
+struct Copying<'db> {
+    db: &'db Tx,
+    wanted: &'db CopyRequest,
+    view: &'db PoolView,
+    /// The space that the copies are in.
+    space: SpaceId,
+    now: FileTime,
+    visible: Visible<'db>,
+    files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    links: u64,
+}
+
+impl Copying<'_> {
+    /// Copies entries until a page is full, and returns where to go on.
+    fn page(&mut self, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
+        let (mut entries, mut chunks) = (0, 0);
+        while let Some(item) = walk.next_or_broken()? {
+            let path = match &item {
+                Ok(WalkedEntry { path, .. }) => path.clone(),
+                Err(broken) => broken.path.clone(),
+            };
+            let to = below(&self.wanted.to, &path)?;
+            match item.map(|item| (item.what, item.attributes)) {
+                Ok((What::Dir(_), attributes)) => self.dir(&to, attributes)?,
+                Ok((What::Link(target), attributes)) => self.link(target, attributes, to)?,
+                Ok((What::File(version), _)) => {
+                    chunks += version.chunks;
+                    self.file(*version, to)?;
+                }
+                Err(broken) => self.files.push((to, Err(Error::Damaged(broken.why)))),
+            }
+            entries += 1;
+            if entries >= PAGE_ENTRIES || chunks >= PAGE_CHUNKS {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a directory. Where something else stands in its place, that is reported for it, and again for each file.
+    fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
+        match self.visible.make_dirs(path, attributes, self.now) {
+            Ok(()) => Ok(()),
+            Err(why) if is_refusal(&why) => {
+                self.files.push((path.clone(), Err(why)));
+                Ok(())
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn link(
+        &mut self,
+        target: LinkTarget,
+        attributes: EntryAttributes,
+        to: PoolPath,
+    ) -> Result<(), Error> {
+        let made = LinkToMake { path: to.clone(), target, attributes };
+        match links::make(self.db, &made, true, self.wanted.condition, self.visible.when) {
+            Ok(()) => self.links += 1,
+            Err(why) if is_refusal(&why) => self.files.push((to, Err(why))),
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {
+        if source.parts > 0 {
+            let copied = match self.put_whole(source, to.clone()) {
+                Err(why) if !is_refusal(&why) && !matches!(why, Error::Damaged(_)) => {
+                    return Err(why);
+                }
+                copied => copied,
+            };
+            self.files.push((to, copied));
+            return Ok(());
+        }
+        let condition = self.wanted.condition;
+        let copied = match PreparedFile::of_version(self.db, source, to.clone(), condition) {
+            Ok(file) => match self.put(&file) {
+                Err(why) if !is_refusal(&why) => return Err(why),
+                copied => copied,
+            },
+            // Nothing of this file was written yet, so the others can still be copied.
+            Err(why @ Error::Damaged(_)) => Err(why),
+            Err(why) => return Err(why),
+        };
+        self.files.push((to, copied));
+        Ok(())
+    }
+
+    /// Copies a file that is made of parts, unless it has so many that it would hold up others.
+    fn put_whole(&mut self, source: Version, to: PoolPath) -> Result<CopiedVersion, Error> {
+        if source.chunks > PAGE_CHUNKS {
+            return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
+        }
+        let target = self.visible.look(to.clone(), self.wanted.condition, source.size)?;
+        self.check_strict(&target, &source, &to)?;
+        let mut checked = Vec::new();
+        let mut below_policy = false;
+        for part in parts::of(self.db, source.id)? {
+            let version = versions::get(self.db, part)?;
+            let part = PreparedFile::of_version(self.db, version, to.clone(), Condition::Always)?;
+            let counts = &mut self.visible.counts;
+            let AcknowledgedFile { safety, .. } =
+                enough_copies::check(counts, &part, target.promise, self.view)?;
+            below_policy |= safety.is_below_policy();
+            checked.push((part, safety == WriteSafety::Safe));
+        }
+        let first = Counter::Version.take(self.db, 1 + checked.len() as u64)?;
+        let id = VersionId(first as u64);
+        let safe = checked.iter().all(|(_, safe)| *safe);
+        for (number, (part, safe)) in (0..).zip(&checked) {
+            let part_id = VersionId(id.0 + 1 + u64::from(number));
+            let PreparedFile { version, pages, chunks, .. } = part;
+            let version = version.clone();
+            let new = FileToPut { version, inline: None, pages, chunks, safe: *safe };
+            self.visible.put_version(&target, part_id, new)?;
+            parts::put(self.db, id, number, part_id, None)?;
+        }
+        parts::finish(self.db, id, self.space)?;
+        let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], safe };
+        self.visible.put(target, id, new)?;
+        let version = versions::get(self.db, id)?;
+        Ok(CopiedVersion { version, parts: parts::of(self.db, id)?, below_policy })
+    }
+
+    /// Refuses a copy whose directory wants all redundancy from the start and another redundancy than the source has.
+    fn check_strict(
+        &self,
+        target: &PutTarget,
+        source: &Version,
+        to: &PoolPath,
+    ) -> Result<(), Error> {
+        let asks = target.keeping;
+        if target.promise.strict && source.chunks > 0 && asks != source.redundancy() {
+            return Err(Error::NotStrict { path: to.clone(), redundancy: asks });
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
+        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
+        self.check_strict(&target, &file.version, &file.path)?;
+        let counts = &mut self.visible.counts;
+        let AcknowledgedFile { safety, .. } =
+            enough_copies::check(counts, file, target.promise, self.view)?;
+        let id = VersionId(Counter::Version.take(self.db, 1)? as u64);
+        let PreparedFile { version, inline, pages, chunks, .. } = file;
+        let (version, inline) = (version.clone(), inline.as_deref());
+        let safe = safety == WriteSafety::Safe;
+        let new = FileToPut { version, inline, pages, chunks, safe };
+        self.visible.put(target, id, new)?;
+        let version = versions::get(self.db, id)?;
+        let (parts, below_policy) = (vec![version.id], safety.is_below_policy());
+        Ok(CopiedVersion { version, parts, below_policy })
+    }
+}
+
+fn below(to: &PoolPath, relative: &str) -> Result<PoolPath, Error> {
+    to.join_all(relative.split('/')).map_err(|why| match why {
+        BadPath::LongPath(bytes) => Error::TooLong { to: to.clone(), bytes },
+        why => Error::Damaged(format!("{relative}: {why}")),
+    })
+}

@@ -1,0 +1,559 @@
+//! Entries: what a name in a directory stands for.
+
+use crate::error::Error;
+use crate::history::snapshot_rows;
+pub use crate::names::dir_id::DirId;
+use crate::names::dir_policies;
+use crate::pool_records::meta::Counter;
+use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
+use potluck_core::checkpoint::CheckpointId;
+use potluck_core::ids::{SnapshotId, SpaceId, VersionId};
+use potluck_core::kept_place::is_reserved;
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::{MAX_PATH, PoolPath};
+
+/// The directory behind the entry of a snapshot, as that shows it, and any other as it is; `None` if the snapshot has
+/// ended.
+pub(crate) fn shown(db: &Tx, dir: DirId) -> Result<Option<DirId>, Error> {
+    let Some(number) = dir.snapshot() else { return Ok(Some(dir)) };
+    Ok(snapshot_rows::get(db, number)?.map(|row| DirId::as_shown(row.dir.0, Some(number))))
+}
+
+/// The columns of [`PLACE`] and [`ATTRIBUTES`], of entries and of what names led to, in parts of which `rest` follows:
+/// those of the directory ?1 that the snapshot ?2 shows.
+pub(crate) fn as_shown(rest: &str) -> String {
+    let of = |table, until| {
+        format!(
+            "SELECT * FROM (
+                 SELECT e.name, {PLACE}, {ATTRIBUTES} FROM {table} e
+                 WHERE e.parent = ?1 AND e.since <= ?2{until}{rest})"
+        )
+    };
+    format!("{} UNION ALL {}", of("entries", ""), of("bygone", " AND e.until > ?2"))
+}
+
+/// The thing that an entry stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryPlace {
+    /// The entry leads to a directory.
+    Dir(DirId),
+    /// The entry leads to a file's current version.
+    File(VersionId),
+    /// The entry is a symbolic link, which leads nowhere in the catalog: it is never followed here.
+    Link(LinkTarget),
+}
+
+/// An entry, as it was found in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundEntry {
+    /// The thing that the entry stands for.
+    pub place: EntryPlace,
+    /// The attributes of a directory or a link; nothing for a file, whose attributes are with its version.
+    pub attributes: EntryAttributes,
+}
+
+impl FoundEntry {
+    /// Reads an entry from its columns, of which [`PLACE`] begins at `at` and [`ATTRIBUTES`] follows.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let place = EntryPlace::of(row, at)?;
+        let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at + 3)?, row.get(at + 4)?);
+        let mtime = FileTime(mtime.unwrap_or_default());
+        let permissions = Permissions::of_mode(permissions.unwrap_or_default());
+        let owner = FileOwner::of_columns(row.get(at + 5)?, row.get(at + 6)?);
+        Ok(Self { place, attributes: EntryAttributes { mtime, permissions, owner } })
+    }
+}
+
+/// The columns of an entry `e` that say what it is.
+pub(crate) const PLACE: &str = "e.dir, e.version, e.target";
+/// The columns of an entry `e` that follow [`PLACE`], with its attributes.
+pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions, e.uid, e.gid";
+/// The number of columns that [`PLACE`] and [`ATTRIBUTES`] name.
+pub(crate) const ENTRY_COLUMNS: usize = 7;
+
+impl EntryPlace {
+    /// Reads [`PLACE`] from column `at` on.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let (dir, version): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
+        match (dir, version, row.get::<Option<String>>(at + 2)?) {
+            (Some(dir), None, None) => Ok(Self::Dir(DirId::now(dir))),
+            (None, Some(version), None) => Ok(Self::File(VersionId(version as u64))),
+            (None, None, Some(target)) => target
+                .try_into()
+                .map(Self::Link)
+                .map_err(|why| Error::Damaged(format!("an entry: {why}"))),
+            _ => Err(Error::Damaged("an entry is neither file nor directory nor link".into())),
+        }
+    }
+}
+
+impl EntryPlace {
+    /// Returns the snapshot that the entry is of, if it is the entry of one.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
+        match self {
+            Self::Dir(dir) => dir.snapshot(),
+            Self::File(_) | Self::Link(_) => None,
+        }
+    }
+
+    /// The entry as the snapshot shows it that shows its parent, where it is of a directory.
+    pub(crate) fn shown_as(self, parent: DirId) -> Self {
+        match self {
+            Self::Dir(dir) => Self::Dir(DirId::as_shown(dir.0, parent.shown_by())),
+            other => other,
+        }
+    }
+}
+
+/// The entry `name` of a directory.
+pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
+    let Some(parent) = shown(db, parent)? else { return Ok(None) };
+    if let Some(snapshot) = parent.shown_by() {
+        if is_hidden(name) {
+            return Ok(None);
+        }
+        let found = db
+            .prepare(&as_shown(" AND e.name = ?3"))?
+            .query_one(params![parent.0, snapshot.0 as i64, name], |row| FoundEntry::of(row, 1))?;
+        let as_parent =
+            |found: FoundEntry| FoundEntry { place: found.place.shown_as(parent), ..found };
+        return Ok(found.map(as_parent));
+    }
+    db.prepare(&format!(
+        "SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.parent = ?1 AND e.name = ?2"
+    ))?
+    .query_one(params![parent.0, name], |row| FoundEntry::of(row, 0))
+}
+
+/// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
+/// is a file on the way.
+pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<FoundEntry>, Error> {
+    let (place, attributes) = (EntryPlace::Dir(DirId::ROOT), EntryAttributes::of_dir(0));
+    let mut found = FoundEntry { place, attributes };
+    if path.space().is_empty() {
+        return Ok(Some(found));
+    }
+    found = lookup(db, DirId::ROOT, path.space())?
+        .ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
+    for (depth, name) in path.names().iter().enumerate() {
+        let EntryPlace::Dir(dir) = found.place else {
+            return Err(Error::NotADirectory(path.ancestor(depth)));
+        };
+        match lookup(db, dir, name)? {
+            Some(next) => found = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Finds what is at a path relative to a directory, if anything is.
+pub(crate) fn below(db: &Tx, dir: DirId, relative: &str) -> Result<Option<EntryPlace>, Error> {
+    let mut place = EntryPlace::Dir(dir);
+    for name in relative.split('/') {
+        let EntryPlace::Dir(dir) = place else { return Ok(None) };
+        let Some(found) = lookup(db, dir, name)? else { return Ok(None) };
+        place = found.place;
+    }
+    Ok(Some(place))
+}
+
+/// Finds the entry at `path`, where something must be.
+pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
+    resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
+}
+
+/// The directory at `path`, which must be one.
+pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
+    match existing(db, path)?.place {
+        EntryPlace::Dir(dir) => Ok(dir),
+        EntryPlace::File(_) | EntryPlace::Link(_) => Err(Error::NotADirectory(path.clone())),
+    }
+}
+
+/// A path's last name and the path above it; refuses the root and spaces themselves.
+pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let parent = path.parent().ok_or_else(outside)?;
+    Ok((parent, path.file_name().ok_or_else(outside)?))
+}
+
+/// A directory that is there now, with those that were made for that.
+pub(crate) struct EnsuredDir {
+    /// The number of the directory.
+    pub dir: DirId,
+    /// The directory and those above it, as far as they were made.
+    pub made: Vec<PoolPath>,
+}
+
+/// The directory at `path`, made with all its parents where they are missing, and these attributes.
+pub(crate) fn make_dirs(
+    db: &Tx,
+    path: &PoolPath,
+    attributes: EntryAttributes,
+) -> Result<EnsuredDir, Error> {
+    let space = lookup(db, DirId::ROOT, path.space())?;
+    let Some(FoundEntry { place: EntryPlace::Dir(root), .. }) = space else {
+        return Err(Error::NoSpaceNamed(path.space().into()));
+    };
+    let mut dir = root;
+    let mut made = Vec::new();
+    for (depth, name) in path.names().iter().enumerate() {
+        dir = match lookup(db, dir, name)? {
+            Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => next,
+            Some(_) => return Err(Error::NotADirectory(path.ancestor(depth + 1))),
+            None => {
+                made.push(path.ancestor(depth + 1));
+                add_dir(db, dir, name, attributes)?
+            }
+        };
+    }
+    // All are counted at once, and not by a walk up for each: a path may have two thousand names.
+    count_dirs(db, root, made.len() as u64)?;
+    Ok(EnsuredDir { dir, made })
+}
+
+/// Makes a directory where nothing is.
+pub(crate) fn make_dir(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    attributes: EntryAttributes,
+) -> Result<DirId, Error> {
+    let dir = add_dir(db, parent, name, attributes)?;
+    count_dir(db, parent)?;
+    Ok(dir)
+}
+
+/// Makes a directory, and leaves it to the caller to count it.
+fn add_dir(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    attributes: EntryAttributes,
+) -> Result<DirId, Error> {
+    let dir = DirId::now(Counter::Dir.take(db, 1)?);
+    add(db, parent, name, (Some(dir), None), attributes)?;
+    Ok(dir)
+}
+
+/// Counts one directory more below another, in the sums of its space. Spaces themselves count nowhere.
+fn count_dir(db: &Tx, parent: DirId) -> Result<(), Error> {
+    let mut select = db.prepare("SELECT parent FROM entries WHERE dir = ?1")?;
+    let (mut at, mut depth) = (parent, 0);
+    loop {
+        let above: Option<i64> = select.query_one(params![at.0], |row| row.get(0))?;
+        match above.map(DirId::now) {
+            None => return Ok(()),
+            Some(DirId::ROOT) => break,
+            Some(above) => at = above,
+        }
+        depth += 1;
+        if depth > MAX_PATH {
+            return Err(Error::Damaged(format!("directory {} is inside itself", parent.0)));
+        }
+    }
+    count_dirs(db, at, 1)
+}
+
+/// Counts so many directories more in the space with this root.
+fn count_dirs(db: &Tx, root: DirId, more: u64) -> Result<(), Error> {
+    db.prepare("UPDATE spaces SET dirs = dirs + ?2 WHERE root = ?1")?
+        .execute(params![root.0, more as i64])?;
+    Ok(())
+}
+
+/// Forgets a directory of a space that is no more, with what it set differently; or a snapshot.
+pub(crate) fn dir_ended(db: &Tx, space: SpaceId, dir: DirId) -> Result<(), Error> {
+    dir_policies::forget(db, dir)?;
+    db.prepare("UPDATE spaces SET dirs = dirs - 1 WHERE id = ?1")?.execute(params![space.0])?;
+    Ok(())
+}
+
+/// How many directories [`make_dirs`] would make for `path`; one on the way that is none is found by it.
+pub(crate) fn missing_dirs(db: &Tx, path: &PoolPath) -> Result<u64, Error> {
+    let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) =
+        lookup(db, DirId::ROOT, path.space())?
+    else {
+        return Ok(0);
+    };
+    for (depth, name) in path.names().iter().enumerate() {
+        match lookup(db, dir, name)?.map(|found| found.place) {
+            Some(EntryPlace::Dir(next)) => dir = next,
+            Some(_) => return Ok(0),
+            None => return Ok((path.names().len() - depth) as u64),
+        }
+    }
+    Ok(0)
+}
+
+/// Puts a directory or a link, which have attributes of their own, where nothing is.
+fn add(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    (dir, target): (Option<DirId>, Option<&LinkTarget>),
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
+    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
+    db.prepare(
+        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, uid, gid, since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+             (SELECT value FROM meta WHERE key = 'next_snapshot'))",
+    )?
+    .execute(params![
+        parent.changing()?,
+        name,
+        dir,
+        target,
+        mtime.0,
+        permissions.bits(),
+        uid,
+        gid
+    ])?;
+    Ok(())
+}
+
+/// Puts a file where nothing is, or in the place of another.
+pub(crate) fn put_file(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    version: VersionId,
+) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO entries (parent, name, version, since)
+         VALUES (?1, ?2, ?3, (SELECT value FROM meta WHERE key = 'next_snapshot'))
+         ON CONFLICT (parent, name) DO UPDATE
+         SET version = excluded.version, since = excluded.since",
+    )?
+    .execute(params![parent.changing()?, name, version.0 as i64])?;
+    Ok(())
+}
+
+/// Makes a symbolic link where nothing is.
+pub(crate) fn make_link(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    add(db, parent, name, (None, Some(target)), attributes)
+}
+
+/// Sets the attributes of a directory or a link.
+pub(crate) fn set_attributes(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
+    db.prepare(
+        "UPDATE entries SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6
+         WHERE parent = ?1 AND name = ?2",
+    )?
+    .execute(params![parent.0, name, mtime.0, permissions.bits(), uid, gid])?;
+    Ok(())
+}
+
+/// Sets when what is in a directory was changed; gives its attributes, unless they were these before.
+pub(crate) fn touch(
+    db: &Tx,
+    dir: DirId,
+    mtime: FileTime,
+) -> Result<Option<EntryAttributes>, Error> {
+    let found = db
+        .prepare(&format!("SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.dir = ?1"))?
+        .query_one(params![dir.0], |row| FoundEntry::of(row, 0))?;
+    let before = found.map(|found| found.attributes).filter(|before| before.mtime != mtime);
+    let Some(before) = before else { return Ok(None) };
+    db.prepare("UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1")?
+        .execute(params![dir.0, mtime.0])?;
+    Ok(Some(EntryAttributes { mtime, ..before }))
+}
+
+/// Gives an entry another name, which nothing has.
+pub(crate) fn rename(
+    db: &Tx,
+    (from, name): (DirId, &str),
+    (to, new_name): (DirId, &str),
+) -> Result<(), Error> {
+    db.prepare(
+        "UPDATE entries
+         SET parent = ?3, name = ?4, since = (SELECT value FROM meta WHERE key = 'next_snapshot')
+         WHERE parent = ?1 AND name = ?2",
+    )?
+    .execute(params![from.changing()?, name, to.changing()?, new_name])?;
+    Ok(())
+}
+
+/// The first snapshot that shows an entry, taken or yet to be taken.
+pub(crate) fn since(db: &Tx, parent: DirId, name: &str) -> Result<Option<SnapshotId>, Error> {
+    db.prepare("SELECT since FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| Ok(SnapshotId(row.get::<i64>(0)? as u64)))
+}
+
+/// Sets the first snapshot that shows an entry, as a log tells.
+pub(crate) fn set_since(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    since: SnapshotId,
+) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET since = ?3 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.changing()?, name, since.0 as i64])?;
+    Ok(())
+}
+
+/// Sets whether an entry is never purged, and returns whether that changed.
+pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Result<bool, Error> {
+    let changed = db
+        .prepare("UPDATE entries SET pinned = ?3 WHERE parent = ?1 AND name = ?2 AND pinned <> ?3")?
+        .execute(params![parent.changing()?, name, pinned])?;
+    Ok(changed > 0)
+}
+
+/// When an entry was used last as a step of a series, in the pool's time; 0 where that is not known.
+pub(crate) fn used_ms(db: &Tx, parent: DirId, name: &str) -> Result<Option<u64>, Error> {
+    db.prepare("SELECT used_ms FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| Ok(row.get::<i64>(0)? as u64))
+}
+
+/// Notes that an entry was used as a step of a series.
+pub(crate) fn set_used(db: &Tx, parent: DirId, name: &str, used_ms: u64) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET used_ms = ?3 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.changing()?, name, used_ms as i64])?;
+    Ok(())
+}
+
+/// Puts the entry of a snapshot where nothing is.
+pub(crate) fn add_snapshot(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    number: SnapshotId,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    add(db, parent, name, (Some(DirId::of_snapshot(number)), None), attributes)?;
+    count_dir(db, parent)
+}
+
+/// The name of the entry of a snapshot.
+pub(crate) fn name_of(db: &Tx, number: SnapshotId) -> Result<Option<String>, Error> {
+    db.prepare("SELECT name FROM entries WHERE dir = ?1")?
+        .query_one(params![DirId::of_snapshot(number).0], |row| row.get(0))
+}
+
+/// Returns the directory and the name that lead to what an entry stands for.
+pub(crate) fn holder_of(db: &Tx, place: &EntryPlace) -> Result<Option<(DirId, String)>, Error> {
+    let (column, number) = match place {
+        EntryPlace::Dir(dir) => ("dir", dir.0),
+        EntryPlace::File(version) => ("version", version.0 as i64),
+        EntryPlace::Link(_) => return Ok(None),
+    };
+    db.prepare(&format!("SELECT parent, name FROM entries WHERE {column} = ?1"))?
+        .query_one(params![number], |row| Ok((DirId::now(row.get(0)?), row.get(1)?)))
+}
+
+/// The path that leads to a version now, if one does.
+pub(crate) fn path_of_version(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
+    let Some((dir, name)) = holder_of(db, &EntryPlace::File(version))? else { return Ok(None) };
+    Ok(path_of(db, dir)?.and_then(|dir| dir.join(&name).ok()))
+}
+
+/// Removes an entry from its directory.
+pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM entries WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.changing()?, name])?;
+    Ok(())
+}
+
+/// The bytes of the longest path below a directory, relative to it and with the slash before it; 0
+/// where it is empty.
+pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
+    let longest: Option<Option<i64>> = db
+        .prepare(
+            "WITH RECURSIVE below (dir, bytes) AS (
+                 SELECT dir, 1 + octet_length(name) FROM entries WHERE parent = ?1
+                 UNION ALL
+                 SELECT e.dir, below.bytes + 1 + octet_length(e.name)
+                 FROM below JOIN entries e ON e.parent = below.dir)
+             SELECT max(bytes) FROM below",
+        )?
+        .query_one(params![dir.0], |row| row.get(0))?;
+    Ok(longest.flatten().unwrap_or(0) as usize)
+}
+
+/// The path that leads to a directory; `None` if none does any more.
+pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
+    let mut select = db.prepare("SELECT parent, name FROM entries WHERE dir = ?1")?;
+    let (mut names, mut at) = (Vec::new(), dir);
+    while at != DirId::ROOT {
+        let above: Option<(i64, String)> =
+            select.query_one(params![at.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((parent, name)) = above else { return Ok(None) };
+        // A name and its slash take two bytes of a path at least, so more names than that are a circle.
+        if names.len() > MAX_PATH / 2 {
+            return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
+        }
+        names.push(name);
+        at = DirId::now(parent);
+    }
+    let path = PoolPath::root().join_all(names.iter().rev().map(String::as_str));
+    // A directory that was moved to where its path would be too long cannot be reached.
+    Ok(path.ok())
+}
+
+/// The entries of a directory in order of their names, at most `limit` of them.
+pub(crate) fn children(
+    db: &Tx,
+    dir: DirId,
+    limit: usize,
+) -> Result<Vec<(String, EntryPlace)>, Error> {
+    let mut rows = db.prepare(&format!(
+        "SELECT e.name, {PLACE} FROM entries e WHERE e.parent = ?1 ORDER BY e.name LIMIT ?2"
+    ))?;
+    let mut rows = rows.query(params![dir.0, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, EntryPlace::of(&row, 1)?));
+    }
+    Ok(found)
+}
+
+/// Whether a directory has entries beside those in which checkpoints stage their files and old versions are kept.
+pub(crate) fn has_visible(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    has(db, dir, |name| !is_hidden(name))
+}
+
+/// Whether an entry of this name is hidden from people.
+fn is_hidden(name: &str) -> bool {
+    CheckpointId::of_staging_name(name).is_some() || is_reserved(name)
+}
+
+/// Whether checkpoints stage files in a directory.
+pub(crate) fn has_staged(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    has(db, dir, |name| CheckpointId::of_staging_name(name).is_some())
+}
+
+fn has(db: &Tx, dir: DirId, is_one: impl Fn(&str) -> bool) -> Result<bool, Error> {
+    let mut rows = db.prepare("SELECT name FROM entries WHERE parent = ?1")?;
+    let mut rows = rows.query(params![dir.0])?;
+    while let Some(row) = rows.next()? {
+        if is_one(&row.get::<String>(0)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a directory has entries.
+pub(crate) fn has_children(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
+}

@@ -1,0 +1,106 @@
+//! Symbolic links: entries that lead somewhere on the machine that reads them, and nowhere in the catalog.
+//!
+//! A link counts as a file without bytes in the sums of its space, so that a quota of files bounds links too.
+
+use crate::checkpoints::checkpoint_rows;
+use crate::error::Error;
+use crate::history::bygone;
+use crate::log::{changes, records::Record};
+use crate::members::quotas;
+use crate::names::{
+    dir_times::touched,
+    entries::{self, EntryPlace},
+};
+use crate::pool_records::spaces::{self, Sums};
+use crate::sql::Tx;
+use crate::versions::visible::{is_refusal, make_dirs};
+use crate::when::When;
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, NewLink};
+
+/// A link that is to be made.
+pub(crate) struct LinkToMake {
+    /// The path of the link.
+    pub path: PoolPath,
+    /// Where it leads.
+    pub target: LinkTarget,
+    /// The attributes of the link.
+    pub attributes: EntryAttributes,
+}
+
+/// Makes links; gives those that were refused. Whatever else goes wrong undoes all.
+pub(crate) fn make_all(
+    db: &Tx,
+    links: &[NewLink],
+    parents: bool,
+    condition: Condition,
+    when: When,
+) -> Result<Vec<(PoolPath, Error)>, Error> {
+    let mut refused = Vec::new();
+    let now = FileTime::of_ms(when.wall_ms);
+    for NewLink { path, target, mtime, owner } in links {
+        let mtime = mtime.unwrap_or(now);
+        let attributes = EntryAttributes { mtime, permissions: Permissions::LINK, owner: *owner };
+        let link = LinkToMake { path: path.clone(), target: target.clone(), attributes };
+        match make(db, &link, parents, condition, when) {
+            Err(why) if is_refusal(&why) || matches!(why, Error::NoEntry(_)) => {
+                refused.push((path.clone(), why));
+            }
+            made => made?,
+        }
+    }
+    Ok(refused)
+}
+
+/// Makes a link where nothing is, or as `condition` says in the place of another link; with `parents` directories
+/// above it that are missing. One that is refused leaves no trace.
+pub(crate) fn make(
+    db: &Tx,
+    link: &LinkToMake,
+    parents: bool,
+    condition: Condition,
+    when: When,
+) -> Result<(), Error> {
+    let LinkToMake { path, target, attributes } = link;
+    let now = FileTime::of_ms(when.wall_ms);
+    let outside = || Error::OutsideSpaces(path.clone());
+    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    checkpoint_rows::check_writable(db, path, None)?;
+    let there = entries::resolve(db, path)?.map(|found| found.place);
+    let replaces = match there {
+        None => false,
+        Some(_) if condition != Condition::Always => return Err(Error::Exists(path.clone())),
+        Some(EntryPlace::Link(_)) => true,
+        Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path.clone())),
+        Some(EntryPlace::File(_)) => return Err(Error::IsAFile(path.clone())),
+    };
+    let space = spaces::named(db, path.space())?;
+    let one = Sums { files: 1, ..Sums::default() };
+    if !replaces {
+        let missing = if parents { entries::missing_dirs(db, &above)? } else { 0 };
+        quotas::admit(db, space.id, Sums { dirs: missing as i64, ..one })?;
+    }
+    let dir = match parents {
+        true => {
+            let EntryAttributes { mtime, .. } = *attributes;
+            let of_dir = EntryAttributes { mtime, permissions: Permissions::DIR, owner: None };
+            make_dirs(db, &above, of_dir, now)?
+        }
+        false => entries::existing_dir(db, &above)?,
+    };
+    if replaces {
+        bygone::note(db, (dir, path), when)?;
+        entries::delete(db, dir, name)?;
+    }
+    entries::make_link(db, dir, name, target, *attributes)?;
+    if !replaces {
+        spaces::add_sums(db, space.id, one)?;
+    }
+    changes::tell(
+        db,
+        Record::Link { path: path.clone(), target: target.clone(), attributes: *attributes },
+    )?;
+    touched(db, &above, dir, now)
+}

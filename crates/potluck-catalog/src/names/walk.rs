@@ -1,0 +1,265 @@
+//! Walking a tree in order of names, parents before children, page by page.
+
+use crate::error::Error;
+use crate::members::grants::SeenSpaces;
+use crate::names::entries::{
+    self, ATTRIBUTES, DirId, ENTRY_COLUMNS, EntryPlace, FoundEntry, PLACE,
+};
+use crate::sql::{Tx, params};
+use crate::versions::{self, COLUMNS};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CheckpointId;
+use potluck_core::ids::SnapshotId;
+use potluck_core::kept_place::is_reserved;
+use potluck_core::link_target::LinkTarget;
+use potluck_pool::redundancy::Version;
+use std::collections::VecDeque;
+
+/// The most entries that are fetched at once from one directory.
+const FETCH: usize = 256;
+
+/// An entry met on the way.
+#[derive(Debug, Clone)]
+pub struct WalkedEntry {
+    /// The path of the entry, relative to where the walk began.
+    pub path: String,
+    /// The attributes of the entry.
+    pub attributes: EntryAttributes,
+    /// A directory, a file's version, or where a link leads.
+    pub what: What,
+    /// The first snapshot that shows the entry; for an entry met in a snapshot, that snapshot itself.
+    pub since: SnapshotId,
+    /// Whether the entry is never purged from a series.
+    pub pinned: bool,
+    /// When the entry was used last as a step of a series, in the pool's time; 0 where that is not known.
+    pub used_ms: u64,
+}
+
+/// The kind of an entry.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// The entry is a directory.
+    Dir(DirId),
+    /// The entry is a file, with its current version.
+    File(Box<Version>),
+    /// The entry is a symbolic link.
+    Link(LinkTarget),
+}
+
+/// An entry whose record cannot be read.
+#[derive(Debug, Clone)]
+pub struct BrokenEntry {
+    /// The path of the entry, relative to where the walk began.
+    pub path: String,
+    /// The damage of the record, in words.
+    pub why: String,
+}
+
+/// A walk in progress. The path of the last item is the cursor from which another walk goes on,
+/// also when the tree has changed meanwhile.
+pub struct Walk<'db> {
+    db: &'db Tx,
+    recursive: bool,
+    levels: Vec<Level>,
+    /// Spaces that are passed over when the walk is of the root of the pool.
+    seen: SeenSpaces,
+    /// Whether directories in which checkpoints stage their files are passed over.
+    hides_staged: bool,
+    /// Whether directories in which old versions are kept are passed over.
+    hides_kept: bool,
+}
+
+struct Level {
+    dir: DirId,
+    /// The path of the directory with a trailing slash, or nothing for the root of the walk.
+    prefix: String,
+    /// The last name that was fetched.
+    after: String,
+    fetched: VecDeque<Result<WalkedEntry, BrokenEntry>>,
+    exhausted: bool,
+}
+
+impl Level {
+    fn new(dir: DirId, prefix: String, after: &str) -> Self {
+        let fetched = VecDeque::new();
+        Self { dir, prefix, after: after.into(), fetched, exhausted: false }
+    }
+}
+
+impl<'db> Walk<'db> {
+    /// Walks the directory `dir`, going on after `cursor`.
+    pub(crate) fn new(
+        db: &'db Tx,
+        dir: DirId,
+        recursive: bool,
+        cursor: Option<&str>,
+    ) -> Result<Self, Error> {
+        Self::of_seen(db, dir, recursive, cursor, &SeenSpaces::ALL)
+    }
+
+    /// Walks the directory `dir`, going on after `cursor`; of the root of the pool only what is `seen`.
+    pub(crate) fn of_seen(
+        db: &'db Tx,
+        dir: DirId,
+        recursive: bool,
+        cursor: Option<&str>,
+        seen: &SeenSpaces,
+    ) -> Result<Self, Error> {
+        let seen = if dir == DirId::ROOT { seen.clone() } else { SeenSpaces::ALL };
+        let mut walk = Self {
+            db,
+            recursive,
+            levels: Vec::new(),
+            seen,
+            hides_staged: false,
+            hides_kept: false,
+        };
+        let mut next = Some((dir, String::new()));
+        for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
+            let Some((dir, prefix)) = next else { break };
+            let below = entries::lookup(db, dir, name)?;
+            let path = format!("{prefix}{name}/");
+            walk.levels.push(Level::new(dir, prefix, name));
+            next = match below {
+                // A cursor must not lead into a directory that the walk itself would pass over.
+                Some(FoundEntry { place: EntryPlace::Dir(below), .. })
+                    if recursive && walk.seen.has_below_root(&path) =>
+                {
+                    Some((below, path))
+                }
+                _ => None,
+            };
+        }
+        if let Some((dir, prefix)) = next {
+            walk.levels.push(Level::new(dir, prefix, ""));
+        }
+        Ok(walk)
+    }
+
+    /// Passes over directories in which checkpoints stage their files, as whoever shows a tree to people does. Those who
+    /// keep files safe do not. A walk that begins in such a directory shows what is in it.
+    pub fn without_staged(self) -> Self {
+        Self { hides_staged: true, ..self }
+    }
+
+    /// Passes over directories in which old versions are kept, which people are not shown.
+    pub fn without_kept(self) -> Self {
+        Self { hides_kept: true, ..self }
+    }
+
+    /// Shows what people see.
+    pub fn visible(self) -> Self {
+        self.without_staged().without_kept()
+    }
+
+    fn hides(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        (self.hides_staged && CheckpointId::of_staging_name(name).is_some())
+            || (self.hides_kept && is_reserved(name))
+    }
+
+    /// Passes over what is left of directories to which more than `depth` names lead.
+    pub fn pass_over_below(&mut self, depth: usize) {
+        self.levels.truncate(depth);
+    }
+
+    /// The next entry; an error at one whose record is damaged.
+    pub fn next_item(&mut self) -> Result<Option<WalkedEntry>, Error> {
+        match self.next_or_broken()? {
+            Some(Err(broken)) => Err(Error::Damaged(broken.why)),
+            Some(Ok(item)) => Ok(Some(item)),
+            None => Ok(None),
+        }
+    }
+
+    /// The next entry, for whoever goes on behind one whose record is damaged.
+    pub fn next_or_broken(&mut self) -> Result<Option<Result<WalkedEntry, BrokenEntry>>, Error> {
+        loop {
+            let is_top = self.levels.len() == 1;
+            let Some(level) = self.levels.last_mut() else { return Ok(None) };
+            if level.fetched.is_empty() && !level.exhausted {
+                fetch(self.db, level)?;
+            }
+            match level.fetched.pop_front() {
+                None => {
+                    self.levels.pop();
+                }
+                Some(Ok(item))
+                    if is_top && !self.seen.has_below_root(&item.path)
+                        || self.hides(&item.path) => {}
+                Some(item) => {
+                    if let Ok(item) = &item
+                        && let What::Dir(dir) = item.what
+                        && self.recursive
+                        && dir.snapshot().is_none()
+                    {
+                        self.levels.push(Level::new(dir, format!("{}/", item.path), ""));
+                    }
+                    return Ok(Some(item));
+                }
+            }
+        }
+    }
+}
+
+fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
+    let Some(dir) = entries::shown(db, level.dir)? else {
+        level.exhausted = true;
+        return Ok(());
+    };
+    let by = dir.shown_by();
+    let order = format!("ORDER BY e.name LIMIT {FETCH}");
+    let mut rows = match by {
+        None => db.prepare(&format!(
+            "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}, e.since, e.pinned, e.used_ms
+             FROM entries e LEFT JOIN versions v ON v.id = e.version
+             WHERE e.parent = ?1 AND e.name > ?2 {order}"
+        ))?,
+        Some(_) => db.prepare(&format!(
+            "SELECT e.*, {COLUMNS}, ?2, 0, 0 FROM ({}) e LEFT JOIN versions v ON v.id = e.version {order}",
+            entries::as_shown(&format!(" AND e.name > ?3 {order}"))
+        ))?,
+    };
+    let mut rows = match by {
+        None => rows.query(params![dir.0, level.after])?,
+        Some(snapshot) => rows.query(params![dir.0, snapshot.0 as i64, level.after])?,
+    };
+    let mut fetched = 0;
+    while let Some(row) = rows.next()? {
+        fetched += 1;
+        let name: String = row.get(0)?;
+        if by.is_some() && is_reserved(&name) {
+            level.after = name;
+            continue;
+        }
+        let found = FoundEntry::of(&row, 1)?;
+        let since = SnapshotId(row.get::<i64>(1 + ENTRY_COLUMNS + versions::COLUMN_COUNT)? as u64);
+        let pinned = row.get(2 + ENTRY_COLUMNS + versions::COLUMN_COUNT)?;
+        let used_ms = row.get::<i64>(3 + ENTRY_COLUMNS + versions::COLUMN_COUNT)? as u64;
+        let path = format!("{}{name}", level.prefix);
+        level.after = name;
+        let what = match found.place.shown_as(dir) {
+            EntryPlace::Dir(dir) => What::Dir(dir),
+            EntryPlace::Link(target) => What::Link(target),
+            EntryPlace::File(version) => match versions::of_row(&row, 1 + ENTRY_COLUMNS) {
+                Ok(Some(version)) => What::File(Box::new(version)),
+                unreadable => {
+                    let why = match unreadable {
+                        Err(why) => format!("version {version}: {why}"),
+                        Ok(_) => format!("version {version} is missing"),
+                    };
+                    level.fetched.push_back(Err(BrokenEntry { path, why }));
+                    continue;
+                }
+            },
+        };
+        let attributes = match &what {
+            What::Dir(_) | What::Link(_) => found.attributes,
+            What::File(version) => version.attributes,
+        };
+        let walked = WalkedEntry { path, attributes, what, since, pinned, used_ms };
+        level.fetched.push_back(Ok(walked));
+    }
+    level.exhausted = fetched < FETCH;
+    Ok(())
+}

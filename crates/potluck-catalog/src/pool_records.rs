@@ -1,0 +1,10 @@
+//! What the pool remembers of itself: spaces, donors, write sessions, terms.
+
+pub(crate) mod donors;
+pub(crate) mod meta;
+pub(crate) mod reservations;
+pub(crate) mod sessions;
+pub(crate) mod spaces;
+pub(crate) mod stored_donor;
+pub(crate) mod system;
+pub(crate) mod term_history;

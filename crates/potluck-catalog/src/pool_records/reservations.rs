@@ -1,0 +1,66 @@
+//! Reservations in the metadata log. Other write sessions are over where a catalog is made anew: who wrote asks for
+//! another. Who reserved room may be away until it is used.
+
+use crate::error::Error;
+use crate::log::{
+    changes::{self, ChangeOp},
+    logged_reservation::LoggedReservation,
+};
+use crate::pool_records::{
+    sessions::{self, StoredSession},
+    spaces,
+};
+use crate::sql::{Tx, params};
+use potluck_core::ids::SessionId;
+use potluck_core::policy::AskedPolicy;
+
+/// Has the log tell of a session in its present state, if it is a reservation.
+pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
+    match session.room {
+        Some(_) => changes::append(db, &ChangeOp::Reservation(session.id)),
+        None => Ok(()),
+    }
+}
+
+/// The reservation with this identifier, if it holds.
+pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<LoggedReservation>, Error> {
+    sessions::get(db, id)?.map_or(Ok(None), |session| logged(db, session))
+}
+
+/// All reservations that hold.
+pub(crate) fn all(db: &Tx) -> Result<Vec<LoggedReservation>, Error> {
+    let all = sessions::all(db)?.into_iter();
+    all.filter_map(|session| logged(db, session).transpose()).collect()
+}
+
+fn logged(db: &Tx, session: StoredSession) -> Result<Option<LoggedReservation>, Error> {
+    let StoredSession { id, member, space, policy, room, plan, bytes, ended, .. } = session;
+    let Some(room) = room.filter(|_| !ended) else { return Ok(None) };
+    let space = spaces::numbered(db, space)?;
+    Ok(space.map(|_| LoggedReservation { id, member, policy, room, plan, bytes }))
+}
+
+/// Writes down a reservation that a log tells of, in the place of its former state.
+pub(crate) fn put(db: &Tx, told: LoggedReservation) -> Result<(), Error> {
+    forget(db, &told.id)?;
+    let LoggedReservation { id, member, policy, room, plan, bytes } = told;
+    let session = StoredSession {
+        id,
+        member,
+        space: spaces::named(db, room.path.space())?.id,
+        policy,
+        asked: AskedPolicy::default(),
+        plan,
+        bytes,
+        ended: false,
+        room: Some(room),
+        draws_on: None,
+        counted: 0,
+    };
+    sessions::insert(db, &session)
+}
+
+/// Forgets a reservation that is over, as a log tells.
+pub(crate) fn forget(db: &Tx, id: &SessionId) -> Result<(), Error> {
+    db.execute("DELETE FROM sessions WHERE id = ?1", params![id.0]).map(drop)
+}

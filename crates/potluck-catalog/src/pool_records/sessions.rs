@@ -1,0 +1,224 @@
+//! Write sessions, as far as they must outlive the manager's process.
+
+use crate::chunks;
+use crate::error::Error;
+use crate::pool_records::reservations;
+use crate::sql::{Row, Tx, params};
+use crate::versions::parts;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{MemberId, SessionId, SpaceId};
+use potluck_core::placement::Plan;
+use potluck_core::policy::{AskedPolicy, Policy};
+use potluck_core::reserved_room::ReservedRoom;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The most names in one row of offers, which one step of accounting handles.
+const OFFER_ROW: usize = 1024;
+
+/// A write session as it is kept.
+#[derive(Debug, Clone)]
+pub struct StoredSession {
+    /// The id of the session.
+    pub id: SessionId,
+    /// The member who opened the session.
+    pub member: MemberId,
+    /// The space in which the session writes.
+    pub space: SpaceId,
+    /// The policy of the session's files.
+    pub policy: Policy,
+    /// The requirements of the session's command, whatever directories say.
+    pub asked: AskedPolicy,
+    /// The donors that the session writes to.
+    pub plan: Plan,
+    /// The stored bytes that the session asked for, without redundancy.
+    pub bytes: u64,
+    /// Whether the session has ended.
+    pub ended: bool,
+    /// The room that the session reserves, if it is a reservation.
+    pub room: Option<ReservedRoom>,
+    /// The reservation that the session takes room of.
+    pub draws_on: Option<SessionId>,
+    /// The bytes of files that are not visible yet and that quotas count as if they were there.
+    pub counted: u64,
+}
+
+/// The JSON in the column `policy` of a session's row.
+#[derive(Serialize, Deserialize)]
+struct Terms {
+    #[serde(flatten)]
+    policy: Policy,
+    asked: AskedPolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    room: Option<ReservedRoom>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draws_on: Option<SessionId>,
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|why| Error::Bug(why.to_string()))
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|why| Error::Damaged(format!("a session: {why}")))
+}
+
+/// Keeps a new session.
+pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO sessions (id, member, space, policy, plan, bytes, counted)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        session.id.0,
+        session.member.0,
+        session.space.0,
+        to_json(&Terms {
+            policy: session.policy.clone(),
+            asked: session.asked,
+            room: session.room.clone(),
+            draws_on: session.draws_on,
+        })?,
+        to_json(&session.plan)?,
+        session.bytes as i64,
+        session.counted as i64,
+    ])?;
+    reservations::changed(db, session)
+}
+
+/// Keeps a session's longer plan, with which so many bytes more count in quotas.
+pub(crate) fn grow(
+    db: &Tx,
+    id: &SessionId,
+    plan: &Plan,
+    bytes: u64,
+    counted: u64,
+) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET plan = ?2, bytes = ?3, counted = counted + ?4 WHERE id = ?1")?
+        .execute(params![id.0, to_json(plan)?, bytes as i64, counted as i64])?;
+    get(db, id)?.map_or(Ok(()), |session| reservations::changed(db, &session))
+}
+
+/// Notes that so many bytes of a session's files are visible: quotas count them where they are.
+pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET counted = max(counted - ?2, 0) WHERE id = ?1")?
+        .execute(params![id.0, i64::try_from(bytes).unwrap_or(i64::MAX)])?;
+    Ok(())
+}
+
+const COLUMNS: &str = "SELECT id, member, space, policy, plan, bytes, ended, counted FROM sessions";
+
+fn session(row: &Row<'_>) -> Result<StoredSession, Error> {
+    let Terms { policy, asked, room, draws_on } = from_json(&row.get::<String>(3)?)?;
+    Ok(StoredSession {
+        id: SessionId(row.get(0)?),
+        member: MemberId(row.get(1)?),
+        space: SpaceId(row.get(2)?),
+        policy,
+        asked,
+        plan: from_json(&row.get::<String>(4)?)?,
+        bytes: row.get::<i64>(5)? as u64,
+        ended: row.get(6)?,
+        room,
+        draws_on,
+        counted: row.get::<i64>(7)? as u64,
+    })
+}
+
+/// Reads all sessions, ended ones included.
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
+    db.prepare(&format!("{COLUMNS} ORDER BY id"))?.query_map(params![], session)?.collect()
+}
+
+/// The session with this id, also one that has ended.
+pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<StoredSession>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], session)
+}
+
+/// Whether a session can still commit.
+pub(crate) fn is_open(db: &Tx, id: &SessionId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM sessions WHERE id = ?1 AND ended = 0")?.exists(params![id.0])
+}
+
+/// Ends a session: from now on it commits nothing, and the parts of files that are not visible belong to no file.
+pub(crate) fn end(db: &Tx, id: &SessionId) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET ended = 1 WHERE id = ?1")?.execute(params![id.0])?;
+    if let Some(session) = get(db, id)? {
+        reservations::changed(db, &session)?;
+    }
+    parts::abandon(db, id)
+}
+
+/// Keeps the names that a session may write.
+pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), Error> {
+    let mut insert = db.prepare("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
+    for part in names.chunks(OFFER_ROW) {
+        insert.execute(params![id.0, chunks::packed(part)])?;
+    }
+    Ok(())
+}
+
+/// Rows of offers that are looked through for names that are in use now. Chunks are committed in about the order in
+/// which they were offered.
+const LOOKED_THROUGH: usize = 64;
+
+/// Forgets those of a session's first offers that are in use now.
+pub(crate) fn withdraw(db: &Tx, id: &SessionId, in_use: &BTreeSet<ChunkName>) -> Result<(), Error> {
+    let mut select =
+        db.prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT ?2")?;
+    let rows = select.query_map(params![id.0, LOOKED_THROUGH as i64], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<Vec<u8>>(1)?))
+    })?;
+    for (row, names) in rows.collect::<Result<Vec<_>, _>>()? {
+        let mut names = chunks::unpacked(&names);
+        let before = names.len();
+        names.retain(|name| !in_use.contains(name));
+        if names.is_empty() {
+            db.execute("DELETE FROM offers WHERE id = ?1", params![row])?;
+        } else if names.len() < before {
+            let left = chunks::packed(&names);
+            db.execute("UPDATE offers SET names = ?2 WHERE id = ?1", params![row, left])?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the names of all chunks that a session offered.
+pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> {
+    let mut rows = db.prepare("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
+    let mut names = Vec::new();
+    for blob in rows.query_map(params![id.0], |row| row.get::<Vec<u8>>(0))? {
+        names.extend(chunks::unpacked(&blob?));
+    }
+    Ok(names)
+}
+
+/// Accounts for some of what an ended session offered, and no file has used since a time; `true` when all is accounted for and the
+/// session is forgotten.
+///
+/// A name that no file uses becomes a chunk without references. Where it is, its donors say, or have said
+/// before: a row for each donor that may have been sent it would be as many as names times donors, of which
+/// hardly any is true.
+pub(crate) fn account(db: &Tx, id: &SessionId, unused_since_ms: u64) -> Result<bool, Error> {
+    let next: Option<(i64, Vec<u8>)> = db
+        .prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?
+        .query_one(params![id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some((row, names)) = next else {
+        db.prepare("DELETE FROM sessions WHERE id = ?1")?.execute(params![id.0])?;
+        return Ok(true);
+    };
+    for name in chunks::unpacked(&names) {
+        match chunks::get(db, &name)? {
+            Some(found) if found.refs == 0 && found.state == chunks::ChunkState::Gone => {
+                db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1")?
+                    .execute(params![found.id])?;
+            }
+            Some(_) => {}
+            None => {
+                chunks::insert_unused(db, &name, 0, unused_since_ms)?;
+            }
+        }
+    }
+    db.prepare("DELETE FROM offers WHERE id = ?1")?.execute(params![row])?;
+    Ok(false)
+}

@@ -1,0 +1,214 @@
+//! Spaces: names at the top with a policy, a key and running sums.
+
+use crate::error::Error;
+use crate::history::trash;
+use crate::log::{changes, records::Record};
+use crate::members::grantees;
+use crate::names::entries::{self, DirId};
+use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::chunk::ChunkKind;
+use potluck_core::ids::{MemberId, SpaceId};
+use potluck_core::path::SYSTEM_SPACE;
+use potluck_core::policy::Policy;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::SpaceInfo;
+
+/// A space as the catalog knows it.
+#[derive(Debug, Clone)]
+pub struct Space {
+    /// The number of the space.
+    pub id: SpaceId,
+    /// The name of the space.
+    pub name: String,
+    /// The root directory of the space.
+    pub root: DirId,
+    /// The policy of the space.
+    pub policy: Policy,
+    /// The secret of the space, when it is sealed.
+    pub key: Option<SpaceKey>,
+    /// The sums over the files of the space.
+    pub sums: Sums,
+    /// The member that made the space; `None`: the pool itself.
+    pub made_by: Option<MemberId>,
+}
+
+impl Space {
+    /// Whether the pool keeps the space for itself.
+    pub fn is_system(&self) -> bool {
+        self.name == SYSTEM_SPACE
+    }
+
+    /// Returns what users are told of the space; `None` where the pool keeps it for itself.
+    pub fn info(&self) -> Option<SpaceInfo> {
+        let count = |sum: i64| sum.max(0) as u64;
+        (!self.is_system()).then(|| SpaceInfo {
+            name: self.name.clone(),
+            policy: self.policy.clone(),
+            files: count(self.sums.files),
+            bytes: count(self.sums.bytes),
+            in_catalog: count(self.sums.in_catalog),
+        })
+    }
+
+    /// The space as the log tells of it.
+    pub(crate) fn record(self) -> Record {
+        let Self { name, policy, key, made_by, .. } = self;
+        Record::Space { name, policy, key, made_by }
+    }
+
+    /// Returns the kind of the chunks of the space's files.
+    pub fn chunk_kind(&self) -> ChunkKind {
+        if self.is_system() { ChunkKind::Log } else { ChunkKind::Data }
+    }
+}
+
+/// A space that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewSpace {
+    /// The name of the space.
+    pub name: String,
+    /// The policy of the space.
+    pub policy: Policy,
+    /// The secret of the space, when it is to be sealed.
+    pub key: Option<SpaceKey>,
+    /// The member that makes the space.
+    pub made_by: Option<MemberId>,
+}
+
+/// The sums of a space: its files, their bytes, and its directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    /// Number of files in the space.
+    pub files: i64,
+    /// Number of directories below the root of the space, and of snapshots: quotas count them as they count files.
+    pub dirs: i64,
+    /// Size of all files together, in bytes of plaintext.
+    pub bytes: i64,
+    /// The number of files whose content lives in the catalog.
+    pub in_catalog: i64,
+}
+
+impl Sums {
+    /// Returns the sums of so many directories.
+    pub fn of_dirs(dirs: u64) -> Self {
+        Self { dirs: dirs as i64, ..Self::default() }
+    }
+
+    /// Adds a file of `bytes` to the sums.
+    pub fn add(&mut self, bytes: i64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+
+    /// Takes a file of `bytes` out of the sums.
+    pub fn sub(&mut self, bytes: i64) {
+        self.files -= 1;
+        self.bytes -= bytes;
+    }
+
+    /// Takes a deleted file of `bytes` out of the sums, with whether its content lived in the catalog.
+    pub fn deleted(&mut self, bytes: u64, in_catalog: bool) {
+        self.sub(bytes as i64);
+        self.in_catalog -= i64::from(in_catalog);
+    }
+}
+
+const COLUMNS: &str =
+    "SELECT id, name, root, policy, key, files, bytes, made_by, dirs, in_catalog FROM spaces";
+
+fn space(row: &Row<'_>) -> Result<Space, Error> {
+    let policy: String = row.get(3)?;
+    let policy = serde_json::from_str(&policy)
+        .map_err(|why| Error::Damaged(format!("the policy of a space: {why}")))?;
+    Ok(Space {
+        id: SpaceId(row.get(0)?),
+        name: row.get(1)?,
+        root: DirId::now(row.get(2)?),
+        policy,
+        key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
+        sums: Sums {
+            files: row.get(5)?,
+            bytes: row.get(6)?,
+            dirs: row.get(8)?,
+            in_catalog: row.get(9)?,
+        },
+        made_by: row.get::<Option<u32>>(7)?.map(MemberId),
+    })
+}
+
+/// The space called `name`.
+pub(crate) fn named(db: &Tx, name: &str) -> Result<Space, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE name = ?1"))?
+        .query_one(params![name], space)?
+        .ok_or_else(|| Error::NoSpaceNamed(name.into()))
+}
+
+/// The space with a number, if it is still there.
+pub(crate) fn numbered(db: &Tx, id: SpaceId) -> Result<Option<Space>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], space)
+}
+
+/// All spaces in order of their names, those that the pool keeps for itself included.
+pub(crate) fn all(db: &Tx) -> Result<Vec<Space>, Error> {
+    db.prepare(&format!("{COLUMNS} ORDER BY name"))?.query_map(params![], space)?.collect()
+}
+
+/// Makes a space. Nobody but admins may do anything in it until that is granted.
+pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error> {
+    let NewSpace { name, policy, key, made_by } = new;
+    if entries::lookup(db, DirId::ROOT, name)?.is_some() {
+        return Err(Error::SpaceExists(name.clone()));
+    }
+    let root = entries::make_dir(db, DirId::ROOT, name, EntryAttributes::of_dir(wall_ms))?;
+    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
+    let (key, made_by) = (key.as_ref().map(SpaceKey::as_bytes), made_by.map(|member| member.0));
+    db.execute(
+        "INSERT INTO spaces (name, root, policy, key, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![name, root.0, policy, key, made_by],
+    )?;
+    changes::tell(db, named(db, name)?.record())
+}
+
+/// Counts the spaces that a member made and that are still there.
+pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
+    let mut count = db.prepare("SELECT count(*) FROM spaces WHERE made_by = ?1")?;
+    let made: Option<i64> = count.query_one(params![member.0], |row| row.get(0))?;
+    Ok(made.unwrap_or(0) as u64)
+}
+
+/// Removes a space, with what is in it only if `recursive`; gives the number that it had.
+pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
+    let space = named(db, name)?;
+    if !recursive && entries::has_children(db, space.root)? {
+        let files = space.sums.files.max(0) as u64;
+        return Err(Error::SpaceNotEmpty { name: name.into(), files });
+    }
+    db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
+    grantees::forget_space(db, space.id)?;
+    entries::delete(db, DirId::ROOT, name)?;
+    trash::throw(db, space.root, space.id)?;
+    changes::tell(db, Record::SpaceRemoved { name: name.into() })?;
+    Ok(space.id)
+}
+
+/// Changes a space's policy.
+pub(crate) fn set_policy(db: &Tx, space: SpaceId, policy: &Policy) -> Result<(), Error> {
+    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare("UPDATE spaces SET policy = ?2 WHERE id = ?1")?.execute(params![space.0, policy])?;
+    Ok(())
+}
+
+/// Adds to a space's sums.
+pub(crate) fn add_sums(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
+    if change != Sums::default() {
+        let Sums { files, dirs, bytes, in_catalog } = change;
+        db.prepare(
+            "UPDATE spaces SET files = files + ?2, dirs = dirs + ?3, bytes = bytes + ?4,
+                 in_catalog = in_catalog + ?5
+             WHERE id = ?1",
+        )?
+        .execute(params![space.0, files, dirs, bytes, in_catalog])?;
+    }
+    Ok(())
+}

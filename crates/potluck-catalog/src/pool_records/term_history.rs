@@ -1,0 +1,151 @@
+//! The terms of managers that led to this catalog: its history.
+//!
+//! A copy of a catalog, however it was made, ends with the term that it was copied from, at the
+//! number of changes that this term had made by then. Donors remember which term they heard last,
+//! and how many changes it told of. A term that is not in the history, or that went on after the
+//! history left it, has made changes that this catalog does not know (promise D5).
+//!
+//! Changes are counted, not timed: a manager that is killed and started again has all that it ever
+//! told of, so nobody has to wait to tell it from a copy.
+
+use crate::error::Error;
+use crate::log::{changes, notes};
+use crate::sql::Tx;
+use potluck_core::ids::Epoch;
+use serde::{Deserialize, Serialize};
+
+/// The most terms that are remembered: a donor is rarely away for longer than so many starts.
+const KEPT: usize = 1000;
+
+/// The greatest epoch that hearsay can raise an epoch to: numbers of orders and blocks of the log begin at 2³² times
+/// an epoch.
+pub const LAST_EPOCH: Epoch = Epoch(1 << 31);
+
+/// The term of a manager over one catalog, or the part of it with one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Term {
+    /// The epoch of the term.
+    pub epoch: Epoch,
+    /// The number that the term drew at its start; 0 where that is not known.
+    pub start: u64,
+    /// The number of changes that the catalog had when the term began, or the most that the term told of.
+    pub changes: u64,
+}
+
+/// Notes that a manager began a term.
+pub(crate) fn begin(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let mut terms = all(db)?;
+    // A gap comes from a restore, or from a term of a release that writes no history. Nothing is
+    // judged by a history with a gap, so what was before it is forgotten.
+    if terms.last().is_some_and(|last| last.epoch.0 + 1 != epoch.0) {
+        terms.clear();
+    }
+    add(db, terms, epoch, start)
+}
+
+/// Gives the term under way another epoch from now on.
+pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let terms = all(db)?;
+    match terms.last().is_some_and(|last| last.epoch >= epoch) {
+        true => Ok(()),
+        false => add(db, terms, epoch, start),
+    }
+}
+
+/// Forgets all terms but the last: what managers of other terms may have done is given up.
+pub(crate) fn give_up(db: &Tx) -> Result<(), Error> {
+    let terms = all(db)?;
+    set(db, &terms[terms.len().saturating_sub(1)..])
+}
+
+/// Whether `heard`, which a donor heard, did something that this catalog does not know, as far as
+/// its history reaches.
+pub(crate) fn unknown(db: &Tx, heard: Term) -> Result<bool, Error> {
+    Ok(departed(&all(db)?, heard))
+}
+
+fn departed(terms: &[Term], heard: Term) -> bool {
+    if terms.first().is_none_or(|first| heard.epoch < first.epoch) {
+        return false;
+    }
+    let same =
+        |term: &&Term| term.epoch == heard.epoch && (heard.start == 0 || term.start == heard.start);
+    let Some(known) = terms.iter().find(same) else { return true };
+    let mut later = terms.iter().skip_while(|term| term.epoch <= known.epoch);
+    later.find(|term| term.start != known.start).is_some_and(|next| heard.changes > next.changes)
+}
+
+fn all(db: &Tx) -> Result<Vec<Term>, Error> {
+    let Some(text) = notes::get(db, notes::TERMS)? else { return Ok(Vec::new()) };
+    serde_json::from_str(&text).map_err(|why| Error::Damaged(format!("the note of terms: {why}")))
+}
+
+fn add(db: &Tx, mut terms: Vec<Term>, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let changes = changes::last(db)?.max(0) as u64;
+    terms.push(Term { epoch, start, changes });
+    set(db, &terms[terms.len().saturating_sub(KEPT)..])
+}
+
+fn set(db: &Tx, terms: &[Term]) -> Result<(), Error> {
+    let text = serde_json::to_string(terms).map_err(|why| Error::Bug(why.to_string()))?;
+    notes::set(db, notes::TERMS, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    fn term(epoch: u64, start: u64, changes: u64) -> Term {
+        Term { epoch: Epoch(epoch), start, changes }
+    }
+
+    #[test]
+    fn a_term_counts_as_known_up_to_where_the_history_left_it_d5() {
+        // The term that began as 12 was raised to the epochs 6 and 9 while it went on.
+        let terms = [term(4, 11, 0), term(5, 12, 40), term(6, 12, 60), term(9, 12, 70)];
+        let terms = [&terms[..], &[term(10, 13, 100)]].concat();
+        for known in [
+            term(4, 11, 40),
+            term(4, 0, 0),
+            term(5, 12, 99),
+            term(6, 12, 100),
+            term(10, 13, 9999),
+            term(3, 99, 9999), // before the history begins
+            term(0, 0, 0),
+        ] {
+            assert!(!departed(&terms, known), "{known:?}");
+        }
+        for unknown in [
+            term(4, 11, 41),
+            term(5, 12, 101),
+            term(9, 12, 101),
+            term(4, 12, 0),
+            term(7, 12, 0),
+            term(10, 14, 0),
+            term(11, 13, 0),
+        ] {
+            assert!(departed(&terms, unknown), "{unknown:?}");
+        }
+        assert!(!departed(&[], term(4, 11, 41)));
+    }
+
+    #[test]
+    fn a_history_begins_anew_after_a_term_that_wrote_none_and_when_all_is_given_up() {
+        let fixture = Fixture::new();
+        let db = &*fixture.db;
+        let made = changes::last(db).expect("counted") as u64;
+        begin(db, Epoch(1), 11).expect("began");
+        begin(db, Epoch(2), 12).expect("began");
+        go_on(db, Epoch(2), 12).expect("nothing new");
+        go_on(db, Epoch(7), 12).expect("raised");
+        assert_eq!(
+            all(db).expect("read"),
+            [term(1, 11, made), term(2, 12, made), term(7, 12, made)]
+        );
+        give_up(db).expect("given up");
+        assert_eq!(all(db).expect("read"), [term(7, 12, made)]);
+        begin(db, Epoch(9), 14).expect("epoch 8 is of an older release");
+        assert_eq!(all(db).expect("read"), [term(9, 14, made)]);
+    }
+}

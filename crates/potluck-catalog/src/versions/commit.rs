@@ -1,0 +1,442 @@
+//! Commit: written files become visible, in one transaction. Whether enough donors acknowledged their chunks is
+//! decided in [`crate::versions::enough_copies`].
+//!
+//! All that can be checked without the catalog was checked before ([`PreparedFile`]); here each file is
+//! first checked against the catalog and only then written, so that a refused file leaves no trace and the
+//! others of its batch go on.
+
+use crate::chunks;
+use crate::error::Error;
+use crate::pool_records::{
+    meta::{self, Counter},
+    sessions, spaces,
+};
+use crate::sql::{Tx, params};
+use crate::versions;
+use crate::versions::{
+    enough_copies::{self, AcknowledgedFile, MirroringWindow, Promise, WriteSafety},
+    parts::{self, Relied},
+    visible::{FileToPut, PutTarget, Visible, is_refusal},
+    wholes,
+};
+use crate::when::When;
+use potluck_core::attributes::FileTime;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
+use potluck_core::recipe::PART_CHUNKS;
+use potluck_pool::redundancy::Version;
+use potluck_pool::{DonorSnapshot, InUseAgain, OpenReservation, PoolView};
+use potluck_wire::control::{Condition, InParts, Outcome};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// A file whose recipe, sizes, digest and receipts are what they should be.
+#[derive(Debug, Clone)]
+pub struct PreparedFile {
+    /// The path at which the file becomes visible, inside the session's space.
+    pub path: PoolPath,
+    /// The version that becomes visible at that path; its number is given at the commit.
+    pub version: Version,
+    /// The content of the file, if it lives in the catalog.
+    pub inline: Option<Vec<u8>>,
+    /// The recipe of the file as it is kept, if its content does not live in the catalog.
+    pub pages: Vec<Vec<u8>>,
+    /// The chunks of the file in order, then its parity; all were offered in the session.
+    pub chunks: Vec<PreparedChunk>,
+    /// The condition under which the file may replace what is at its path.
+    pub condition: Condition,
+    /// Whether the file is a part of another, or a file whose parts were committed before.
+    pub in_parts: Option<InParts>,
+}
+
+impl PreparedFile {
+    /// Returns the names of all of its chunks.
+    pub fn names(&self) -> BTreeSet<ChunkName> {
+        self.chunks.iter().map(|chunk| chunk.name).collect()
+    }
+
+    /// Whether it is a part of a file.
+    pub fn is_part(&self) -> bool {
+        matches!(self.in_parts, Some(InParts::Part { .. }))
+    }
+
+    /// Returns the file without what the given donors acknowledged.
+    fn without_receipts_of(&self, donors: &BTreeSet<DonorId>) -> Cow<'_, Self> {
+        let is_void = |(donor, _): &(DonorId, AckLevel)| donors.contains(donor);
+        if donors.is_empty() || !self.chunks.iter().any(|chunk| chunk.holders.iter().any(is_void)) {
+            return Cow::Borrowed(self);
+        }
+        let mut file = self.clone();
+        file.chunks.iter_mut().for_each(|chunk| chunk.holders.retain(|holder| !is_void(holder)));
+        Cow::Owned(file)
+    }
+
+    /// Returns a file at `path` with the content of a version, without receipts.
+    pub(crate) fn of_version(
+        db: &Tx,
+        version: Version,
+        path: PoolPath,
+        condition: Condition,
+    ) -> Result<Self, Error> {
+        let pages = versions::pages(db, version.id)?;
+        let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
+        let data = versions::unpack(&version, &pages)?;
+        let mut chunks: Vec<_> =
+            data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
+        for name in versions::parity(db, &version)? {
+            let row = chunks::get(db, &name)?
+                .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;
+            chunks.push(chunk((name, row.len)));
+        }
+        let inline = versions::inline(db, version.id)?;
+        Ok(Self { path, version, inline, pages, chunks, condition, in_parts: None })
+    }
+}
+
+/// A chunk of a file.
+#[derive(Debug, Clone)]
+pub struct PreparedChunk {
+    /// The name of the chunk.
+    pub name: ChunkName,
+    /// Size of the chunk in stored bytes.
+    pub len: u32,
+    /// The donors whose receipts for the chunk were valid, each with the ack level.
+    pub holders: Vec<(DonorId, AckLevel)>,
+}
+
+/// The position of a commit among those of its session. A call for many files is committed in several steps, each in
+/// a transaction of its own, so that none holds the catalog's writer for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitStep {
+    /// The number of the call in its session, from 0.
+    pub batch: u32,
+    /// The number of the step in its call, from 0.
+    pub step: u32,
+}
+
+impl CommitStep {
+    /// Returns the number of the commit's row among those of the session.
+    pub(crate) fn row(self) -> i64 {
+        i64::from(self.batch) << 32 | i64::from(self.step)
+    }
+}
+
+impl From<u32> for CommitStep {
+    /// Returns the position of the only step of a call.
+    fn from(batch: u32) -> Self {
+        Self { batch, step: 0 }
+    }
+}
+
+/// A batch of files of one session.
+#[derive(Debug)]
+pub struct Batch<F> {
+    /// The write session that commits these files.
+    pub session: SessionId,
+    /// The space in which the session writes.
+    pub space: SpaceId,
+    /// The position of this commit among those of the session.
+    pub number: CommitStep,
+    /// How copies are made, and whether they are waited for.
+    pub mirror: Mirror,
+    /// The ack level that the session was promised.
+    pub ack: AckLevel,
+    /// The requirements of the session's command, whatever directories say.
+    pub asked: AskedPolicy,
+    /// The room that is reserved, without the reservation that the session takes room of.
+    pub reserved: Vec<OpenReservation>,
+    /// The files of the batch; those refused before keep their place.
+    pub files: Vec<Result<PreparedFile, F>>,
+    /// Whether the session ends with the batch, unless chunks of a file are to be sent again.
+    pub done: bool,
+}
+
+/// The outcome of a batch.
+#[derive(Debug)]
+pub enum CommitOutcome<F> {
+    /// The batch was committed before; this is the reply that was given then.
+    Repeated(String),
+    /// The batch was committed now, all of it or in part.
+    Fresh {
+        /// The outcome of each file, in the order of the batch: what was stored, or why it was refused.
+        files: Vec<Result<StoredFile, Refused<F>>>,
+        /// The chunks that nobody used before.
+        again: InUseAgain,
+    },
+}
+
+/// A file that became visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredFile {
+    /// The version that the file has.
+    pub version: VersionId,
+    /// Whether the file has less redundancy than its policy asks for, because donors are away.
+    pub below_policy: bool,
+    /// Whether the death of one donor may lose some of the file, until an asynchronous protocol has made its copies.
+    pub at_risk: bool,
+    /// When the file's directory was modified because the file came to it; `None` where the file replaced another.
+    pub dir_modified: Option<FileTime>,
+}
+
+impl StoredFile {
+    fn new(version: VersionId, safety: WriteSafety, dir_modified: Option<FileTime>) -> Self {
+        let (below_policy, at_risk) = (safety.is_below_policy(), safety.is_at_risk());
+        Self { version, below_policy, at_risk, dir_modified }
+    }
+}
+
+/// Why a file of a batch was refused.
+#[derive(Debug)]
+pub enum Refused<F> {
+    /// The file was refused before the catalog was asked.
+    Before(F),
+    /// The catalog refused the file.
+    Here(Error),
+}
+
+impl<F> Refused<F> {
+    /// Whether the session goes on, for its client to send chunks of the file to other donors.
+    pub fn is_sent_again(&self) -> bool {
+        let told = |why: &Error| Outcome::Refused(why.clone().into());
+        matches!(self, Self::Here(why) if told(why).is_sent_again())
+    }
+}
+
+/// Commits a batch, unless it was committed before.
+///
+/// Copies count as their `donors` stand at this moment, and receipts of donors that were started again since the work
+/// began do not. Who `waits` for donors that
+/// went away has the whole batch fail, and tries it again. So does a file some of whose parts are to be judged anew
+/// before. `reply` writes
+/// down what the caller will be told, to repeat it when it is lost.
+pub(crate) fn commit<F: Clone>(
+    db: &Tx,
+    batch: &Batch<F>,
+    waits: bool,
+    donors: &DonorSnapshot,
+    when: When,
+    reply: impl FnOnce(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error>,
+) -> Result<CommitOutcome<F>, Error> {
+    if let Some(text) = repeated(db, &batch.session, batch.number)? {
+        return Ok(CommitOutcome::Repeated(text));
+    }
+    if !sessions::is_open(db, &batch.session)? {
+        return Err(Error::NoSession);
+    }
+    let first = Counter::Version.take(db, batch.files.len() as u64)?;
+    let space = spaces::numbered(db, batch.space)?;
+    let (view, restarted) = (donors.current(), donors.restarted());
+    let mut work = Work {
+        db,
+        session: batch.session,
+        space: batch.space,
+        term: meta::epoch(db)?,
+        donors,
+        view: &view,
+        mirror: batch.mirror,
+        ack: batch.ack,
+        asked: batch.asked,
+        visible: Visible::new(db, space.as_ref(), when).asking(batch.asked).beside(&batch.reserved),
+    };
+    let mut outcomes = Vec::with_capacity(batch.files.len());
+    for (id, file) in (first..).zip(&batch.files) {
+        let outcome = match file {
+            Err(refused) => Err(Refused::Before(refused.clone())),
+            Ok(file) => {
+                match work.file(VersionId(id as u64), &file.without_receipts_of(&restarted)) {
+                    Ok(stored) => Ok(stored),
+                    Err(why @ Error::HoldersAway { .. }) if waits => return Err(why),
+                    Err(why) if is_refusal(&why) => Err(Refused::Here(why)),
+                    Err(why) => return Err(why),
+                }
+            }
+        };
+        outcomes.push(outcome);
+    }
+    let again = work.visible.close()?;
+    let visible = outcomes.iter().zip(&batch.files).filter(|(outcome, _)| outcome.is_ok());
+    let visible = visible.filter_map(|(_, file)| file.as_ref().ok().filter(|file| !file.is_part()));
+    sessions::visible(db, &batch.session, visible.map(|file| file.version.size).sum())?;
+    let goes_on = outcomes.iter().any(|file| file.as_ref().is_err_and(Refused::is_sent_again));
+    if batch.done && !goes_on {
+        sessions::end(db, &batch.session)?;
+    }
+    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            batch.session.0,
+            batch.number.row(),
+            when.pool_ms as i64,
+            reply(&outcomes)?
+        ])?;
+    Ok(CommitOutcome::Fresh { files: outcomes, again })
+}
+
+/// The reply of a batch that was committed before.
+pub(crate) fn repeated(
+    db: &Tx,
+    session: &SessionId,
+    number: CommitStep,
+) -> Result<Option<String>, Error> {
+    db.prepare("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
+        .query_one(params![session.0, number.row()], |row| row.get(0))
+}
+
+/// The replies of all steps of a call that were committed before, in order.
+pub(crate) fn replies(db: &Tx, session: &SessionId, batch: u32) -> Result<Vec<String>, Error> {
+    let (first, last) = (CommitStep { batch, step: 0 }, CommitStep { batch, step: u32::MAX });
+    db.prepare(
+        "SELECT reply FROM commits WHERE session = ?1 AND batch BETWEEN ?2 AND ?3 ORDER BY batch",
+    )?
+    .query_map(params![session.0, first.row(), last.row()], |row| row.get(0))?
+    .collect()
+}
+
+struct Work<'db> {
+    db: &'db Tx,
+    session: SessionId,
+    space: SpaceId,
+    term: Epoch,
+    donors: &'db DonorSnapshot,
+    view: &'db PoolView,
+    mirror: Mirror,
+    ack: AckLevel,
+    asked: AskedPolicy,
+    visible: Visible<'db>,
+}
+
+impl Work<'_> {
+    fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<StoredFile, Error> {
+        match file.in_parts {
+            Some(InParts::Part { file: of, number }) => self.part(id, file, of, number),
+            Some(InParts::Whole { file: of, .. }) => self.whole(file, of),
+            None => {
+                let target =
+                    self.visible.look(file.path.clone(), file.condition, file.version.size)?;
+                let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
+                // From here on the file is accepted.
+                let dir_modified = self.visible.put(target, id, Self::to_put(file, safety))?;
+                Ok(StoredFile::new(id, safety, dir_modified))
+            }
+        }
+    }
+
+    /// Puts a part of a file that is not visible yet. It takes the place of a part with the same number.
+    fn part(
+        &mut self,
+        id: VersionId,
+        file: &PreparedFile,
+        of: u32,
+        number: u32,
+    ) -> Result<StoredFile, Error> {
+        let target = self.visible.look(file.path.clone(), Condition::Always, file.version.size)?;
+        let AcknowledgedFile { safety, by } = self.check(&target, file)?;
+        let whole = match parts::being_written(self.db, &self.session, of)? {
+            Some(whole) => whole,
+            None => {
+                let whole = VersionId(Counter::Version.take(self.db, 1)? as u64);
+                parts::begin(self.db, whole, self.space, &self.session, of)?;
+                whole
+            }
+        };
+        if let Some(earlier) = parts::at(self.db, whole, number)? {
+            self.visible.remove_version(earlier)?;
+        }
+        self.visible.put_version(&target, id, Self::to_put(file, safety))?;
+        let (term, losses) = (self.term, self.donors.losses());
+        let relied = Relied { donors: by.into_iter().collect(), term, losses };
+        parts::put(self.db, whole, number, id, Some(&relied))?;
+        // The part keeps its chunks in use, so that what a session offered takes no more memory the longer it writes.
+        sessions::withdraw(self.db, &self.session, &file.names())?;
+        Ok(StoredFile::new(id, safety, None))
+    }
+
+    /// Puts a file whose parts are there. Each part was judged when it was committed, and is not looked at again as
+    /// long as nothing happened to the donors that it relies on.
+    fn whole(&mut self, file: &PreparedFile, of: u32) -> Result<StoredFile, Error> {
+        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
+        let differ = || Error::PartsDiffer(file.path.clone());
+        let id = parts::being_written(self.db, &self.session, of)?.ok_or_else(differ)?;
+        let version = Version { id, ..file.version.clone() };
+        let sum = wholes::sum(self.db, &version)?.ok_or_else(differ)?;
+        let mut holds = None;
+        for part in parts::judged(self.db, id, 0, usize::MAX >> 1)? {
+            let Some(relied) = part.relied else {
+                let index = part.number as usize * PART_CHUNKS;
+                return Err(Error::HoldersAway { path: file.path.clone(), index });
+            };
+            // Many parts in a row rely on the same donors.
+            if holds.as_ref() == Some(&relied) {
+                continue;
+            }
+            if !relied.holds(self.term, self.donors) {
+                return Err(Error::PartsUnjudged);
+            }
+            holds = Some(relied);
+        }
+        let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
+        if self.is_less_than(promise) {
+            return Err(Error::LessSafe(file.path.clone())); // its parts were judged by less
+        }
+        let safety = match sum.safe {
+            true => WriteSafety::Safe,
+            false if self.mirror.is_async() && file.version.ec.is_none() => {
+                WriteSafety::Mirroring(MirroringWindow {
+                    below_policy: self.view.trusted_and_live()
+                        < version.redundancy().donors() as usize,
+                    at_risk: true, // a part does not say whether it has a second copy by now
+                })
+            }
+            false => WriteSafety::BelowPolicy,
+        };
+        parts::finish(self.db, id, self.space)?;
+        let mut new = Self::to_put(file, safety);
+        new.version.chunks = sum.chunks;
+        let dir_modified = self.visible.put(target, id, new)?;
+        Ok(StoredFile::new(id, safety, dir_modified))
+    }
+
+    fn check(
+        &mut self,
+        target: &PutTarget,
+        file: &PreparedFile,
+    ) -> Result<AcknowledgedFile, Error> {
+        let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
+        let checked = enough_copies::check(&mut self.visible.counts, file, promise, self.view);
+        if !self.is_less_than(promise) || !checked.as_ref().is_err_and(is_refusal) {
+            return checked;
+        }
+        // A file that keeps the session's own promise would be refused again, however often it is sent.
+        let own = Promise { mirror: self.mirror, ack: self.ack, ..promise };
+        match enough_copies::check(&mut self.visible.counts, file, own, self.view) {
+            Ok(_) => Err(Error::LessSafe(file.path.clone())),
+            Err(_) => checked,
+        }
+    }
+
+    /// Whether the session waits for less than the directory of a file asks for.
+    fn is_less_than(&self, promise: Promise) -> bool {
+        self.ack < promise.ack || self.mirror.is_async() && !promise.mirror.is_async()
+    }
+
+    fn to_put(file: &PreparedFile, safety: WriteSafety) -> FileToPut<'_> {
+        FileToPut {
+            version: file.version.clone(),
+            inline: file.inline.as_deref(),
+            pages: &file.pages,
+            chunks: &file.chunks,
+            safe: safety == WriteSafety::Safe,
+        }
+    }
+}
+
+/// Forgets replies that nobody asks for any more.
+pub(crate) fn prune_replies(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
+    let forgotten = db.execute(
+        "DELETE FROM commits WHERE (session, batch) IN (
+             SELECT session, batch FROM commits WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)",
+        params![before_ms as i64, limit as i64],
+    )?;
+    Ok(forgotten == limit)
+}

@@ -1,0 +1,156 @@
+//! Versions that readers have open. One that is replaced or removed meanwhile is left whole in the trash
+//! ([`crate::history::trash`]) until the last of its leases has run out (promise A5).
+//!
+//! Leases are soft state: they live in memory, and readers renew them. After a restart a renewal is believed for as
+//! long as a lease lasts, in which nothing that was leased is taken apart.
+
+use potluck_core::ids::{MemberId, VersionId};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long a lease lasts unless it is renewed, in the pool's time.
+pub const LEASE: Duration = Duration::from_secs(60);
+const LEASE_MS: u64 = LEASE.as_millis() as u64;
+/// The most leases that one member may have; beyond that, those that were renewed first stay.
+pub const MOST_LEASES: usize = 16_384;
+/// How often the leases are searched for those that have run out.
+const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// The leases of all members.
+#[derive(Debug, Default)]
+pub struct Leases(Mutex<Leased>);
+
+#[derive(Debug, Default)]
+struct Leased {
+    /// The versions that are open, with the members that have them open.
+    leases: BTreeMap<(VersionId, MemberId), Lease>,
+    /// The number of leases that each member has.
+    counts: BTreeMap<MemberId, usize>,
+    swept_ms: u64,
+}
+
+#[derive(Debug)]
+struct Lease {
+    /// The space in which the version was opened: whoever may not read there any more renews no lease.
+    space: String,
+    /// The time at which the lease runs out.
+    until_ms: u64,
+}
+
+impl Leases {
+    /// Notes that a member opened a version in a space. A member that has too many open already gets no lease.
+    pub fn take(&self, member: MemberId, space: &str, version: VersionId, now_ms: u64) {
+        self.locked(now_ms).renew(member, space, version, now_ms);
+    }
+
+    /// Renews the leases of a member that has these versions of a space still open. Returns those whose leases have
+    /// run out, or are of another space; where earlier leases are not known, because the manager has just started,
+    /// the member is believed.
+    pub fn renew(
+        &self,
+        member: MemberId,
+        space: &str,
+        versions: Vec<VersionId>,
+        now_ms: u64,
+        has_just_started: bool,
+    ) -> Vec<VersionId> {
+        let mut leased = self.locked(now_ms);
+        let mut gone = versions;
+        gone.retain(|version| {
+            let known = leased.leases.get(&(*version, member));
+            let may = known.map_or(has_just_started, |lease| lease.space == space);
+            !(may && leased.renew(member, space, *version, now_ms))
+        });
+        gone
+    }
+
+    /// Whether anybody has a version open.
+    pub fn is_leased(&self, version: VersionId, now_ms: u64) -> bool {
+        let leased = self.0.lock().expect("no holder panics");
+        let of = (version, MemberId(0))..=(version, MemberId(u32::MAX));
+        leased.leases.range(of).any(|(_, lease)| lease.until_ms > now_ms)
+    }
+
+    /// Returns the versions that somebody has open.
+    pub fn leased(&self, now_ms: u64) -> Vec<VersionId> {
+        let leased = self.0.lock().expect("no holder panics");
+        let live = leased.leases.iter().filter(|(_, lease)| lease.until_ms > now_ms);
+        let mut versions: Vec<VersionId> = live.map(|((version, _), _)| *version).collect();
+        versions.dedup();
+        versions
+    }
+
+    fn locked(&self, now_ms: u64) -> std::sync::MutexGuard<'_, Leased> {
+        let mut leased = self.0.lock().expect("no holder panics");
+        if now_ms.saturating_sub(leased.swept_ms) >= SWEEP_EVERY_MS {
+            leased.sweep(now_ms);
+        }
+        leased
+    }
+}
+
+impl Leased {
+    /// Whether the member has a lease now.
+    fn renew(&mut self, member: MemberId, space: &str, version: VersionId, now_ms: u64) -> bool {
+        let count = self.counts.entry(member).or_default();
+        let known = self.leases.contains_key(&(version, member));
+        if !known && *count >= MOST_LEASES {
+            return false;
+        }
+        *count += usize::from(!known);
+        let lease = Lease { space: space.into(), until_ms: now_ms + LEASE_MS };
+        self.leases.insert((version, member), lease);
+        true
+    }
+
+    fn sweep(&mut self, now_ms: u64) {
+        self.swept_ms = now_ms;
+        let Self { leases, counts, .. } = self;
+        leases.retain(|(_, member), lease| {
+            let stays = lease.until_ms > now_ms;
+            if !stays && let Some(count) = counts.get_mut(member) {
+                *count -= 1;
+            }
+            stays
+        });
+        counts.retain(|_, count| *count > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_while_it_is_renewed_and_a_member_has_no_more_than_its_share() {
+        let leases = Leases::default();
+        let (one, other) = (MemberId(1), MemberId(2));
+        let version = VersionId(7);
+        leases.take(one, "lab", version, 0);
+        assert!(leases.is_leased(version, LEASE_MS - 1) && !leases.is_leased(version, LEASE_MS));
+        assert!(!leases.is_leased(VersionId(6), 0) && !leases.is_leased(VersionId(8), 0));
+        let renew =
+            |member, now_ms, fresh| leases.renew(member, "lab", vec![version], now_ms, fresh);
+        assert_eq!(renew(other, 1, false), [version], "another's lease is no lease of its own");
+        let of_another_space = leases.renew(one, "attic", vec![version], 1, false);
+        assert_eq!(of_another_space, [version], "it was not opened there");
+        assert_eq!(renew(one, LEASE_MS - 1, false), []);
+        assert!(leases.is_leased(version, 2 * LEASE_MS - 2));
+        assert_eq!(renew(one, 2 * LEASE_MS - 1, false), [version], "it has run out");
+        assert_eq!(
+            renew(one, 2 * LEASE_MS, true),
+            [],
+            "a manager that has just started believes it"
+        );
+
+        let many = || (100..).map(VersionId).take(MOST_LEASES);
+        many().for_each(|version| leases.take(other, "lab", version, 0));
+        assert!(leases.is_leased(VersionId(100), 1));
+        leases.take(other, "lab", version, 5 * LEASE_MS);
+        assert!(leases.is_leased(version, 5 * LEASE_MS + 1), "those that ran out count no more");
+        many().for_each(|version| leases.take(one, "lab", version, 5 * LEASE_MS));
+        leases.take(one, "lab", VersionId(1), 5 * LEASE_MS);
+        assert!(!leases.is_leased(VersionId(1), 5 * LEASE_MS), "one member has no more");
+    }
+}

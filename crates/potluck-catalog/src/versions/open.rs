@@ -1,0 +1,204 @@
+//! Opening files: recipes and holders, page by page.
+
+use crate::checkpoints;
+use crate::chunks;
+use crate::chunks::placements;
+use crate::error::Error;
+use crate::names::{
+    dir_policies::{self, Inherited},
+    entries::{self, EntryPlace},
+    walk::{Walk, What},
+};
+use crate::pool_records::spaces;
+use crate::sql::Tx;
+use crate::versions;
+use crate::versions::{parts, wholes};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
+use potluck_core::seal::SpaceKey;
+use potluck_pool::redundancy::Version;
+use potluck_wire::control::{OpenDir, OpenFile, OpenLink};
+use potluck_wire::packed::{Blob, Packed};
+use std::collections::BTreeSet;
+
+/// The most files that one reply holds.
+const PAGE_FILES: usize = 1000;
+/// The most chunks of the files of one reply, unless one file alone has more.
+const PAGE_CHUNKS: u64 = 20_000;
+/// The most directories and links that are walked for one reply.
+const PAGE_OTHERS: usize = 10_000;
+
+/// A page of open files. Holders are in no order yet.
+#[derive(Debug, Default)]
+pub struct OpenedPage {
+    /// The directories of this page by relative path, parents first.
+    pub dirs: Vec<OpenDir>,
+    /// The symbolic links of this page, by relative path.
+    pub links: Vec<OpenLink>,
+    /// The files of this page.
+    pub files: Vec<OpenFile>,
+    /// The donors of the first chunks of files that are made of parts: whoever reads them will read from about these.
+    pub donors: BTreeSet<DonorId>,
+    /// The space's secret, when it is sealed.
+    pub key: Option<SpaceKey>,
+    /// Whether writers share the one file that was opened.
+    pub is_shared: bool,
+    /// The cursor from which the next page goes on; `None` after the last.
+    pub next: Option<String>,
+}
+
+/// The number of chunks of a file made of parts whose donors are told at its opening.
+const FIRST_CHUNKS: u64 = 64;
+
+impl OpenedPage {
+    fn add(&mut self, db: &Tx, path: String, version: &Version, race: Race) -> Result<(), Error> {
+        self.files.push(open_file(db, path, version, race)?);
+        if version.parts > 0 {
+            let first = wholes::get(db, version.id, 0)?;
+            for name in versions::some_names(db, &first, 0, FIRST_CHUNKS)? {
+                self.donors.extend(holders(db, &name)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens the file at `path`, or with `recursive` the next page of the tree there.
+pub(crate) fn open(
+    db: &Tx,
+    path: &PoolPath,
+    recursive: bool,
+    after: Option<&str>,
+) -> Result<OpenedPage, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let found = entries::existing(db, path)?;
+    let space = spaces::named(db, path.space())?;
+    let policy = dir_policies::effective(db, path)?;
+    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
+    match found.place {
+        EntryPlace::File(version) => {
+            let version = versions::get(db, version)?;
+            page.add(db, String::new(), &version, policy.race)?;
+            page.is_shared = checkpoints::is_shared_file(db, path)?;
+        }
+        EntryPlace::Link(target) if !recursive => {
+            return Err(Error::IsALink { path: path.clone(), target });
+        }
+        EntryPlace::Link(target) => {
+            page.links.push(open_link(String::new(), target, found.attributes));
+        }
+        EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
+        EntryPlace::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, after)?.visible();
+            let mut inherited = Inherited::new(db, Some(dir), policy)?;
+            fill(db, &mut walk, &mut page, &mut inherited)?;
+        }
+    }
+    Ok(page)
+}
+
+/// Opens part `number` of a version that is at `path`, or was there when it was opened.
+pub(crate) fn open_part(
+    db: &Tx,
+    path: &PoolPath,
+    whole: VersionId,
+    number: u32,
+) -> Result<OpenedPage, Error> {
+    let space = spaces::named(db, path.space())?;
+    let part = match parts::space_of(db, whole)? == Some(space.id) {
+        true => parts::at(db, whole, number)?,
+        false => None,
+    };
+    let part = versions::get(db, part.ok_or_else(|| Error::NoEntry(path.clone()))?)?;
+    // The file may have been moved and its directory removed by now: the space's policy is as good.
+    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
+    page.add(db, String::new(), &part, space.policy.race)?;
+    Ok(page)
+}
+
+fn fill(
+    db: &Tx,
+    walk: &mut Walk<'_>,
+    page: &mut OpenedPage,
+    inherited: &mut Inherited<'_>,
+) -> Result<(), Error> {
+    let mut chunks = 0;
+    while let Some(item) = walk.next_item()? {
+        page.next = Some(item.path.clone());
+        match item.what {
+            What::Dir(_) => {
+                page.dirs.push(OpenDir { path: item.path, attributes: item.attributes });
+            }
+            What::Link(target) => {
+                page.links.push(open_link(item.path, target, item.attributes));
+            }
+            What::File(version) => {
+                chunks += if version.parts > 0 { version.parts } else { version.chunks };
+                let race = inherited.around(&item.path)?.policy.race;
+                page.add(db, item.path, &version, race)?;
+            }
+        }
+        let others = page.dirs.len() + page.links.len();
+        if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || others >= PAGE_OTHERS {
+            return Ok(());
+        }
+    }
+    page.next = None;
+    Ok(())
+}
+
+fn open_link(path: String, target: LinkTarget, attributes: EntryAttributes) -> OpenLink {
+    let EntryAttributes { mtime, owner, .. } = attributes;
+    OpenLink { path, target, mtime, owner }
+}
+
+fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<OpenFile, Error> {
+    let mut file = OpenFile {
+        path,
+        version: version.id,
+        size: version.size,
+        digest: version.digest,
+        mtime: version.attributes.mtime,
+        permissions: version.attributes.permissions,
+        owner: version.attributes.owner,
+        inline: None,
+        pages: Vec::new(),
+        holders: Vec::new(),
+        ec: version.ec,
+        parity: Packed::default(),
+        parity_holders: Vec::new(),
+        race,
+        parts: Packed::default(),
+        chunk_size: version.chunk_size,
+    };
+    if version.parts > 0 {
+        file.parts = Packed(parts::digests(db, version.id)?);
+        return Ok(file);
+    }
+    if version.inline {
+        file.inline = versions::inline(db, version.id)?.map(Blob);
+    }
+    if version.chunks > 0 {
+        let pages = versions::pages(db, version.id)?;
+        let recipe = versions::unpack(version, &pages)?;
+        let of = |name: &ChunkName| holders(db, name);
+        file.holders = recipe.iter().map(|entry| of(&entry.name)).collect::<Result<_, _>>()?;
+        file.parity = Packed(versions::parity(db, version)?);
+        file.parity_holders = file.parity.0.iter().map(of).collect::<Result<_, _>>()?;
+        file.pages = pages.into_iter().map(Blob).collect();
+    }
+    Ok(file)
+}
+
+fn holders(db: &Tx, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
+    match chunks::get(db, name)? {
+        Some(chunk) => placements::holders(db, chunk.id),
+        None => Err(Error::Damaged(format!("chunk {name} of a recipe has no row"))),
+    }
+}

@@ -1,0 +1,446 @@
+//! Making versions visible at paths: what a commit and a copy inside the pool have in common.
+//!
+//! Each file is first looked at and only then put, so that one that is refused leaves no trace and
+//! the others of its transaction go on.
+
+use crate::checkpoints::checkpoint_rows;
+use crate::chunks::ReferenceCounts;
+use crate::error::Error;
+use crate::history::{
+    kept_rows, {self, LeavingEntry},
+};
+use crate::log::{
+    changes::{self, ChangeOp},
+    records::Record,
+};
+use crate::members::quotas::QuotaLimits;
+use crate::names::{
+    dir_policies,
+    dir_times::touched,
+    entries::{self, DirId, EnsuredDir, EntryPlace},
+};
+use crate::pool_records::spaces::{self, Space, Sums};
+use crate::sql::Tx;
+use crate::versions;
+use crate::versions::{commit::PreparedChunk, enough_copies::Promise};
+use crate::when::When;
+use potluck_core::attributes::{EntryAttributes, FileTime};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
+use potluck_pool::redundancy::Version;
+use potluck_pool::{InUseAgain, OpenReservation};
+use potluck_wire::control::Condition;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Files of one space that become visible in one transaction.
+pub struct Visible<'db> {
+    db: &'db Tx,
+    /// The moment at which they become visible.
+    pub when: When,
+    space: Option<&'db Space>,
+    /// The references of their chunks.
+    pub counts: ReferenceCounts<'db>,
+    /// The directories of these files, kept so that a thousand files of one directory look it up once.
+    dirs: HashMap<Vec<String>, DirId>,
+    /// The requirements of these directories' policies, kept so that they are worked out once.
+    asks: HashMap<Vec<String>, Asks>,
+    sums: Sums,
+    /// Directories that were made for these files, which are in the sums of the space already.
+    made_dirs: u64,
+    /// The room that is reserved for others, which counts in quotas as if files were there.
+    reserved: &'db [OpenReservation],
+    /// The quotas that these files come under, once these were looked up.
+    limits: Option<QuotaLimits>,
+    /// The requirements of the files' command, whatever directories say.
+    asked: AskedPolicy,
+    /// The files that became visible, for the log.
+    files: Vec<(PoolPath, VersionId)>,
+    /// The paths among these where versions are kept: the log tells of a version before it tells that it is kept.
+    untold: BTreeSet<PoolPath>,
+    /// The directories to which files came.
+    grown: BTreeMap<PoolPath, DirId>,
+}
+
+/// The requirements on the files of a directory.
+#[derive(Clone, Copy)]
+struct Asks {
+    redundancy: Redundancy,
+    promise: Promise,
+    retention: Retention,
+}
+
+/// A place that may take a file.
+pub struct PutTarget {
+    path: PoolPath,
+    replaced: Option<VersionId>,
+    /// The rule for what is kept of a replaced file.
+    retention: Retention,
+    /// The redundancy that the command asks for, or else the directory.
+    pub keeping: Redundancy,
+    /// The conditions that the command or the directory sets for a file to become visible.
+    pub promise: Promise,
+}
+
+/// A file that is to be put.
+pub struct FileToPut<'a> {
+    /// The version of the file; number, goal and safety are given by [`Visible::put`].
+    pub version: Version,
+    /// The content of the file, if it lives in the catalog.
+    pub inline: Option<&'a [u8]>,
+    /// The recipe of the file as it is kept, if its content does not live in the catalog.
+    pub pages: &'a [Vec<u8>],
+    /// The chunks of the file in order, then its parity.
+    pub chunks: &'a [PreparedChunk],
+    /// Whether all the redundancy of the version is there.
+    pub safe: bool,
+}
+
+impl<'db> Visible<'db> {
+    /// Begins without files; `space` is where all will be, if it is still there.
+    pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
+        let counts = ReferenceCounts::new(db, when.pool_ms);
+        let (dirs, asks, sums, limits, asked, files) = Default::default();
+        let (untold, grown) = Default::default();
+        Self {
+            db,
+            when,
+            space,
+            counts,
+            dirs,
+            asks,
+            sums,
+            made_dirs: 0,
+            reserved: &[],
+            limits,
+            asked,
+            files,
+            untold,
+            grown,
+        }
+    }
+
+    /// Adds the requirements of a command, as far as the files' directories allow it.
+    pub(crate) fn asking(self, asked: AskedPolicy) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// Counts the room that is reserved for others than those who put them there.
+    pub(crate) fn beside(self, reserved: &'db [OpenReservation]) -> Self {
+        Self { reserved, ..self }
+    }
+
+    /// Looks at the place of a file of `size` bytes; refuses one that cannot take it, or must not.
+    pub fn look(
+        &mut self,
+        path: PoolPath,
+        condition: Condition,
+        size: u64,
+    ) -> Result<PutTarget, Error> {
+        let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
+        if space.name != path.space() {
+            return Err(Error::NoSpaceNamed(path.space().into()));
+        }
+        let Some((name, above)) = path.names().split_last() else {
+            return Err(Error::OutsideSpaces(path));
+        };
+        let found = match self.dirs.get(above) {
+            Some(dir) => entries::lookup(self.db, *dir, name)?,
+            None => {
+                checkpoint_rows::check_writable(self.db, &path, Some(self.counts.now_ms()))?;
+                entries::resolve(self.db, &path)?
+            }
+        };
+        let replaced = match found.map(|found| found.place) {
+            Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
+            Some(EntryPlace::File(version)) => Some(version),
+            Some(EntryPlace::Link(target)) => return Err(Error::IsALink { path, target }),
+            None => None,
+        };
+        check_condition(self.db, &path, condition, replaced)?;
+        let Asks { redundancy: keeping, promise, retention } = self.asks(&path, above)?;
+        // A version that is kept goes on to count in the sums.
+        let gone = replaced.filter(|_| retention.replaced.is_none());
+        let is_dir_known = self.dirs.contains_key(above);
+        let change = |db: &Tx| {
+            let mut change = Sums::default();
+            change.add(i64::try_from(size).unwrap_or(i64::MAX));
+            if let Some(gone) = gone {
+                change.sub(versions::size_of(db, gone)? as i64);
+            }
+            if let (None, false, Some(above)) = (replaced, is_dir_known, path.parent()) {
+                change.dirs = entries::missing_dirs(db, &above)? as i64;
+            }
+            Ok(change)
+        };
+        self.admit(space.id, &path, change)?;
+        Ok(PutTarget { path, replaced, retention, keeping, promise })
+    }
+
+    /// Refuses a change at a path that exceeds a quota, counting the changes made before in this transaction.
+    fn admit(
+        &mut self,
+        space: SpaceId,
+        path: &PoolPath,
+        change: impl FnOnce(&Tx) -> Result<Sums, Error>,
+    ) -> Result<(), Error> {
+        let limits = match self.limits.take() {
+            Some(known) => known,
+            None => QuotaLimits::of(self.db, space)?,
+        };
+        let limits = self.limits.insert(limits);
+        if limits.are_none() {
+            return Ok(());
+        }
+        let (before, made_dirs, reserved) = (self.sums, self.made_dirs, self.reserved);
+        let besides = |spaces: &BTreeSet<SpaceId>| {
+            // What is reserved above a file is reserved for it, whoever writes it.
+            let others = reserved
+                .iter()
+                .filter(|it| spaces.contains(&it.space) && !path.is_inside(&it.room.path));
+            let bytes = others.map(|it| it.left).fold(0, u64::saturating_add);
+            let bytes = before.bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+            Sums { files: before.files, dirs: made_dirs as i64, bytes, ..Sums::default() }
+        };
+        limits.admit(besides, change(self.db)?)
+    }
+
+    /// Returns the requirements of the command and the directory of a file; one that is not there yet inherits.
+    fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
+        if let Some(known) = self.asks.get(above) {
+            return Ok(*known);
+        }
+        let dir = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
+        let policy = dir_policies::effective(self.db, &dir)?;
+        if !self.asked.is_allowed_by(&policy) {
+            return Err(Error::LessSafe(path.clone()));
+        }
+        let Override { strict, .. } = self.asked.over;
+        let promise = Promise {
+            mirror: policy.mirror,
+            strict: strict.unwrap_or(policy.strict),
+            ack: policy.ack,
+        };
+        let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
+        let retention = match kept_rows::keeps_at(path) {
+            true => policy.retention(),
+            false => Retention::default(),
+        };
+        let asks = Asks { redundancy, promise, retention };
+        self.asks.insert(above.to_vec(), asks);
+        Ok(asks)
+    }
+
+    /// Puts a file there as version `id`; gives when its directory is modified with that, unless it replaces another.
+    pub fn put(
+        &mut self,
+        target: PutTarget,
+        id: VersionId,
+        file: FileToPut<'_>,
+    ) -> Result<Option<FileTime>, Error> {
+        let (size, in_catalog) = (file.version.size, file.version.chunks == 0);
+        self.put_version(&target, id, file)?;
+        let PutTarget { path, mut replaced, retention, .. } = target;
+        let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
+            return Err(Error::OutsideSpaces(path));
+        };
+        let dir = match self.dirs.get(above) {
+            Some(known) => *known,
+            None => self.make_dir(&parent)?,
+        };
+        let dir_modified = replaced.is_none().then(|| self.modified());
+        if dir_modified.is_some() {
+            self.grown.insert(parent, dir);
+        }
+        if let Some(version) = replaced
+            && self.keeps(dir, &path, version, retention)?
+        {
+            replaced = None;
+        }
+        entries::put_file(self.db, dir, name, id)?;
+        self.sums.add(size as i64);
+        self.sums.in_catalog += i64::from(in_catalog);
+        if let Some(replaced) = replaced {
+            let old = versions::delete(self.db, replaced, &mut self.counts)?;
+            self.sums.deleted(old.size, old.in_catalog);
+        }
+        if !retention.replaced.is_none() {
+            self.untold.insert(path.clone());
+        }
+        self.files.push((path, id));
+        Ok(dir_modified)
+    }
+
+    /// Keeps the version of a file that another takes the place of, if it is to be kept.
+    fn keeps(
+        &mut self,
+        dir: DirId,
+        path: &PoolPath,
+        version: VersionId,
+        retention: Retention,
+    ) -> Result<bool, Error> {
+        if self.untold.contains(path) {
+            self.tell()?;
+        }
+        let place = &EntryPlace::File(version);
+        let leaving = LeavingEntry { dir, path, place, removed: false };
+        history::keep(self.db, &leaving, retention, self.when)
+    }
+
+    /// Has the log tell of the files that became visible.
+    fn tell(&mut self) -> Result<(), Error> {
+        self.untold.clear();
+        match std::mem::take(&mut self.files) {
+            files if files.is_empty() => Ok(()),
+            files => changes::append(self.db, &ChangeOp::Files(files)),
+        }
+    }
+
+    /// Puts a version there that no path names yet, with the redundancy that `target` asks for as its goal.
+    pub fn put_version(
+        &mut self,
+        target: &PutTarget,
+        id: VersionId,
+        file: FileToPut<'_>,
+    ) -> Result<(), Error> {
+        for chunk in file.chunks {
+            self.counts.add(id, &chunk.name, chunk.len, &chunk.holders)?;
+        }
+        let parity = file.chunks.get(file.version.chunks as usize..).unwrap_or_default();
+        let parity: Vec<ChunkName> = parity.iter().map(|chunk| chunk.name).collect();
+        // A session writes all its files as its root says, a copy has the redundancy of its source, and policies
+        // change meanwhile: a file that is stored otherwise than its directory says is changed to that, and is unsafe
+        // until then.
+        let has = file.version.redundancy();
+        let asks = target.keeping;
+        let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
+        let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
+        let safe_wall_ms = (file.safe && enough).then_some(self.when.wall_ms);
+        let version = Version { id, safe_wall_ms, goal, ..file.version };
+        versions::insert(self.db, &version, file.inline, file.pages, &parity)?;
+        if version.parts > 0 {
+            // Its parts were stored when its directory may have asked for another redundancy.
+            versions::set_goal(self.db, id, goal)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a version that no path names.
+    pub fn remove_version(&mut self, id: VersionId) -> Result<(), Error> {
+        versions::delete(self.db, id, &mut self.counts).map(drop)
+    }
+
+    /// The directory of a file, made if it is not there.
+    fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
+        let made = EntryAttributes::of_dir(self.when.wall_ms);
+        self.made_dirs += entries::missing_dirs(self.db, dir)?;
+        let id = make_dirs(self.db, dir, made, made.mtime)?;
+        self.dirs.insert(dir.names().to_vec(), id);
+        Ok(id)
+    }
+
+    /// Makes a directory without a file, with those above it that are missing, where quotas leave room for them.
+    pub fn make_dirs(
+        &mut self,
+        path: &PoolPath,
+        attributes: EntryAttributes,
+        now: FileTime,
+    ) -> Result<(), Error> {
+        let missing = entries::missing_dirs(self.db, path)?;
+        if let Some(space) = self.space {
+            self.admit(space.id, path, |_| Ok(Sums::of_dirs(missing)))?;
+        }
+        self.made_dirs += missing;
+        make_dirs(self.db, path, attributes, now).map(drop)
+    }
+
+    /// When directories are modified to which files come.
+    fn modified(&self) -> FileTime {
+        FileTime::of_ms(self.when.wall_ms)
+    }
+
+    /// Writes what all files change together; gives the chunks that nobody used before.
+    pub fn close(mut self) -> Result<InUseAgain, Error> {
+        self.tell()?;
+        let now = self.modified();
+        let again = self.counts.close()?;
+        if let Some(space) = self.space {
+            spaces::add_sums(self.db, space.id, self.sums)?;
+        }
+        for (path, dir) in self.grown {
+            touched(self.db, &path, dir, now)?;
+        }
+        Ok(again)
+    }
+}
+
+/// The directory at `path`, made with those above it where they are missing, each of which is a change of its own: who
+/// watches the directory that it is made in is told of it. That one is modified at `now`.
+pub(crate) fn make_dirs(
+    db: &Tx,
+    path: &PoolPath,
+    attributes: EntryAttributes,
+    now: FileTime,
+) -> Result<DirId, Error> {
+    let EnsuredDir { dir, made } = entries::make_dirs(db, path, attributes)?;
+    let above = made.first().and_then(PoolPath::parent);
+    for path in made {
+        changes::tell(db, Record::Dir { path, attributes })?;
+    }
+    if let Some(above) = above {
+        touched(db, &above, entries::existing_dir(db, &above)?, now)?;
+    }
+    Ok(dir)
+}
+
+/// Whether what is at a path may be replaced.
+pub(crate) fn check_condition(
+    db: &Tx,
+    path: &PoolPath,
+    condition: Condition,
+    found: Option<VersionId>,
+) -> Result<(), Error> {
+    match condition {
+        Condition::Always => Ok(()),
+        Condition::IfAbsent if found.is_none() => Ok(()),
+        Condition::IfAbsent => Err(Error::Exists(path.clone())),
+        Condition::IfVersion(expected) if found == Some(expected) => Ok(()),
+        Condition::IfVersion(expected) => {
+            Err(Error::WrongVersion { path: path.clone(), expected, found })
+        }
+        Condition::IfEmpty => {
+            let bytes = found.map_or(Ok(0), |version| versions::size_of(db, version))?;
+            if bytes > 0 { Err(Error::HasContent { path: path.clone(), bytes }) } else { Ok(()) }
+        }
+    }
+}
+
+/// Whether `why` is about one file, which had no effect yet; anything else undoes all.
+pub fn is_refusal(why: &Error) -> bool {
+    matches!(
+        why,
+        Error::NoSpaceNamed(_)
+            | Error::Exists(_)
+            | Error::WrongVersion { .. }
+            | Error::HasContent { .. }
+            | Error::NoCheckpoint(_)
+            | Error::KeptPlace(_)
+            | Error::TooLongToKeep(_)
+            | Error::NotADirectory(_)
+            | Error::IsADirectory(_)
+            | Error::IsALink { .. }
+            | Error::IsAFile(_)
+            | Error::OutsideSpaces(_)
+            | Error::NotAcknowledged { .. }
+            | Error::TooFewCopies { .. }
+            | Error::NotApart { .. }
+            | Error::HoldersAway { .. }
+            | Error::NotStrict { .. }
+            | Error::OverQuota { .. }
+            | Error::LessSafe(_)
+            | Error::PartsDiffer(_)
+            | Error::TooManyChunks { .. }
+            | Error::WrongLength { .. }
+    )
+}

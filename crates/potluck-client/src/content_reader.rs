@@ -1,0 +1,53 @@
+//! Where the bytes of a file come from that is stored: a local file, in which they may stay, or anything else.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// A reader of the bytes of a file, which may tell that they are in a local file.
+pub trait ContentReader: Read + Send {
+    /// Returns the local file that has the bytes that are read next, and their offset there; `None` if no local file
+    /// has them.
+    fn local(&self) -> Option<(Arc<File>, u64)> {
+        None
+    }
+}
+
+/// A part of a local file, read from its beginning.
+pub struct LocalBytes {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl LocalBytes {
+    /// Makes a reader of the bytes of a local file from `at` on.
+    pub fn new(file: Arc<File>, at: u64) -> Self {
+        Self { file, at }
+    }
+}
+
+impl Read for LocalBytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl ContentReader for LocalBytes {
+    fn local(&self) -> Option<(Arc<File>, u64)> {
+        Some((Arc::clone(&self.file), self.at))
+    }
+}
+
+/// Bytes that are in no local file.
+pub struct StreamedBytes<R>(pub R);
+
+impl<R: Read> Read for StreamedBytes<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl<R: Read + Send> ContentReader for StreamedBytes<R> {}

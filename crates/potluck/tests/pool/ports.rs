@@ -1,0 +1,23 @@
+//! Ports for daemons that are to find theirs free when they are started again.
+
+use std::net::TcpListener;
+use std::ops::Range;
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below those that the system gives to outgoing connections, and to daemons that ask for any port.
+const PORTS: Range<u16> = 10_000..32_000;
+
+/// A free port of this machine, which nobody else in this process is given.
+pub fn free_port() -> u16 {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Processes that run tests at the same time begin at different places.
+        let given = GIVEN.fetch_add(1, Ordering::Relaxed);
+        let place = process::id().wrapping_mul(977).wrapping_add(given) % PORTS.len() as u32;
+        let port = PORTS.start + place as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Shared files where local files change, writers die, answers are late, and numbers are too large.
+
+use super::super::content::{assert_same, file};
+use super::super::lab::Lab;
+use super::super::member::Member;
+use super::super::waiting::{DEADLINE, wait_until};
+use super::{OUT, client, join, out, states};
+use potluck_client::SharedOutcome;
+use potluck_core::ids::SharedWriterId;
+use potluck_wire::control::SharedClaim;
+use potluck_wire::error::code;
+use rustix::process::Signal;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+
+#[test]
+fn a_local_file_that_became_shorter_makes_no_version() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--plain"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let (path, content) = file(lab.dir(), "local", 1, 12 << 20);
+    let local = Arc::new(File::open(&path).expect("it is there"));
+    let mut writer = runtime.block_on(join(&pool, "a")).expect("joined");
+    let writable = OpenOptions::new().write(true).open(&path).expect("it is there");
+    writable.set_len(10 << 20).expect("shorter");
+    let short = runtime.block_on(writer.write_file(5, &local, 0..12 << 20));
+    assert_eq!(short.expect_err("not all is there").code, code::LOCAL_IO);
+    runtime.block_on(async { drop(writer) });
+    // Another writer takes its place, and writes what is there.
+    let mut writer = runtime.block_on(async {
+        loop {
+            match join(&pool, "a").await {
+                Err(failure) if failure.code == code::CLAIMED => tokio::task::yield_now().await,
+                joined => break joined.expect("the one of that name has left"),
+            }
+        }
+    });
+    runtime.block_on(writer.write_file(5, &local, 0..10 << 20)).expect("all is there");
+    assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
+    let expected = [&[0; 5], &content[..10 << 20]].concat();
+    assert_same(&lab.cli.cat(OUT), &expected, "what was there");
+}
+
+/// What was hashed is sent from the file itself, so it has to be noticed when that changes in between.
+#[test]
+fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--plain"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let (path, content) = file(lab.dir(), "local", 2, 6 << 20);
+    let local = Arc::new(File::open(&path).expect("it is there"));
+    let mut writer = runtime.block_on(join(&pool, "a")).expect("joined");
+    let donor = lab.donor_names().remove(0);
+    lab.donor(&donor).signal(Signal::STOP);
+    runtime.block_on(writer.write_file(0, &local, 0..6 << 20)).expect("it is taken");
+    let changed: Vec<u8> = content.iter().map(|byte| byte ^ 1).collect();
+    let writable = OpenOptions::new().write(true).open(&path).expect("it is there");
+    writable.write_all_at(&changed, 0).expect("changed in place");
+    lab.donor(&donor).signal(Signal::CONT);
+    let failure = runtime.block_on(writer.finish()).expect_err("it is not what was hashed");
+    assert!(failure.message.contains("was changed while it was being stored"), "{failure}");
+    assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, code::NOT_TOGETHER);
+    lab.cli.fails(3, &["stat", OUT]);
+}
+
+#[test]
+fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let far = 1 << 63;
+    let mut writer = runtime.block_on(join(&pool, "a")).expect("joined");
+    let refused = [
+        runtime.block_on(writer.claim(far..far + 1)),
+        runtime.block_on(writer.write_at(far, &[1])),
+        runtime.block_on(writer.write_at(u64::MAX, &[1, 2])),
+        writer.extend(far),
+    ];
+    for refused in refused {
+        assert_eq!(refused.expect_err("no file has them").code, code::BAD_REQUEST);
+    }
+    runtime.block_on(writer.write_at(0, &[1])).expect("the writer goes on");
+    let member = Member::load(&lab.manager_dir().join("admin"));
+    let claim = SharedClaim {
+        path: out(),
+        writer: SharedWriterId([7; 16]),
+        name: "b".into(),
+        ranges: std::iter::once(far..far + 1).collect(),
+        is_first: true,
+        is_all: false,
+    };
+    assert_eq!(member.call(&claim).expect_err("refused").code, code::BAD_REQUEST);
+    assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
+    assert_eq!(lab.cli.cat(OUT), [1]);
+}
+
+#[test]
+fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwhile() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    // While its runtime does not run, this writer says nothing, like one that died.
+    let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let awake = Runtime::new().expect("a runtime");
+    let (one, other) = (client(&lab), client(&lab));
+    let mut waits = awake.block_on(join(&one, "waits")).expect("joined");
+    awake.block_on(waits.write_at(0, &[1; 1000])).expect("free");
+    let mut dead = asleep.block_on(join(&other, "dead")).expect("joined");
+    asleep.block_on(dead.write_at(1000, &[2; 1000])).expect("free");
+    let finishing = awake.spawn(waits.finish());
+    wait_until("it to have finished", DEADLINE, || {
+        states(&lab.cli).contains(&"waits finished".to_owned())
+    });
+    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "dead"]);
+    let outcome = awake.block_on(finishing).expect("it did not panic");
+    assert_eq!(outcome.expect("it is in the version"), SharedOutcome::Waiting);
+    asleep.block_on(async { drop(dead) });
+    assert_eq!(lab.cli.cat(OUT), [1; 1000]);
+}
+
+#[test]
+fn whoever_goes_on_with_a_version_that_another_began_leaves_out_whom_that_one_was_told_to() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let pool = client(&lab);
+        pool.share(&out(), true).await.expect("shared");
+        for (name, at) in [("a", 0), ("b", 10_000)] {
+            let mut writer = join(&pool, name).await.expect("joined");
+            writer.write_at(at, &[at as u8 + 1; 10_000]).await.expect("free");
+            assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Waiting);
+        }
+    });
+    // What they wrote cannot be read, so that the commit fails in the middle.
+    let donor = lab.donor_names().remove(0);
+    lab.kill_donor(&donor);
+    let failed = lab.cli.run(&["--retry-for", "1s", "shared", "commit", OUT, "--leave-out", "b"]);
+    assert_ne!(failed.code, 0, "no donor is there");
+    lab.start_donor(&donor);
+    wait_until("the donor to be there", DEADLINE, || {
+        lab.cli.run(&["--retry-for", "1s", "shared", "commit", OUT]).code == 0
+    });
+    assert_eq!(lab.cli.cat(OUT), [1; 10_000]);
+}
+
+#[test]
+fn a_file_of_more_than_a_gigabyte_that_is_mostly_holes_has_every_byte_where_it_belongs() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (one, other) = (client(&lab), client(&lab));
+        let mut a = join(&one, "a").await.expect("joined");
+        let mut b = join(&other, "b").await.expect("joined");
+        let far = (1100 << 20) + 17;
+        a.write_at(3, b"near").await.expect("free");
+        b.write_at(far, b"far").await.expect("free");
+        a.extend(far + 100).expect("a size that files have");
+        assert_eq!(a.finish().await.expect("stored"), SharedOutcome::Waiting);
+        assert_eq!(b.finish().await.expect("stored"), SharedOutcome::Published);
+        let file = one.open(&out()).await.expect("it is there");
+        assert_eq!(file.size(), far + 100);
+        let near = file.read_at(0, 10).await.expect("read");
+        assert_eq!(&near[..], b"\0\0\0near\0\0\0");
+        let end = file.read_at(far - 2, 200).await.expect("read");
+        assert_eq!(&end[..], &[&b"\0\0far"[..], &[0; 97]].concat()[..]);
+        let middle = file.read_at(600 << 20, 5 << 20).await.expect("read");
+        assert!(middle.len() == 5 << 20 && middle.iter().all(|byte| *byte == 0));
+    });
+}
