@@ -19,6 +19,10 @@ pub struct Tally {
     failed: u64,
     ignored: u64,
     skipped: Vec<String>,
+    /// Tests that failed, by name.
+    failed_tests: Vec<String>,
+    /// Tests that failed, and passed when they were run again.
+    flaky: Vec<String>,
     /// What failing tests printed, with the lines by which the harness names them.
     failures: Vec<String>,
     /// Lines that may follow of what a failing test printed; 0 elsewhere in the output.
@@ -26,6 +30,9 @@ pub struct Tally {
     /// Tests of which the harness said that they take long, and did not say how they ended.
     slow: BTreeSet<String>,
 }
+
+/// More failures than this are no coincidence, and nothing is run again.
+const FLAKY_AT_ONCE: usize = 3;
 
 /// Lines that are said again of each failing test.
 const LINES_OF_FAILURE: usize = 25;
@@ -45,8 +52,11 @@ impl Tally {
         if let Some(about) = line.strip_prefix("test ") {
             if let Some((test, _)) = about.split_once(" has been running for over ") {
                 self.slow.insert(test.to_owned());
-            } else if let Some((test, _)) = about.split_once(" ... ") {
+            } else if let Some((test, ended)) = about.split_once(" ... ") {
                 self.slow.remove(test);
+                if ended.trim() == "FAILED" {
+                    self.failed_tests.push(test.to_owned());
+                }
             }
         }
         if let Some((_, skipped)) = line.split_once("SKIPPED ") {
@@ -73,6 +83,8 @@ impl Tally {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.skipped.extend(other.skipped);
+        self.failed_tests.extend(other.failed_tests);
+        self.flaky.extend(other.flaky);
         self.failures.extend(other.failures);
     }
 
@@ -84,6 +96,27 @@ impl Tally {
         self.failures.extend(slow.into_iter().map(|test| format!("{test} did not end")));
     }
 
+    /// Names the tests that are worth a second try: all that failed, where they are few and all are known.
+    pub fn to_run_again(&self) -> Option<&[String]> {
+        let failed = self.failed_tests.len();
+        ((1..=FLAKY_AT_ONCE).contains(&failed) && self.failed == failed as u64)
+            .then_some(&*self.failed_tests)
+    }
+
+    /// Takes the failed tests for flaky ones if `again`, a run of them alone, passed them all.
+    pub fn ran_again(&mut self, again: &Self) -> bool {
+        let failed = self.failed_tests.len() as u64;
+        let passed = again.failed == 0 && again.passed >= failed;
+        if passed {
+            self.passed += failed;
+            self.failed = 0;
+            self.flaky.append(&mut self.failed_tests);
+        } else {
+            self.failures.extend_from_slice(&again.failures);
+        }
+        passed
+    }
+
     /// Names again what was skipped: in the middle of the output nobody sees it.
     pub fn print_skipped(&self) {
         for skipped in &self.skipped {
@@ -91,10 +124,13 @@ impl Tally {
         }
     }
 
-    /// Says again what failing tests said: whoever reads the end of a long output finds it there.
+    /// Says again what failing tests said, and which of them passed later: whoever reads the end of a long output finds it there.
     pub fn print_failures(&self) {
         for line in &self.failures {
             println!("{line}");
+        }
+        for test in &self.flaky {
+            println!("flaky: {test} failed, and passed when it was run again by itself");
         }
     }
 }
@@ -110,6 +146,9 @@ impl fmt::Display for Tally {
         write!(f, "tests: {passed} passed, {} failed, {skipped} skipped", self.failed)?;
         if self.ignored > 0 {
             write!(f, ", {} ignored", self.ignored)?;
+        }
+        if !self.flaky.is_empty() {
+            write!(f, ", {} flaky", self.flaky.len())?;
         }
         Ok(())
     }
@@ -197,6 +236,41 @@ mod tests {
                        failures:\n    a\n\ntest result: FAILED. 2 passed; 1 failed\ntest b ... ok\n";
         printed.lines().for_each(|line| tally.line(line));
         assert_eq!(tally.failures, ["---- a stdout ----", "panicked at 'x'", "left: 1"]);
+    }
+
+    #[test]
+    fn a_test_that_passes_when_it_is_run_again_is_named_as_flaky() {
+        let mut first = Tally::default();
+        for line in
+            ["test a ... ok", "test b ... FAILED", "test result: FAILED. 1 passed; 1 failed"]
+        {
+            first.line(line);
+        }
+        assert_eq!(first.to_run_again(), Some(&["b".to_owned()][..]));
+        let mut again = Tally::default();
+        again.line("test result: FAILED. 0 passed; 1 failed");
+        assert!(!first.ran_again(&again));
+        assert_eq!(first.to_string(), "tests: 1 passed, 1 failed, 0 skipped");
+
+        let mut again = Tally::default();
+        again.line("test result: ok. 0 passed; 0 failed");
+        assert!(!first.ran_again(&again), "it was not run");
+        again.line("test result: ok. 1 passed; 0 failed");
+        assert!(first.ran_again(&again));
+        assert_eq!(first.to_string(), "tests: 2 passed, 0 failed, 0 skipped, 1 flaky");
+        assert_eq!(first.to_run_again(), None);
+    }
+
+    #[test]
+    fn many_failures_or_one_without_a_name_are_not_run_again() {
+        let mut tally = Tally::default();
+        (0..4).for_each(|number| tally.line(&format!("test t{number} ... FAILED")));
+        tally.line("test result: FAILED. 1 passed; 4 failed");
+        assert_eq!(tally.to_run_again(), None);
+        let mut tally = Tally::default();
+        tally.line("test a ... FAILED");
+        tally.line("test result: FAILED. 1 passed; 2 failed");
+        assert_eq!(tally.to_run_again(), None);
     }
 
     #[test]

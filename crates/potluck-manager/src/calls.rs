@@ -45,7 +45,7 @@ use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
 use potluck_core::chunk::Digest;
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
-use potluck_wire::bodies::{Received, SHORT};
+use potluck_wire::bodies::{Received, SHORT, discard};
 use potluck_wire::control::{self, Call};
 use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -140,14 +140,27 @@ impl Handles {
         verb: Verb,
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
-        if let Some(certificate) = certificate.filter(|_| verb != Verb::Join) {
-            caller.who = Some(self.members.identify(&certificate, self.time.wall_ms())?);
-        }
         // This comes first, so that nothing is kept in memory for a caller that may not make the call.
-        access::check(caller, verb)?;
+        if let Err(why) = self.check(caller, certificate, verb) {
+            discard(body);
+            return Err(why);
+        }
         let owner = caller.who.as_ref().map(|who| self.members.owner(who.member));
         let body = self.bodies.read(body, owner, verb.body_limits()).await?;
         answer(self, caller.clone(), verb, body).await
+    }
+
+    /// Learns who the caller is, and refuses one that may not make the call.
+    fn check(
+        &self,
+        caller: &mut CallingMember,
+        certificate: Option<Digest>,
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(certificate) = certificate.filter(|_| verb != Verb::Join) {
+            caller.who = Some(self.members.identify(&certificate, self.time.wall_ms())?);
+        }
+        access::check(caller, verb)
     }
 }
 

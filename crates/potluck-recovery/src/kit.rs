@@ -10,7 +10,7 @@ use crate::state_dir::StateDir;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;
-use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::identity::write_private;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -43,12 +43,6 @@ impl Kit {
     /// Returns the key under which the pool's metadata is sealed.
     pub fn recovery_key(&self) -> RecoveryKey {
         RecoveryKey::from_bytes(self.recovery_key.0)
-    }
-
-    /// Returns where a manager has to listen so that donors find it where they knew the lost one.
-    pub fn listen(&self) -> String {
-        let known = self.addresses.first();
-        known.map_or(MANAGER_LISTEN.into(), |known| format!("[::]:{}", known.port()))
     }
 
     /// Reads a recovery kit from the file at `path`.

@@ -165,6 +165,11 @@ impl Addresses {
         self.0.first()
     }
 
+    /// Returns where a manager has to listen so that members who know these addresses find it.
+    pub fn manager_listen(&self) -> String {
+        self.first().map_or(MANAGER_LISTEN.into(), |known| format!("[::]:{}", known.port()))
+    }
+
     /// Whether there is no address.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -295,6 +300,14 @@ mod tests {
         assert_eq!(list.preferring(|address| *address == third).first(), Some(&third));
         let mixed: Addresses = "127.0.0.1:1, 10.0.0.1:1".parse().expect("addresses");
         assert_eq!(mixed.for_others().to_string(), "10.0.0.1:1");
+    }
+
+    #[test]
+    fn a_restored_manager_is_to_listen_where_its_members_look() {
+        let listen = |list: &str| list.parse::<Addresses>().expect("addresses").manager_listen();
+        assert_eq!(listen("127.0.0.1:7811"), "[::]:7811");
+        assert_eq!(listen("[fe80::1]:7812, 10.0.0.1:1"), "[::]:7812");
+        assert_eq!(Addresses::default().manager_listen(), MANAGER_LISTEN);
     }
 
     #[test]

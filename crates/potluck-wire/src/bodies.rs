@@ -27,6 +27,9 @@ const SHORT_AT_ONCE: usize = 256;
 const DEADLINE_OF_A_STRANGER: Duration = Duration::from_secs(10);
 /// How long a body waits for its turn, or for memory; its sender tries again.
 const TURN_DEADLINE: Duration = Duration::from_secs(10);
+/// What is still read of a body whose call was refused without it, and for how long.
+const DISCARDED: usize = 1 << 20;
+const DISCARDED_FOR: Duration = Duration::from_secs(5);
 /// Bytes per permit of the budget.
 const GRAIN: usize = 4096;
 
@@ -101,6 +104,7 @@ impl<K: Copy + Ord> Bodies<K> {
             said.map_or(SHORT.min(limits.most), |len| usize::try_from(len).unwrap_or(usize::MAX));
         if len > limits.most {
             let (len, most) = (format_size(len as u64), format_size(limits.most as u64));
+            discard(body);
             return Err(bad(&format!("it has {len}, and at most {most} are read")));
         }
         let reading = async {
@@ -173,6 +177,21 @@ impl<K: Copy + Ord> Bodies<K> {
         };
         tokio::time::timeout(TURN_DEADLINE, covered).await.map_err(|_| no_memory())
     }
+}
+
+/// Reads on, for a while, a body whose call is refused without it. A sender whose connection is closed while it still
+/// sends gets a reset, often before it has read the answer that says why.
+pub fn discard(body: Body) {
+    tokio::spawn(tokio::time::timeout(DISCARDED_FOR, async move {
+        let mut pieces = body.into_data_stream();
+        let mut len = 0;
+        while let Some(Ok(piece)) = pieces.next().await {
+            len += piece.len();
+            if len > DISCARDED {
+                break;
+            }
+        }
+    }));
 }
 
 async fn in_time<T>(

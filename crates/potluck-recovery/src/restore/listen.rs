@@ -72,7 +72,8 @@ impl RestoreListener {
         options: &ListenOptions,
         env: Env,
     ) -> Result<Self, StateError> {
-        let listen = options.listen.clone().unwrap_or_else(|| staging.kit.listen());
+        let listen =
+            options.listen.clone().unwrap_or_else(|| staging.kit.addresses.manager_listen());
         let unreachable = |source| StateError::Listen { address: listen.clone(), source };
         let dir = staging.ca();
         let ca = Ca::load(&dir)?;

@@ -123,6 +123,7 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
         [head.as_bytes(), body].concat()
     };
     let deep = "[".repeat(200_000);
+    let long = vec![b' '; 900_000];
     let commit = format!(
         r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ns":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#,
         "0".repeat(32),
@@ -132,6 +133,8 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
         ("no JSON", post("status", b"hello")),
         ("not UTF-8", post("status", &[0xff; 100])),
         ("deep JSON", post("status", deep.as_bytes())),
+        ("a body that no status call has", post("status", &long)),
+        ("a body of a call that it may not make", post("heartbeat", &long)),
         ("another shape", post("reserve", b"[1,2,3]")),
         (
             "huge numbers",

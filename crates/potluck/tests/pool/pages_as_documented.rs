@@ -193,7 +193,7 @@ fn data_is_kept_safe_as_documented() {
         lab.machine(name).sh(&line).ok();
         lab.machine(name).start("potluck lend ~/lent --max 200GiB", "lending up to ");
     }
-    alice.sh("potluck cp -r results pot://lab/runs").ok();
+    alice.sh("potluck cp -r results pot://lab/").ok();
     // On a terminal the command asks; here the answer is given on the command line.
     let typist = Typist::new(&lab).instead_of("policy set", "policy set -y");
     for block in blocks("README.md", "Keeping data safe") {

@@ -32,17 +32,9 @@ pub async fn restore(
     let restored = restored.map_err(failed)?;
     let listen = match options.listen {
         Some(listen) if is_pool => listen,
-        listen => with_port(listen.as_deref().unwrap_or(MANAGER_LISTEN), &restored),
+        _ => restored.addresses.manager_listen(),
     };
     told(&restored, &ask, is_pool, &listen, settings, output)
-}
-
-/// Where to listen so that members who look at the restored manager's address find it there.
-fn with_port(listen: &str, restored: &Restored) -> String {
-    match (listen.rsplit_once(':'), restored.addresses.first()) {
-        (Some((host, _)), Some(known)) => format!("{host}:{}", known.port()),
-        _ => listen.to_owned(),
-    }
 }
 
 fn ask(kit: PathBuf, place: NewPlaceArgs, settings: &CommandSettings) -> Restore {
@@ -193,20 +185,4 @@ pub async fn backup(
         format!("the catalog is backed up to {}; the recovery kit opens it\n", done.display())
     });
     Ok(Ending::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_restored_manager_is_to_listen_where_its_members_look() {
-        let at = |list: &str| {
-            let addresses = list.parse().expect("addresses");
-            Restored { addresses, ..Restored::default() }
-        };
-        assert_eq!(with_port("0.0.0.0:7700", &at("127.0.0.1:7811")), "0.0.0.0:7811");
-        assert_eq!(with_port("[::]:7700", &at("[fe80::1]:7811")), "[::]:7811");
-        assert_eq!(with_port("0.0.0.0:7700", &Restored::default()), "0.0.0.0:7700");
-    }
 }
