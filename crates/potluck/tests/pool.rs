@@ -1,9 +1,9 @@
-//! Whole pools: the real binary as real processes on loopback, or on machines made of namespaces. Files
-//! and tests are named by the behaviour they test; the number of a promise (docs/promises.md) may follow.
+//! Tests whole pools: the real binary runs as real processes on loopback, or on machines made of namespaces. Files and
+//! tests are named by the behaviour they test; the number of a promise (docs/promises.md) may follow.
 //!
-//! Every test has a pool of its own in its own temporary directory; ports are picked by the
-//! system, or are none that it picks ([`pool::ports`]); all processes die with the test that started them; every log is kept and searched for
-//! panics when the pool is dropped ([`pool::lab::Lab`]).
+//! Every test has a pool of its own in its own temporary directory. Its ports are picked by the system, or lie outside
+//! the range from which the system picks ([`pool::ports`]). All processes die with the test that started them. Every
+//! log is searched for panics when the pool is dropped ([`pool::lab::Lab`]).
 
 // Real processes are watched on the real clock, through real sockets.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! A pool that people keep, and who is let in.
+//! Tests a pool that lasts over restarts, and who is let in.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab, stop};
@@ -15,10 +15,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-/// `potluck up` with everything in its default places.
+/// Starts `potluck up` with everything in its default places, waits until it serves, and returns its process and
+/// address.
 fn up(cli: &Cli, dir: &Path, listen: &str) -> (Running, String) {
     let ready = dir.join("up.ready");
-    let _ = std::fs::remove_file(&ready); // of an earlier run
+    let _ = std::fs::remove_file(&ready); // an earlier run may have left one
     let mut command = cli.command();
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("logs/up.log"));
     command.args(["up", "--listen", listen, "--max", "1GiB", "--keep-free", "0%"]);
@@ -77,7 +78,7 @@ fn a_token_works_once_for_one_role() {
         assert!(refused.message.contains("used"), "{refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }
-    // Each role is refused all that it may not do.
+    // Each role is refused calls that are not for it.
     let user = lab.cli.at_home(&lab.dir().join("joiner-user"));
     user.ok(&["ls"]);
     let admin = lab.cli.at_home(&lab.dir().join("joiner-admin"));
@@ -156,7 +157,7 @@ fn every_control_connection_is_mutual_tls() {
     let refused = admin.call_through(nobody, &Status {}).expect_err("no certificate");
     assert_eq!(refused.code, "POT-E061", "{refused:?}");
 
-    // A certificate of another pool is none.
+    // A certificate that the authority of another pool signed is refused.
     let other = Identity::load(&theirs.manager_dir().join("admin")).expect("an identity");
     let mut mixed = other.clone();
     (mixed.ca, mixed.about.manager) =

@@ -1,4 +1,4 @@
-//! The ack level is what it says, by the system calls that a donor makes.
+//! Tests, by the system calls that a donor makes, that each ack level is what it says.
 
 use super::content::{arg, file};
 use super::lab::Lab;

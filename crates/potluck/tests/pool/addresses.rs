@@ -5,13 +5,13 @@ use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The manager and a donor, as a first user starts them.
+/// The command by which a first user starts the manager and a donor.
 const UP: &str = "potluck up --max 200MiB --keep-free 0%";
 
-/// The manager and a donor, as a first user starts them where nobody is found by multicast DNS.
+/// The command of a first user, with multicast DNS switched off so that nobody is found by it.
 const UP_QUIET: &str = "potluck up --max 200MiB --keep-free 0% --mdns false";
 
-/// A token for another machine.
+/// Returns a token by which another machine joins in `role`.
 fn invite(machine: &Machine, role: &str) -> String {
     let said = machine.sh(&format!("potluck --json invite --role {role}")).ok().json();
     said["token"].as_str().expect("a token").to_owned()
@@ -34,13 +34,13 @@ fn wait_for_live_donors(machine: &Machine, count: usize) {
     });
 }
 
-/// The first address of each donor, in the order in which they joined.
+/// Returns the first address of each donor, in the order in which they joined.
 fn best_addresses(machine: &Machine) -> Vec<String> {
     let first = |donor: &Value| donor["addresses"][0].as_str().expect("an address").to_owned();
     donors(machine).iter().map(first).collect()
 }
 
-/// A file that is stored from one machine with a copy on each donor is read on the others.
+/// Stores a file from one machine with two copies, and reads it on the others.
 fn store_and_read(from: &Machine, others: &[&Machine]) {
     from.sh("potluck space create lab --copies 2").ok();
     from.sh("potluck space grant lab everyone read write").ok();
@@ -127,7 +127,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     head.start(UP, "lending");
     bench.sh(&format!("potluck join {}", invite(head, "donor"))).ok();
     let lend = "potluck lend /data/lent --max 200MiB --keep-free 0%";
-    // The donor tells an address that is not its own, which is as good as a firewall.
+    // The donor advertises an address that is not its own, so that others cannot reach it, as behind a firewall.
     bench.start(&format!("{lend} --advertise 10.77.0.99"), "lending");
     let status = || head.sh("potluck --json status").ok().json();
     let alarm = |status: &Value| {
@@ -143,7 +143,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     assert_eq!(said["verdict"]["state"], "degraded");
     let shown = head.sh("potluck status").ok().text();
     assert!(shown.contains("live, cannot be reached") && shown.contains("firewall"), "{shown}");
-    // Writers go elsewhere by themselves.
+    // Writers place chunks on other donors by themselves.
     head.sh("potluck space create one; head -c 100000 /dev/urandom > /data/one; potluck cp /data/one pot://one/").ok();
 
     bench.stop("potluck lend", Signal::TERM);
@@ -194,14 +194,14 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
         assert!(alarm.contains(part), "{alarm}");
     }
     assert!(head.sh("potluck status").ok().text().contains("live, not reached by 2 members"));
-    // What they tell moves nothing: the donor is as live a place to store as before.
+    // Complaints of members move no data: the donor is live, and gets new copies as before.
     assert_eq!(said["donors"][1]["state"], "live");
     assert_eq!(said["donors"][1].get("unreachable"), None);
     head.sh("head -c 9000000 /dev/urandom | potluck cp - pot://lab/others").ok();
     let facts = head.sh("potluck --json stat pot://lab/others").ok().json();
     assert!(facts.to_string().contains("bench-2"), "{facts}");
 
-    // A donor that starts again has to be complained of again.
+    // Complaints end when the donor starts again.
     for user in [ada, bo] {
         user.sh(&wall("del")).ok();
     }
@@ -250,7 +250,7 @@ fn donors_and_users_follow_a_manager_to_its_new_address() {
     head.stop("potluck up", Signal::TERM);
     head.readdress([10, 77, 0, 101].into());
     head.start(UP, "lending");
-    // The manager shows the donor where it is, and the donor the user.
+    // The manager tells the donor its new address, and the donor tells the user.
     wait_for_live_donors(head, 2);
     wait_until("the user to find the manager", DEADLINE, || laptop.sh("potluck ls").code == 0);
     store_and_read(head, &[laptop]);

@@ -1,4 +1,4 @@
-//! Every command tells the same of what may go and of what is safe, at every moment.
+//! Tests that at every moment all commands agree on which donor may go, and on how safe files are.
 
 use super::content::{arg, file};
 use super::give_back::Owner;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-/// Whether a donor may go, as each command tells it.
+/// The answers of all commands that say whether a donor may go.
 #[derive(Debug)]
 struct Told {
     removal: Value,
@@ -27,7 +27,7 @@ impl Told {
         let codes = [drain.code, owner.code];
         let [removal, drain, owner] = [removal, drain, owner].map(|told| told.json());
         let owner = owner["directories"][0].clone();
-        // Each plan ends as what it is a plan of would end.
+        // Each dry run exits with the code that the command itself would.
         let ends = |told: &Value| if told["may_go"]["verdict"] == "stuck" { 4 } else { 0 };
         assert_eq!(codes, [ends(&drain), ends(&owner)], "{drain:#}, {owner:#}");
         let status = lab.cli.donor(donor)["giving_back"].clone();
@@ -42,11 +42,11 @@ impl Told {
     }
 }
 
-/// Asks every command about a donor, and fails unless all say `verdict`; gives the reason.
+/// Asks every command about a donor, fails unless all say `verdict`, and returns the reason that `nodes rm` gives.
 #[track_caller]
 fn assert_all_say(lab: &Lab, stage: &str, donor: &str, verdict: &str) -> String {
     let mut told = Told::ask(lab, donor);
-    // Two questions are not asked in one moment: a change between them is no disagreement.
+    // The commands run one after the other, so a change between two answers is not a disagreement.
     for _ in 0..3 {
         if told.verdicts().iter().all(|said| **said == verdict) {
             break;
@@ -157,7 +157,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
         assert!(would.contains("not removed without --now"), "{would}");
         assert!(would.contains("1 file would be less safe than promised"), "{would}");
     }
-    // If two donors are asked about together, it is told what becomes of them together.
+    // The answer about two donors counts what both take away together.
     let both = [&["members", "rm"][..], &[one, holders[1].as_str(), "-n"]].concat();
     let would = lab.cli.run(&both).exits(10).text();
     assert!(would.contains("1 file needs what only"), "{would}");
@@ -170,7 +170,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     assert!(!lab.cli.is_safe("pot://lab/twice"), "as was said");
 }
 
-/// A donor that was given up is removed once its data is on others, and what it has is not deleted unsaid.
+/// A dead donor is removed only once its data is on others, and its chunks are not deleted without a word.
 #[test]
 fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
     let mut lab = lab(2);
@@ -281,11 +281,11 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
     let watched = lab.cli.ok(&["--json", "repair", "status", "--watch"]).json();
     assert!(watched["made"].as_u64() > Some(0), "{watched:#}");
     assert!(lab.cli.is_safe("pot://lab/twice"), "{watched:#}");
-    // Whoever asks next is told that all is well, and not that something is still to be made.
+    // The next question finds the pool healthy, with nothing left to be made.
     assert_eq!(lab.cli.status()["verdict"]["state"], "healthy", "{watched:#}");
     lab.cli.ok(&["fsck"]);
 
-    // With one donor left, two copies cannot be made: nobody is told when that is done.
+    // With one donor left, second copies cannot be made, so no time of completion is told.
     let left = lab.cli.live_donors();
     lab.kill_donor(&left[0]);
     wait_until("repair to be stuck", DEADLINE, || {
@@ -311,7 +311,7 @@ fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
     });
 }
 
-/// Files of up to 4 KiB are in the catalog: every command says so, and nothing of donors.
+/// Small files are in the catalog: every command says so, and none says how many donors may die.
 #[test]
 fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
     let lab = lab(1);
@@ -348,7 +348,7 @@ fn who_joined_and_has_lent_nothing_is_not_silent_and_missed_by_nobody() {
     lab.cli.ok(&["nodes", "rm", "later", "-y"]);
 }
 
-/// How each command ends that tells how safe everything is.
+/// Returns the exit code of each command that says how safe everything is.
 fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
     let verify = ["verify", "-r", "pot://lab"];
     let read = ["verify", "-r", "--read", "pot://lab"];
@@ -360,7 +360,7 @@ fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
     ]
 }
 
-/// A machine that lost its power ends no connection: nothing is heard of it, and that is all.
+/// A machine that loses its power closes no connection, so the pool merely hears nothing more of it.
 #[test]
 fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
@@ -368,7 +368,7 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
     let (input, _) = file(lab.dir(), "input", 15, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     wait_all_end(&lab, "all well", 0);
-    // No question is asked twice, and nothing is waited for between them.
+    // Each command runs once, and nothing is waited for between them.
     lab.donor("donor-3").signal(Signal::STOP);
     assert_eq!(lab.cli.run(&["status", "--check"]).code, 4, "the first to be asked");
     assert_eq!(codes(&lab).map(|(_, code)| code), [4; 4]);
@@ -387,7 +387,8 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
     assert_eq!(codes(&lab).map(|(_, code)| code), [0; 4]);
 }
 
-/// Waits until every command ends with `code`; none says meanwhile that all is well, unless it is.
+/// Waits until every command ends with `code`, and fails if the pool is called healthy while a file is less safe than
+/// promised.
 #[track_caller]
 fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
     let mut last = codes(lab);
@@ -453,11 +454,11 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
     let read = lab.cli.run(&["--json", "verify", "-r", "--read", "pot://lab"]).exits(4).json();
     assert!(read["read"]["bad_copies"].as_u64() > Some(0), "{read}");
     assert_eq!((&read["read"]["failed"], &read["unreadable"]), (&serde_json::json!([]), &0.into()));
-    // All is well as soon as what is known to be bad was made again, which may be before anybody asks.
+    // All is well as soon as the copies that are known to be bad were made again, which may be before the question.
     let made = || lab.cli.repair()["made"].as_u64() > Some(0);
     let now = lab.cli.status()["verdict"].clone();
     assert!(now["state"] != "healthy" || made(), "{now}");
-    // Whoever asks a moment later is not told that all is well before it is.
+    // A later question is not answered with “all is well” before it is.
     let again = lab.cli.run(&["verify", "-r", "pot://lab"]);
     assert!(again.code != 0 || made(), "{} {}", again.code, again.stderr);
     // One read meets some of the bad chunks; a scrub finds all.
@@ -489,8 +490,8 @@ fn verify_reads_every_byte_also_after_one_that_is_bad() {
     let read: Value = serde_json::from_slice(&read.stdout).expect("a result");
     assert_eq!((&read["read"]["bad_copies"], &read["read"]["files"]), (&bad.into(), &0.into()));
     assert_eq!(read["read"]["failed"][0]["unreadable"], bad * 65_536, "{read}");
-    // There are more bad chunks than a member may report at once: donors look at all they have, and storing the
-    // file again, once, is enough.
+    // There are more bad chunks than a member may report at once, so donors scrub all that they have; after that,
+    // storing the file once more is enough.
     for donor in ["donor-1", "donor-2"] {
         lab.cli.ok(&["scrub", "now", donor, "--rate", "100MiB"]);
     }

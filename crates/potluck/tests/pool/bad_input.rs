@@ -1,4 +1,4 @@
-//! Bad input by people: each a clear error or silent recovery, never a hang.
+//! Tests bad input by people: each mistake is a clear error or is recovered from silently, and none hangs.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
@@ -59,13 +59,13 @@ fn a_width_larger_than_the_pool_uses_the_whole_pool() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_eq!(lab.cli.shares("pot://lab/f").len(), 2);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
-    // More copies than donors is another matter: that cannot be kept.
+    // More copies than there are donors is a promise that cannot be kept.
     let refused = lab.cli.fails(6, &["cp", arg(&input), "pot://lab/g", "--copies", "3"]);
     assert_eq!(refused.code, "POT-E031", "{refused:?}");
     lab.cli.fails(3, &["stat", "pot://lab/g"]);
 }
 
-/// A call whose path is any text, as no `PoolPath` can be.
+/// Defines a call whose path is any text, also text that no `PoolPath` can be.
 macro_rules! any_text_call {
     ($name:ident, $call:literal) => {
         #[derive(Serialize, Deserialize)]
@@ -111,7 +111,7 @@ fn names_that_no_file_may_have_are_refused() {
             2
         });
     }
-    // The longest name there is works, also as a local file.
+    // The longest name that is allowed works, also as a local file.
     let path = format!("pot://lab/{longest}");
     lab.cli.ok(&["cp", arg(&input), &path]);
     let to = lab.dir().join("long");
@@ -119,7 +119,7 @@ fn names_that_no_file_may_have_are_refused() {
     lab.cli.ok(&["cp", &path, &format!("{}/", arg(&to))]);
     assert_same(&std::fs::read(to.join(&longest)).expect("the copy"), &content, "the longest name");
 
-    // A program can say what no command line can, such as NUL.
+    // A program can send what no command line can, such as NUL.
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let texts = [
         "pot://lab/a\0b",
@@ -184,7 +184,7 @@ fn a_token_that_is_wrong_or_spent_lets_nobody_in() {
     }
     let joiner = lab.cli.at_home(&lab.dir().join("forged"));
     assert_eq!(joiner.fails(8, &["join", &forged.to_string()]).code, "POT-E060");
-    // The role that a token names is no more than a hint: the manager knows it.
+    // The manager goes by the role that it recorded, and not by the one that the token names.
     let joiner = lab.cli.at_home(&lab.dir().join("promoted"));
     let joined = joiner.json(&["join", &promoted.to_string()]);
     assert_eq!(joined["role"], "user", "{joined}");

@@ -1,4 +1,4 @@
-//! Directories of files that become visible at one moment: `potluck ckpt`, through mounts and without, and
+//! Tests directories whose files become visible at one moment: by `potluck ckpt`, through mounts and without, and by
 //! `cp --atomic`.
 
 use super::content::{arg, tree_of};
@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What a program says to a mount about a checkpoint.
+/// Sends a mount a request about a checkpoint, as programs do.
 fn say(dir: &Path, request: &str) -> Result<(), Errno> {
     setxattr(dir, "user.potluck.ckpt", request.as_bytes(), XattrFlags::empty())
 }
 
-/// The identifier of the checkpoint that is open in a directory.
+/// Returns the identifier of the checkpoint that is open in a directory.
 fn identifier(dir: &Path) -> Result<String, Errno> {
     let mut id = [0; 100];
     let len = getxattr(dir, "user.potluck.ckpt", &mut id)?;
@@ -41,7 +41,7 @@ fn names(dir: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.expect("read").file_name().into_string().expect("UTF-8")).collect()
 }
 
-/// The paths below one, as the command line lists them.
+/// Returns the paths below `path`, relative to it, as the command line lists them.
 fn listed(cli: &Cli, path: &str) -> Vec<String> {
     let entries = cli.json(&["ls", "-r", path])["entries"].clone();
     let entries = entries.as_array().expect("entries").clone();
@@ -52,12 +52,12 @@ fn open(cli: &Cli) -> Vec<Value> {
     cli.json(&["ckpt", "ls"])["checkpoints"].as_array().expect("checkpoints").clone()
 }
 
-/// Begins a checkpoint without a mount; the path to which its files are copied.
+/// Begins a checkpoint without a mount, and returns the path to which its files are copied.
 fn begin(cli: &Cli, target: &str) -> String {
     cli.json(&["ckpt", "begin", target])["staging"].as_str().expect("a path").to_owned()
 }
 
-/// A tree of so many files of a few bytes, in directories of 500.
+/// Makes a tree of `count` files of a few bytes, in directories of 500, and returns its path.
 fn small_files(dir: &Path, count: usize) -> PathBuf {
     let tree = dir.join("tree");
     for number in 0..count {
@@ -70,7 +70,7 @@ fn small_files(dir: &Path, count: usize) -> PathBuf {
     tree
 }
 
-/// Counts, again and again until told to stop, the files below a path as another client sees them.
+/// A thread that counts the files below a path, again and again until it is stopped, as another client sees them.
 struct Watcher {
     is_over: Arc<AtomicBool>,
     thread: thread::JoinHandle<Vec<usize>>,
@@ -106,7 +106,7 @@ impl Watcher {
         Self { is_over, thread }
     }
 
-    /// The different numbers of files that were seen, in order.
+    /// Stops the thread, and returns the numbers of files that it saw, in order and without repetitions.
     fn end(self) -> Vec<usize> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut seen = self.thread.join().expect("it met no error");
@@ -149,7 +149,7 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
     fs::write(mount.at("step/old"), "old").expect("written");
     let reader = File::open(other.at("step/old")).expect("opened");
 
-    // A directory that is there is begun by the attribute, and one that is not by the command.
+    // A checkpoint of a directory that exists is begun by the attribute, and of one that does not by the command.
     say(&mount.at("step"), "begin").expect("begun");
     let id = identifier(&mount.at("step")).expect("told");
     assert_eq!(identifier(&other.at("step")), Err(Errno::NODATA));
@@ -200,7 +200,7 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
         names(&other.at("step")).contains("open") && names(&other.dir).contains("new step")
     });
     assert_eq!(fs::read(other.at("new step/link")).expect("read"), b"staged");
-    // The mount goes on with what everybody sees.
+    // After the commit the mount writes to what everybody sees.
     fs::write(mount.at("step/later"), "later").expect("written");
     assert_eq!(lab.cli.cat("pot://lab/step/later"), b"later");
     assert_eq!(say(&mount.dir, "commit"), Err(Errno::NODATA));
@@ -219,7 +219,7 @@ fn what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins
     for name in ["f", "g", "d/h"] {
         fs::write(at(name), "old").expect("written");
     }
-    // The kernel knows each name from a moment ago, and is to ask anew at once.
+    // The kernel knows each name from a moment ago, and has to ask again at once.
     let look = || ["f", "g", "d/h", "new"].map(|name| at(name).exists());
     assert_eq!(look(), [true, true, true, false]);
     say(&mount.at("step"), "begin").expect("begun");
@@ -364,10 +364,10 @@ fn others_see_that_a_checkpoint_is_open_and_reach_nothing_of_it() {
     bert.fails(3, &["ckpt", "abort", "pot://lab/step"]);
     let mine = open(&lab.cli);
     assert!(mine[0]["id"].is_string(), "an admin may end it: {mine:?}");
-    // Whoever is told the path may commit it.
+    // A member who may write commits by the staging path that it was told.
     bert.ok(&["ckpt", "commit", &staging]);
     assert_eq!(bert.cat("pot://lab/step/a"), b"a");
-    // What is staged comes under the quota of its space, as what is visible does.
+    // Staged files come under the quota of their space, as visible ones do.
     lab.cli.ok(&["quota", "set", "pot://lab", "--files", "4"]); // a directory counts as a file
     let staging = begin(&ada, "pot://lab/next");
     ada.ok(&["cp", arg(&local), &format!("{staging}/b")]);
@@ -397,7 +397,7 @@ fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() 
     assert_eq!(watcher.end(), [0, 5002]);
     assert_eq!(open(&lab.cli), Vec::<Value>::new());
 
-    // A tree is copied into one that is there, file by file or not at all, inside the pool too.
+    // A tree is also copied into one that exists, all of its files or none, and inside the pool.
     fs::write(tree.join("d00/00000"), "changed").expect("written");
     fs::write(tree.join("new"), "new").expect("written");
     let report = lab.cli.json(&["cp", "-r", "--atomic", arg(&tree.join("d00")), "pot://lab/tree/"]);
@@ -439,7 +439,7 @@ fn a_checkpoint_tells_how_fast_it_was_written_and_stored() {
     let committed = lab.cli.json(&["ckpt", "ls"])["committed"][0].clone();
     assert_eq!(rates(&committed), [observed, achieved], "{committed}");
 
-    // Nobody is told when repair makes a copy that a donor did not take.
+    // A copy that repair makes later is timed by nobody, so there is no achieved rate.
     lab.kill_donor("donor-3");
     let staging = begin(&lab.cli, "pot://lab/later");
     lab.cli.ok(&["cp", arg(&input), &format!("{staging}/state")]);

@@ -1,6 +1,6 @@
-//! Wall clocks that are days off. A small library between the program and the system
-//! shifts them, as libfaketime would; it is compiled here because every machine that builds
-//! Potluck has a C compiler, and few have libfaketime.
+//! Tests pools whose wall clocks are days off. A small library between the program and the system shifts them, as
+//! libfaketime would; it is compiled here because every machine that builds Potluck has a C compiler, and few have
+//! libfaketime.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
@@ -42,7 +42,7 @@ time_t time(time_t *out) {
 }
 "#;
 
-/// Compiles the shim; the reason where that is not possible.
+/// Compiles the shim, and returns its path or the reason why it cannot be compiled.
 fn shim(dir: &Path) -> Result<PathBuf, String> {
     let (source, library) = (dir.join("shift.c"), dir.join("shift.so"));
     std::fs::write(&source, SHIM).map_err(|why| why.to_string())?;
@@ -92,7 +92,7 @@ fn clocks_two_days_off_change_nothing() {
         joiner.ok(&["join", &lab.token("user")]);
         joiner.ok(&["ls"]);
     }
-    // The clock is put right while a token is out, and jumps the other way at a restart.
+    // While a token is unused, the manager starts again with a right clock, and then with one that is two days behind.
     let token = lab.token("user");
     for days in ["0", "-2"] {
         lab.kill_manager();
@@ -104,7 +104,7 @@ fn clocks_two_days_off_change_nothing() {
     }
     let joiner = lab.cli.at_home(&lab.dir().join("late"));
     let ran = joiner.run(&["--json", "join", &token]);
-    // The token may be taken or refused, but clearly.
+    // The token may be taken, or refused with the code of a token that is not good.
     assert!(ran.code == 0 || (ran.code == 8 && ran.failure().code == "POT-E060"), "{}", ran.stderr);
     let fresh = lab.cli.at_home(&lab.dir().join("fresh"));
     fresh.ok(&["join", &lab.token("user")]);

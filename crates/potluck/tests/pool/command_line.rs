@@ -119,7 +119,7 @@ fn what_a_command_advises_is_of_that_command() {
     let refused = user.fails(8, &["repair", "now"]);
     assert!(refused.message.contains("`potluck repair now`"), "{refused:?}");
     assert!(refused.message.contains("for an admin"), "{refused:?}");
-    // A machine that lends is no user.
+    // The identity of a donor may not do what is for users.
     let donor = lab.cli.at_home(&lab.dir().join("donor"));
     donor.ok(&["join", &lab.token("donor")]);
     let refused = donor.fails(8, &["ls"]);

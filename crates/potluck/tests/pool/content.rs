@@ -1,11 +1,11 @@
-//! Bytes and trees to store: incompressible, and the same for the same seed.
+//! Makes bytes and files to store, which are incompressible and the same for the same seed, and reads trees.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// `len` bytes that no other seed gives.
+/// Returns `len` bytes that no other seed gives.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
@@ -16,13 +16,13 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 pub struct Lots(blake3::OutputReader);
 
 impl Lots {
-    /// Begins; the seed is printed, so that a failure can be repeated.
+    /// Starts a sequence, and prints its seed so that a failure can be repeated.
     pub fn new(what: &str, seed: u64) -> Self {
         println!("{what}: seed {seed}");
         Self(blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof())
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`, or 0 where `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         let mut bytes = [0; 8];
         self.0.fill(&mut bytes);
@@ -30,14 +30,14 @@ impl Lots {
     }
 }
 
-/// Writes a file of [`bytes`] and gives its path and content.
+/// Writes a file of [`bytes`], and returns its path and content.
 pub fn file(dir: &Path, name: &str, seed: u64, len: usize) -> (PathBuf, Vec<u8>) {
     let (path, content) = (dir.join(name), bytes(seed, len));
     fs::write(&path, &content).expect("a file in the test's own directory");
     (path, content)
 }
 
-/// A path as an argument.
+/// Returns a path as an argument of a command.
 pub fn arg(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
@@ -53,7 +53,8 @@ pub fn assert_same(actual: &[u8], expected: &[u8], what: &str) {
     panic!("{what}: {actual} bytes instead of {expected}; first difference at {differ:?}");
 }
 
-/// Reads a tree: directories, and files with content and whether they can be executed.
+/// Returns all that is below `root` by its relative path: `None` for a directory, content and permission bits for a
+/// file.
 pub fn tree_of(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, u32)>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];

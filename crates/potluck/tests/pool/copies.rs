@@ -1,4 +1,4 @@
-//! Copies, and reads that do not notice what fails.
+//! Tests that copies lie on different donors, and that reads and writes go on beside donors that fail.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -71,8 +71,8 @@ fn a_copy_to_a_file_fails_over_too_and_says_so() {
     lab.kill_donor("donor-2");
     assert!(report["failovers"].as_u64() > Some(0), "{report}");
     assert_same(&std::fs::read(&to).expect("the copy"), &content, "the copy");
-    // No more than the copies can die. Chunks that the last donor has may be read first, and then the others are
-    // waited for.
+    // With two copies, a second dead donor is one too many: chunks that the last donor has may be read first, and then
+    // the others are waited for.
     lab.kill_donor("donor-3");
     let started = Instant::now();
     let refused = lab.cli.fails(5, &["--retry-for", "1s", "cp", "pot://lab/f", arg(&to)]);
@@ -91,8 +91,9 @@ fn writes_go_on_without_a_donor_that_dies_in_mid_file() {
     lab.kill_donor("donor-1");
     assert!(writing.end("the writer").success());
     let shares = lab.cli.shares("pot://lab/f");
-    // Chunks that the dead one had acknowledged before count as copies; all others are on the others. A few that were
-    // on their way when it died may be on all three: sent elsewhere, and acknowledged by it at the last moment.
+    // Chunks that the dead donor had acknowledged count as copies; all others are on the other two. A few that were on
+    // their way when it died may be on all three: sent to another donor, and acknowledged by the dead one at the last
+    // moment.
     let copies = shares.values().sum::<u64>();
     assert!((2 * 512..2 * 512 + 64).contains(&copies), "{shares:?}");
     assert!(shares["donor-2"].min(shares["donor-3"]) > 300, "{shares:?}");

@@ -1,4 +1,4 @@
-//! Copies from the pool to the pool: without moving bytes where keys allow, through the client where
+//! Tests copies from the pool to the pool, which move no bytes where keys allow that, and go through the client where
 //! they do not.
 
 use super::content::{arg, assert_same, file, tree_of};
@@ -33,7 +33,7 @@ fn a_copy_inside_the_pool_moves_no_bytes() {
         assert_eq!(source[same], copy[same], "{same}");
     }
     assert_ne!(source["version"], copy["version"]);
-    // Each of the two stands for itself: one that goes takes nothing from the other.
+    // Removing the source takes nothing from the copy.
     lab.cli.ok(&["rm", "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/deep/copy"), &content, "the copy");
     lab.cli.ok(&["verify", "--read", "pot://lab/deep/copy"]);
@@ -50,13 +50,13 @@ fn chunks_of_a_copy_are_reclaimed_when_the_last_of_its_files_goes() {
         lab.lent("donor-1").chunks().into_iter().filter(|chunk| !known.contains(chunk)).collect();
     assert!(of_file.len() >= 16, "{of_file:?}");
     lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/g"]);
-    lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/g"]); // replaces what names the same chunks
+    lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/g"]); // this replaces an entry that names the same chunks
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.cli.ok(&["verify", "--read", "pot://lab/g"]);
     assert_eq!(lab.cli.status()["condemned_chunks"], 0);
     lab.cli.ok(&["rm", "pot://lab/g"]);
     wait_until("all chunks to be reclaimed", DEADLINE, || {
-        of_file.iter().filter(|chunk| chunk.exists()).count() <= 1 // one may be the pool's own
+        of_file.iter().filter(|chunk| chunk.exists()).count() <= 1
     });
 }
 
@@ -82,7 +82,7 @@ fn a_tree_copied_twice_inside_the_pool_is_the_same_tree() {
     assert_eq!(tree_of(&out), tree_of(&from));
     let used = lab.cli.json(&["du", "pot://lab/into/t"]);
     assert_eq!((&used["files"], &used["dirs"]), (&701.into(), &3.into()), "{used}");
-    // Files that are there stay if that is asked for, and the rest comes.
+    // With `--if-absent` files that are there stay, and the others are copied.
     lab.cli.ok(&["rm", "pot://lab/copy/005"]);
     let ran = lab.cli.run(&["--json", "cp", "-r", "pot://lab/t", "pot://lab/copy", "--if-absent"]);
     assert_eq!((ran.code, &ran.json()["files"]), (4, &1.into()));
@@ -140,7 +140,7 @@ fn between_sealed_spaces_a_copy_goes_through_the_client() {
     lab.cli.ok(&["mkdir", "pot://lab/void"]);
     lab.cli.ok(&["cp", "-r", "pot://lab/void", "pot://other/void"]);
     assert_eq!(lab.cli.json(&["stat", "pot://other/void"])["entry"]["kind"], "dir");
-    // Plain spaces share what they have.
+    // Plain spaces share chunks, so the copy moves none.
     for space in ["open", "open2"] {
         lab.cli.ok(&["space", "create", space, "--plain"]);
     }
@@ -168,7 +168,7 @@ fn a_tree_is_copied_between_sealed_spaces_into_a_directory_that_waits_for_the_di
         assert_same(&lab.cli.cat("pot://other/tree/safe/deep/g"), &content, "the copy");
         lab.cli.ok(&["rm", "pot://other/tree/f", "pot://other/tree/safe/deep/g"]);
     }
-    // A command that asks for less safety gets it where its member manages, and only there.
+    // A command may ask for a weaker ack level only where its member may manage.
     let sooner = ["cp", "-r", "pot://lab/tree", "pot://other/tree", "--ack", "memory"];
     let refused = writer.run(&[&["--json"][..], &sooner].concat()).exits(4).json();
     assert_eq!(refused["failed"][0]["error"]["code"], "POT-E067", "{refused}");
@@ -191,7 +191,7 @@ fn a_copy_becomes_what_its_directory_asks_for() {
         kept_as("pot://lab/twice/f").contains("kept as    2 copies")
             && kept_as("pot://lab/coded/f").contains("kept as    2+1")
     });
-    // A copy of what is coded has its parity too, and keeps it when the source goes.
+    // A copy of an erasure-coded file has its parity too, and keeps it when the source is removed.
     lab.cli.ok(&["cp", "pot://lab/coded/f", "pot://lab/coded/g"]);
     lab.cli.ok(&["rm", "pot://lab/coded/f"]);
     lab.cli.ok(&["verify", "--read", "pot://lab/coded/g"]);

@@ -1,4 +1,5 @@
-//! Bits that flip on a donor's disk.
+//! Tests damage on disks: flipped bits, chunk files that are cut, lost or exchanged, a disk that is pulled, and a
+//! damaged catalog.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

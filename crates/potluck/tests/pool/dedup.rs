@@ -84,7 +84,7 @@ fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
     for (space, options) in [("sealed", &["--copies", "2"][..]), ("open", &["--plain"])] {
         let create = ["space", "create", space, "--chunk-size", "64KiB", "--cut", "content"];
         lab.cli.ok(&[&create[..], options].concat());
-        // The file has more chunks than a part of a file may have.
+        // The file has several parts, for one that is cut by content has 16 MiB in a part.
         fs::write(&input, &first).expect("the file");
         let path = format!("pot://{space}/f");
         lab.cli.ok(&["cp", arg(&input), &path]);
@@ -94,7 +94,7 @@ fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
         assert_eq!(stat["entry"]["digest"], hash["digest"], "{stat}");
         fs::write(&input, &content).expect("the changed file");
         let report = lab.cli.json(&["cp", arg(&input), &path]);
-        // Each part of 16 MiB ends where the one before did.
+        // The parts end at the same offsets as before, so the chunks at their ends are new, too.
         let sent = report["sent_bytes"].as_u64().expect("a number");
         assert!(sent < 2 << 20, "{report}");
         assert_same(&lab.cli.cat(&path), &content, "the changed file");
@@ -190,7 +190,7 @@ fn sealed_spaces_share_nothing() {
     assert_eq!(lab.chunk_files(), 32);
 }
 
-/// What was not sent, because a donor held it, is sent when that donor is given up before the file is visible.
+/// Chunks that were not sent because a donor held them are sent when that donor is given up before the commit.
 #[test]
 fn what_a_donor_held_is_sent_if_it_is_given_up_before_the_commit() {
     let mut lab = Lab::with_options(5, &["--repair-grace", "5s"]);

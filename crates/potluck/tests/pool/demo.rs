@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Processes with a path below `dir` on their command line.
+/// Returns the command lines of processes that name a path below `dir`.
 fn processes_of(dir: &Path) -> Vec<String> {
     let lines = files_of(Path::new("/proc")).into_iter().filter_map(|process| {
         let line = fs::read(process.join("cmdline")).ok()?;

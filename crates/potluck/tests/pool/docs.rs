@@ -1,24 +1,25 @@
-//! The commands that the documents print, run as they stand: a test takes a block of shell from the
-//! file itself and types it on machines.
+//! Types commands that the documents print, as they stand: a test takes a block of shell from the file itself and types
+//! it on machines.
 //!
-//! A line `# on NAME …` in a block says which machine the lines below it are typed on; readers see
-//! it too. A join token in a document is a placeholder: the last one that a machine printed stands
-//! in for it. Commands that run a daemon go on in the background, as in a terminal of their own. A block
-//! with a comment above it that says why no test types it is passed over.
+//! A line `# on NAME …` in a block says which machine the lines below it are typed on; readers see it too. A join token
+//! in a document is a placeholder, for which the last token that a machine printed is typed. Commands that run a daemon
+//! go on in the background, as in a terminal of their own. A block is passed over when a comment above it says why no
+//! test types it.
 
 use super::machines::{Machine, Machines};
 use super::program::Ran;
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-/// The lines by which daemons say that the next command can be typed, by how they begin.
+/// The beginnings of commands that run a daemon, each with the text by which the daemon says that the next command can
+/// be typed.
 const DAEMONS: &[(&str, &str)] = &[
     ("potluck up", "lending up to "),
     ("potluck lend", "lending up to "),
     ("potluck manager", "manager at "),
 ];
 
-/// Commands that begin like a daemon's, and end.
+/// The commands that begin like a daemon's, and end.
 const NO_DAEMONS: &[&str] = &[
     "potluck manager restore",
     "potluck manager backup",
@@ -26,18 +27,18 @@ const NO_DAEMONS: &[&str] = &[
     "potluck lend --remove",
 ];
 
-/// Begins the line above a block that no test types; the repository's own checks ask for the reason.
+/// The beginning of the line above a block that no test types; the repository's own checks ask for the reason.
 const NOT_TYPED: &str = "<!-- not typed by a test: ";
 
 /// A block of shell of a document.
 pub struct Block {
-    /// The lines of the block, without comments at their ends.
+    /// The lines of the block as they stand in the document.
     lines: Vec<String>,
 }
 
 impl Block {
-    /// Returns the commands in order, each with the name of the machine that it is typed on; `first` is the one
-    /// of those above which nothing is said.
+    /// Returns the commands in order, each with the name of the machine that it is typed on; `first` is the machine of
+    /// those above which none is named.
     pub fn commands<'a>(&'a self, first: &'a str) -> Vec<(&'a str, &'a str)> {
         let mut machine = first;
         let mut commands = Vec::new();
@@ -54,7 +55,7 @@ impl Block {
     }
 }
 
-/// The blocks of shell below a heading of a document of this repository.
+/// Returns the blocks of shell below a heading of a document of this repository.
 ///
 /// Fails the test when there is no such heading, or no such block below it.
 #[track_caller]
@@ -88,7 +89,7 @@ pub fn blocks(document: &str, heading: &str) -> Vec<Block> {
 pub struct Typist<'a> {
     lab: &'a Machines,
     token: RefCell<String>,
-    /// Texts of a document, each with its stand-in here.
+    /// The texts of a document that are not typed as they stand, each with what is typed instead.
     stand_ins: Vec<(String, String)>,
 }
 
@@ -98,8 +99,7 @@ impl<'a> Typist<'a> {
         Self { lab, token: RefCell::default(), stand_ins: Vec::new() }
     }
 
-    /// Types `other` where a document says `word`: for what depends on the reader alone, such as
-    /// the size of a disk.
+    /// Types `other` where a document says `word`, for what depends on the reader alone, such as the size of a disk.
     pub fn instead_of(mut self, word: &str, other: &str) -> Self {
         self.stand_ins.push((word.into(), other.into()));
         self
@@ -113,7 +113,7 @@ impl<'a> Typist<'a> {
         }
     }
 
-    /// Types one line, which must succeed; gives what it said unless it goes on in the background.
+    /// Types one line, which must succeed, and returns its outcome, or `None` if it goes on in the background.
     #[track_caller]
     pub fn types_line(&self, machine: &Machine, line: &str) -> Option<Ran> {
         let stand_in = |line: String, (word, other): &(String, String)| line.replace(word, other);
@@ -143,7 +143,7 @@ impl<'a> Typist<'a> {
     }
 }
 
-/// A line without what follows a `#` that begins a word.
+/// Returns a line without its comment, which begins with a `#` at the start of a word.
 fn without_comment(line: &str) -> &str {
     let comment = line
         .match_indices('#')

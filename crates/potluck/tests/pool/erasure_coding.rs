@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
 
-/// Bytes of a whole chunk in these tests.
+/// The bytes of a whole chunk in these tests.
 const CHUNK: usize = 64 << 10;
-/// Bytes that requests, replies and sealing add to a chunk on the wire, generously.
+/// An upper bound of the bytes that requests, replies and sealing add to a chunk on the wire.
 const AROUND: usize = 4 << 10;
 
-/// Six donors, none as large as another.
+/// Makes a pool of six donors, none as large as another.
 fn six_unequal() -> Lab {
     let mut lab = Lab::manager_only(&[]);
     for (number, max) in ["64MiB", "96MiB", "128MiB", "256MiB", "512MiB", "1GiB"].iter().enumerate()
@@ -128,7 +128,7 @@ fn small_files_waste_at_most_k_plus_1_chunks() {
         let (stored, largest) = (chunks.iter().sum::<u64>(), chunks.iter().max().expect("chunks"));
         let waste = stored - len as u64;
         assert!(waste <= 3 * largest, "{len} bytes waste {waste} in chunks of {largest}");
-        // A file of several small chunks is spread evenly, not one large chunk and its parity.
+        // A small file is spread evenly over its group, and is not kept as one large chunk with its parity.
         let seals = 16 * (1 + len as u64 / 4 / (64 << 10));
         assert!(*largest <= (len as u64 / 4).max(4096) + 64 + seals, "{len}: {chunks:?}");
         assert_same(&lab.cli.cat(&path), &content, &path);
@@ -189,7 +189,7 @@ fn a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
         assert_eq!(chunks.len(), 20);
         chunks.iter().enumerate().for_each(|(number, path)| flip(path, 31 * number as u64));
     };
-    // One donor lies and one is dead: two failures, as many as the code survives.
+    // The chunks of one donor are spoiled and another donor is dead: as many failures as the code survives.
     spoil(&lab, "donor-1");
     lab.kill_donor("donor-2");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");

@@ -1,4 +1,4 @@
-//! The exit codes that `potluck --help` promises, each from a real situation.
+//! Tests that each exit code that `potluck --help` promises comes from a real situation.
 
 use super::content::{arg, file};
 use super::lab::Lab;

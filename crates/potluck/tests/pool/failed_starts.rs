@@ -7,12 +7,12 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-/// Somebody who has no pool, with their own directory.
+/// Returns a user who has no pool, with a home of their own.
 fn nobody(lab: &Lab) -> Cli {
     lab.cli.at_home(&lab.dir().join("nobody"))
 }
 
-/// Nothing of a pool is below `home`, and commands know of none.
+/// Fails the test unless nothing of a pool is below `home` and commands know of no pool.
 #[track_caller]
 fn assert_no_pool(cli: &Cli, home: &Path, when: &str) {
     let left = |dir: &str| {

@@ -122,7 +122,7 @@ fn trees_keep_their_shape() {
     assert_eq!(tree_of(&both).len(), 2);
 }
 
-/// A tree with links to a file, to a directory and to nowhere.
+/// Makes a tree with links to a file, to a directory and to nowhere, and returns its path.
 fn tree_with_links(dir: &Path) -> PathBuf {
     let from = dir.join("from");
     fs::create_dir_all(from.join("dir")).expect("a directory");
@@ -227,7 +227,7 @@ fn dash_is_standard_input_and_output() {
     }
     // Standard input has no name of its own.
     lab.cli.fails(2, &["cp", "-", "pot://lab/"]);
-    // A reader that goes away early is no disaster.
+    // A reader that goes away early does not keep the command from ending.
     let mut running = lab.cli.start(&["cat", "pot://lab/large"]);
     let mut out = running.child().stdout.take().expect("a pipe");
     out.read_exact(&mut [0; 10]).expect("the first bytes");
@@ -287,8 +287,8 @@ fn a_copy_appears_whole_or_not_at_all() {
     assert_same(&fs::read(&to).expect("the file"), &content, "the copy");
 }
 
-/// A command on a terminal of its own, made by `script`, whose standard output is what the
-/// terminal shows of the command's standard error.
+/// Returns a command on a terminal of its own, made by `script`. Its standard output is what the terminal shows of the
+/// command's standard error.
 fn on_a_terminal(command: &Command) -> Command {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted: Vec<_> = words
@@ -346,7 +346,7 @@ fn a_file_that_grows_while_it_is_read_is_stored_as_it_was_read() {
     let (input, _) = file(lab.dir(), "log", 8, 3 << 20);
     let mut running = lab.cli.start(&["cp", arg(&input), "pot://lab/log", "--json"]);
     let mut log = File::options().append(true).open(&input).expect("the log");
-    // The log does not grow for ever, since a reader follows it as long as it does.
+    // The log grows for a limited time, since `cp` follows it as long as it grows.
     for _ in 0..200 {
         log.write_all(&[7; 50_001]).expect("a growing log");
         pause(Duration::from_millis(1));

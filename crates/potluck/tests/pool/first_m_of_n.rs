@@ -1,5 +1,4 @@
-//! A read may ask for more chunks of a group than it needs, and goes on with
-//! the first m.
+//! Tests that a read may ask for more chunks of a group than it needs, and goes on with the first m.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
@@ -10,11 +9,11 @@ use std::time::Duration;
 const CHUNK: usize = 256 << 10;
 /// The rate of the slow donor in bytes a second: each of its chunks takes a second.
 const SLOW: u64 = CHUNK as u64;
-/// One of them takes at least this long: what is in the buffers of a socket does not wait.
+/// The least time that a chunk of the slow donor takes: bytes that fit into the buffers of sockets do not wait.
 const SLOW_CHUNK: Duration = Duration::from_millis(750);
 
-/// Six donors behind taps, and a file of six groups; from then on the first of them is slow if wanted. Were it so
-/// before, it would be given parity, which readers do not wait for.
+/// Makes a pool of six donors behind taps, and a file of six groups in each space. With `slow`, the first donor is slow
+/// once the files are stored: if it were so before, it would be given parity, which readers do not wait for.
 fn six_tapped(slow: bool) -> (Lab, BTreeMap<String, Tap>, Vec<u8>) {
     let mut lab = Lab::manager_only(&[]);
     let mut taps = BTreeMap::new();

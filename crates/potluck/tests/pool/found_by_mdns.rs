@@ -7,8 +7,8 @@ use rustix::process::Signal;
 
 const UP: &str = "potluck up --max 200MiB --keep-free 0%";
 
-/// Answers whoever asks for a pool's manager, given its fingerprint, that three are at this machine and
-/// one is at the asker itself.
+/// A program that answers every question for a pool's manager, given the pool's fingerprint, with wrong addresses:
+/// three at this machine, and one at the asker itself.
 const LIES: &str = r#"
 import socket, struct, sys
 def name(text):
@@ -44,8 +44,8 @@ fn token(machine: &Machine, role: &str) -> String {
     said["token"].as_str().expect("a token").to_owned()
 }
 
-/// A pool on the first machine, which then starts again at another address; the second is a member
-/// who never heard of any donor, and gets a token of before.
+/// Starts a pool on the first machine, and starts it again at another address. Returns the second machine, a member who
+/// never heard of any donor, and a token that was made before the change.
 fn renumbered<'a>(head: &Machine, laptop: &'a Machine, up: &str) -> (&'a Machine, String) {
     head.start(up, "lending");
     laptop.sh(&format!("potluck join {}", token(head, "user"))).ok();
@@ -66,7 +66,7 @@ fn a_manager_with_a_new_address_is_found_on_its_network() {
     laptop.sh("potluck ls").ok();
     let found = laptop.sh("potluck --json find-manager").ok().json();
     assert!(found[0]["manager"].to_string().contains("10.77.0.101:7700"), "{found}");
-    // The name is known where no system can look it up, and the token leads to the new address.
+    // The name is found where no system can look it up, and the token leads to the new address.
     laptop.sh("getent hosts lab-head.local").exits(2);
     laptop.sh("potluck find-manager lab-head.local").ok();
     laptop.sh(&format!("potluck join {unused}")).ok();
@@ -88,7 +88,7 @@ fn machines_that_lie_by_mdns_lead_nobody_astray() {
     assert!(liar.log("python3").lines().count() > 1, "it was heard to be asked, and lied");
 }
 
-/// Listens to multicast DNS and answers nobody, as programs do that only ask.
+/// A program that listens to multicast DNS and answers nobody, as programs do that only ask.
 const LISTENER: &str = r#"
 import socket, time
 ear = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -113,8 +113,8 @@ fn a_machine_keeps_its_name_where_another_program_only_listens_to_mdns() {
     });
 }
 
-/// Says to the whole network where some thousand machines are that nobody asked for, again and again:
-/// a busy machine does not hear all of it.
+/// A program that announces thousands of machines that nobody asked for to the whole network, again and again: more
+/// than a busy machine hears.
 const FLOOD: &str = r#"
 import socket, struct, time
 mouth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -145,7 +145,7 @@ fn a_machine_that_is_flooded_by_mdns_keeps_away_from_it() {
     laptop.sh("potluck ls").ok();
 }
 
-/// Something listens at the port of multicast DNS.
+/// Returns whether something on the machine listens at the port of multicast DNS.
 fn speaks_mdns(machine: &Machine) -> bool {
     machine.sh("grep -qi ':14E9 ' /proc/net/udp /proc/net/udp6").code == 0
 }

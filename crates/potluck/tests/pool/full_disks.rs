@@ -1,4 +1,4 @@
-//! Donors, and a manager, whose disk is really full (ENOSPC), on a small tmpfs.
+//! Tests donors, and a manager, whose disk is really full (ENOSPC), on a small tmpfs.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
@@ -6,7 +6,8 @@ use super::small_disk::SmallDisk;
 use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 
-/// The donor's 256 buckets, its other directories and its marker, and room for `chunks` files.
+/// Returns the mount options of a disk with inodes for a donor's 256 buckets, its other directories and its marker, and
+/// for `chunks` more files.
 fn inodes_for(chunks: usize) -> String {
     format!("size=64m,nr_inodes={}", 1 + 256 + 5 + chunks)
 }
@@ -108,7 +109,7 @@ fn a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
     let mut file = fs::File::create(&filler).expect("a file");
     std::io::copy(&mut std::io::repeat(1), &mut file).expect_err("a full disk");
     drop(file);
-    // Some room is left in what the catalog has already.
+    // The files of the catalog have some room left, so the first writes may succeed.
     let mut tried = 0;
     wait_until("a refusal", DEADLINE, || {
         tried += 1;

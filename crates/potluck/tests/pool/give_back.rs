@@ -1,4 +1,4 @@
-//! Owners take their space back, and nothing is lost that need not be.
+//! Tests that owners take their space back, and that nothing is lost that need not be.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab, Lending};
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The person whose machine a donor is: without an identity of the pool but the donor's own.
+/// The owner of a donor's machine, who has no identity of the pool but the donor's.
 pub struct Owner {
     pub cli: Cli,
     pub state: String,
@@ -29,7 +29,7 @@ impl Owner {
     }
 }
 
-/// Bytes of the files that hold chunks, or parts of some.
+/// Returns the bytes of a donor's files that hold chunks or parts of chunks.
 pub fn held(lent: &Lent) -> u64 {
     let files = [lent.chunks(), lent.temp(), lent.quarantine()].concat();
     files.iter().filter_map(|path| fs::metadata(path).ok()).map(|about| about.len()).sum()
@@ -58,7 +58,7 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
         if back["safe_to_remove"] != true {
             return false;
         }
-        // What the command says is true the moment it is said.
+        // “Safe to remove” is true the moment it is said.
         assert!(lab.lent("donor-1").chunks().is_empty(), "{back}");
         assert!(lab.cli.is_safe("pot://lab/f"), "{}", lab.cli.health("pot://lab/f"));
         true
@@ -137,7 +137,7 @@ fn now_lists_what_would_be_lost_and_asks_first() {
     assert_same(&lab.cli.cat("pot://lab/twice"), &content, "what had another copy");
     let ran = lab.cli.run(&["--json", "fsck"]);
     if ran.code == 4 {
-        // Nobody waits for repair, which on a busy machine can be faster than the deletion.
+        // The command does not wait for repair, which on a busy machine can be faster than the deletion.
         assert_same(&lab.cli.cat("pot://lab/once"), &once_content, "what was saved");
         return;
     }
@@ -157,7 +157,7 @@ fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
     assert!(refused.hint.contains("drain"), "{refused:?}");
     let drained = lab.cli.ok(&["nodes", "drain", "donor-1"]).text();
     assert!(drained.contains("safe to remove"), "{drained}");
-    lab.cli.run(&["nodes", "rm", "donor-1"]).exits(2); // nobody to ask
+    lab.cli.run(&["nodes", "rm", "donor-1"]).exits(2); // there is nobody to ask
     lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     assert_eq!(lab.cli.fails(3, &["nodes", "drain", "donor-1"]).code, "POT-E010");
@@ -187,7 +187,7 @@ fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     lab.cli.ok(&["cp", arg(&single), "pot://once/f"]);
     let lent = lab.lent("small");
     let before = held(&lent);
-    // At least 14 MiB are held; the owner leaves 2 MiB of the 8 that must stay free.
+    // About 14 MiB are held; the owner leaves 2 MiB of the 8 that must stay free.
     let free = (32 << 20) - before;
     let grown = free - (2 << 20);
     fs::write(disk.path().join("owners"), vec![7; grown as usize]).expect("room for the owner");
@@ -199,7 +199,7 @@ fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     assert_same(&lab.cli.cat("pot://once/f"), &single_content, "a file with one copy");
 }
 
-/// Writes as an owner who is in no hurry and does not stop, at a steady rate; gives when the last byte was written.
+/// Writes a file at a steady rate, as an owner does who does not stop, and returns when the last byte was written.
 fn write_steadily(path: &Path, bytes: u64, bytes_a_second: u64) -> Instant {
     let mut file = File::create(path).expect("the owner's file");
     let (began, piece) = (Instant::now(), vec![7; 1 << 20]);
@@ -218,7 +218,7 @@ fn write_steadily(path: &Path, bytes: u64, bytes_a_second: u64) -> Instant {
 fn an_owner_who_fills_a_disk_at_200_mb_a_second_has_the_space_back_within_ten_seconds_s2() {
     const NAME: &str = "an_owner_who_fills_a_disk_at_200_mb_a_second";
     const DISK: u64 = 768 << 20;
-    /// What the owner always has left: more than three seconds of writing.
+    /// The bytes that are to stay free for the owner: more than a second of writing.
     const RESERVE: u64 = 256 << 20;
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let at = lab.dir().join("disk");

@@ -8,7 +8,7 @@ use std::fs;
 
 const MIB: u64 = 1 << 20;
 
-/// Donors that lend so much each.
+/// Makes a pool of donors that lend `max` each.
 fn lending(donors: usize, max: &str) -> Lab {
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     for number in 1..=donors {
@@ -68,7 +68,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
         ran.code == 0 && lab.cli.shares("pot://lab/g").contains_key("donor-2")
     });
 
-    // This lasts over a restart that names no cap.
+    // The smaller cap lasts over a restart that names none.
     lab.kill_donor("donor-2");
     let state = lab.donor_state("donor-2");
     let args = ["lend", "--state", arg(&state), "--listen", "127.0.0.1:0"];

@@ -1,4 +1,5 @@
-//! Files as programs see them that link the client library: open once, read anywhere, from many threads.
+//! Tests the client library as programs use it: files are opened once, read anywhere by many threads, and written piece
+//! by piece.
 
 use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
@@ -21,7 +22,7 @@ use std::thread;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// The library in this process, under the identity of the pool's admin.
+/// Opens the library in this process, under the identity of the pool's admin.
 fn library(lab: &Lab) -> (Pool, Runtime) {
     install_provider();
     let identity = Identity::load(&lab.manager_dir().join("admin")).expect("an identity");
@@ -70,8 +71,8 @@ fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_
         lab.cli.ok(&[&["space", "create", space], options].concat());
         lab.cli.ok(&["cp", arg(&input), &format!("pot://{space}/f")]);
     }
-    // If a slow machine stored one copy too many, that is taken away: a reader whom the manager does not tell so
-    // would miss it.
+    // A slow machine may have stored one copy too many, which is removed first: readers that have the file open would
+    // not hear of the removal while the manager is down.
     lab.cli.ok(&["fsck"]);
     wait_until("no copy to be too many", DEADLINE, || lab.cli.repair()["excess"] == 0);
     let mut files = Vec::new();
@@ -98,7 +99,7 @@ fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_
     lab.start_manager();
 }
 
-/// What was read stays right; what is asked for later is not there any more, and the reader is told to begin anew.
+/// Bytes that were read stay right. A read after the version was reclaimed fails, and says to begin anew.
 #[test]
 fn a_reader_of_a_version_that_was_reclaimed_is_told_to_read_again_a5() {
     let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
@@ -135,7 +136,7 @@ fn a_reader_of_a_version_that_was_reclaimed_is_told_to_read_again_a5() {
     }
 }
 
-/// Streams that nobody goes on reading keep what they have read ahead; others are read all the same.
+/// Streams that nobody reads on keep what they have read ahead, and others are read all the same.
 #[test]
 fn many_streams_of_one_pool_are_read_in_turns_by_one_thread() {
     let lab = Lab::with_donors(2);
@@ -157,8 +158,8 @@ fn many_streams_of_one_pool_are_read_in_turns_by_one_thread() {
     assert!(readers.iter().all(|(_, at)| *at == content.len()));
 }
 
-/// A handle outlives the addresses, the keys and the places of its file's chunks, and a reader that nobody
-/// asks keeps no other read of the file waiting.
+/// A handle outlives the addresses and keys of donors and the places of its file's chunks. A reader that nobody asks
+/// keeps no other read of the file waiting.
 #[test]
 fn an_open_file_is_read_where_its_chunks_have_gone() {
     let mut lab = Lab::with_donors(3);

@@ -1,5 +1,4 @@
-//! `kill -9` of any role at any moment. Moments and victims are drawn by lot from a
-//! printed seed.
+//! Tests `kill -9` of any role at any moment. Moments and victims are drawn by lot from a printed seed.
 
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
@@ -10,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Kills of each role.
+/// The number of kills in the test of one role.
 const KILLS: usize = 20;
 
 #[test]
@@ -39,20 +38,20 @@ fn kill_9_of_the_client_loses_no_committed_byte() {
     }
     println!("{old} died before their commit, {new} after");
     assert!(old > 0, "no client died before its commit");
-    // Leases end, chunks of no file go, and what stays is one file.
+    // Leases end, chunks that no file uses are reclaimed, and one file stays.
     lab.wait_settled();
     assert_same(&lab.cli.cat("pot://lab/f"), &kept, "the file that stays");
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.wait_clean(0);
 }
 
-/// The files that a writer which never stops has been told are stored.
+/// The outcomes of a writer that stores one file after the other.
 #[derive(Default)]
 struct Written {
     stop: AtomicBool,
-    /// Numbers of files whose `cp` returned 0.
+    /// The numbers of files whose `cp` returned 0.
     committed: Mutex<Vec<u64>>,
-    /// Numbers and exit codes of the others.
+    /// The numbers and exit codes of the other files.
     refused: Mutex<Vec<(u64, i32)>>,
 }
 
@@ -81,7 +80,7 @@ impl Written {
         }
     }
 
-    /// Every committed file is there and right; every other is right or not there.
+    /// Checks that every committed file is there and right, and that every other is right or not there.
     fn check(&self, lab: &Lab, len: usize) {
         let committed = self.committed.lock().expect("no holder panics");
         for number in committed.iter() {
@@ -123,7 +122,7 @@ impl Written {
     }
 }
 
-/// Stops the writer also when the test fails, for its thread is waited for.
+/// A guard that stops the writer also when the test fails, because its thread is waited for.
 struct StopAtEnd<'a>(&'a Written);
 
 impl Drop for StopAtEnd<'_> {

@@ -1,5 +1,5 @@
-//! A pool on loopback: one manager and its donors, each a process of its own, driven through the
-//! command line alone.
+//! A pool on loopback: one manager and its donors, each a process of its own. It is driven through the command line;
+//! only its status, and whether donors serve, are asked for over the wire.
 
 use super::content::{Lots, arg};
 use super::lent::Lent;
@@ -27,10 +27,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command that takes longer is hung: even a client that waits for a manager gives up earlier.
+/// The time after which a command counts as hung. A client that waits for a manager, and has moved nothing yet, gives
+/// up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
 
-/// Runs commands as one user. Cheap to clone, for threads of their own.
+/// A user who runs commands. Cheap to clone, for threads of their own.
 #[derive(Clone)]
 pub struct Cli {
     dir: PathBuf,
@@ -38,12 +39,12 @@ pub struct Cli {
     pool: Option<PathBuf>,
     environment: Vec<(String, String)>,
     runs: Arc<AtomicU64>,
-    /// Asks how the pool is without starting a process, which is asked again and again.
+    /// A member who asks for the pool's status without starting a process, since tests ask again and again.
     watcher: Arc<OnceLock<Member>>,
 }
 
 impl Cli {
-    /// A user with an empty home below `dir` and no pool.
+    /// Makes a user with an empty home below `dir` and no pool.
     pub fn new(dir: &Path) -> Self {
         let home = dir.join("home");
         fs::create_dir_all(&home).expect("a directory in the test's own");
@@ -70,7 +71,8 @@ impl Cli {
         cli
     }
 
-    /// The product, with nothing of the caller's own configuration or environment.
+    /// Returns a command of the product, without the caller's configuration and without its variables for Potluck and
+    /// the log.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_potluck"));
         let foreign = |name: &str| name.starts_with("POTLUCK_") || name == "RUST_LOG";
@@ -116,7 +118,7 @@ impl Cli {
             stderr: String::from_utf8_lossy(&read(&err)).into_owned(),
             took: started.elapsed(),
         };
-        let _ = fs::remove_file(out); // may be large, and has been read
+        let _ = fs::remove_file(out); // the output may be large, and has been read
         assert!(!ran.stderr.contains("panicked"), "`{}`: {}", ran.command, ran.stderr);
         ran
     }
@@ -178,7 +180,7 @@ impl Cli {
         named.next().unwrap_or_else(|| panic!("no donor {name} in {status}")).clone()
     }
 
-    /// Names of donors that are live; none while no manager answers.
+    /// Returns the names of donors that are live, and none while no manager answers.
     pub fn live_donors(&self) -> Vec<String> {
         let Some(status) = self.ask_status() else { return Vec::new() };
         let donors = status["donors"].as_array().expect("donors").iter();
@@ -192,7 +194,7 @@ impl Cli {
         self.ok(&["cat", path]).stdout
     }
 
-    /// Chunks of a file on each donor, by the donor's name.
+    /// Returns how many chunks of a file each donor has, by the donor's name.
     #[track_caller]
     pub fn shares(&self, path: &str) -> BTreeMap<String, u64> {
         let stated = self.json(&["stat", path]);
@@ -207,20 +209,20 @@ impl Cli {
     }
 }
 
-/// How one donor is started, beyond what all have.
+/// The way in which one donor is started, beyond what all have in common.
 #[derive(Debug, Clone)]
 pub struct Lending {
-    /// The most it lends.
+    /// The most that the donor lends.
     pub max: String,
     /// The share or size of the disk that it always leaves free.
     pub keep_free: String,
-    /// How others reach it, if not directly.
+    /// The address at which others reach the donor, if not its own.
     pub advertise: Option<String>,
     /// The directory to lend, if not one below the test's directory.
     pub dir: Option<PathBuf>,
-    /// Variables set for it.
+    /// The environment variables that are set for the donor.
     pub environment: Vec<(String, String)>,
-    /// Further options of `potluck lend`.
+    /// The further options of `potluck lend`.
     pub options: Vec<String>,
 }
 
@@ -239,9 +241,9 @@ struct Donor {
     address: String,
 }
 
-/// A pool that is gone when dropped; then its logs must hold no panic.
+/// A pool whose processes and files are gone when it is dropped. Its logs must hold no panic then.
 pub struct Lab {
-    /// Acts as the pool's first admin.
+    /// The command line of the pool's first admin.
     pub cli: Cli,
     dir: TempDir,
     options: Vec<String>,
@@ -252,7 +254,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A directory and nothing that runs.
+    /// Makes a directory for a pool, in which nothing runs.
     pub fn empty() -> Self {
         let dir = tempfile::Builder::new().prefix("potluck-test-").tempdir().expect("a directory");
         fs::create_dir_all(dir.path().join("logs")).expect("a directory in the test's own");
@@ -261,7 +263,7 @@ impl Lab {
         Self { cli, dir, options, environment, manager, address, donors }
     }
 
-    /// A manager and no donor.
+    /// Starts a manager with options, and no donor.
     pub fn manager_only(options: &[&str]) -> Self {
         let mut lab = Self::empty();
         lab.options = options.iter().map(|option| option.to_string()).collect();
@@ -269,7 +271,7 @@ impl Lab {
         lab
     }
 
-    /// A manager and donors called `donor-1` and so on, all live.
+    /// Starts a manager, and donors called `donor-1` and so on, all live.
     pub fn with_donors(count: usize) -> Self {
         Self::with_options(count, &[])
     }
@@ -284,7 +286,7 @@ impl Lab {
         lab
     }
 
-    /// Where the test may put what it likes.
+    /// Returns the directory in which the test may put what it likes.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -319,12 +321,12 @@ impl Lab {
         let state = self.manager_dir();
         let args =
             [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
-        // Most tests count the chunks of their own files.
+        // Most tests count the chunks of their own files, so the pool's metadata is on no donor.
         let quiet: &[&str] = match options.contains(&"--metadata-copies") {
             true => &[],
             false => &["--metadata-copies", "0"],
         };
-        // Most tests do not go on with what was interrupted.
+        // Most tests do not go on with an upload that was interrupted, so it is given up at once.
         let at_once: &[&str] = match options.contains(&"--resume-window") {
             true => &[],
             false => &["--resume-window", "0s"],
@@ -337,7 +339,7 @@ impl Lab {
         self.cli = self.cli.under(&state.join("admin"));
     }
 
-    /// `kill -9` of the manager.
+    /// Kills the manager with SIGKILL.
     pub fn kill_manager(&mut self) {
         self.manager.take().expect("a manager that runs").kill_9();
     }
@@ -370,7 +372,7 @@ impl Lab {
         tap
     }
 
-    /// Starts a donor again that was there before: in its place, at any port.
+    /// Starts a donor again, with its state and its lent directory, at any port.
     pub fn start_donor(&mut self, name: &str) {
         self.start_lending(name, &[]);
     }
@@ -392,7 +394,7 @@ impl Lab {
         donor.address = address;
     }
 
-    /// Names of all donors.
+    /// Returns the names of all donors.
     pub fn donor_names(&self) -> Vec<String> {
         self.donors.keys().cloned().collect()
     }
@@ -410,7 +412,7 @@ impl Lab {
         &self.donors[name].address
     }
 
-    /// Where a donor keeps its identity and its own state.
+    /// Returns the directory in which a donor keeps its identity and its own state.
     pub fn donor_state(&self, name: &str) -> PathBuf {
         self.dir().join(name).join("state")
     }
@@ -420,25 +422,25 @@ impl Lab {
         self.donors[name].lent.clone()
     }
 
-    /// `kill -9` of a donor.
+    /// Kills a donor with SIGKILL.
     pub fn kill_donor(&mut self, name: &str) {
         let donor = self.donors.get_mut(name).expect("a known donor");
         donor.running.take().expect("a donor that runs").kill_9();
     }
 
-    /// Chunk files on all donors.
+    /// Returns the number of chunk files on all donors.
     pub fn chunk_files(&self) -> usize {
         self.donors.values().map(|donor| donor.lent.chunks().len()).sum()
     }
 
-    /// The names of all chunks, whoever has them.
+    /// Returns the names of all chunks that any donor has.
     pub fn chunk_names(&self) -> BTreeSet<std::ffi::OsString> {
         let chunks = self.donors.values().flat_map(|donor| donor.lent.chunks());
         chunks.filter_map(|path| Some(path.file_name()?.to_owned())).collect()
     }
 
-    /// Waits until all donors are live, and know it: between the manager's word and its arrival at
-    /// the donor, that one still turns everybody away.
+    /// Waits until all donors are live and serve. A donor refuses everybody until it has heard from the manager that it
+    /// is registered.
     #[track_caller]
     pub fn wait_live(&self) {
         wait_until("all donors to be live", DEADLINE, || {
@@ -459,15 +461,15 @@ impl Lab {
         self.wait_live();
     }
 
-    /// Waits until nothing is left that nobody needs: no open session, no promise, no temporary
-    /// file, and exactly `chunks` chunks on the donors' disks.
+    /// Waits until nothing is left over: no open session, no promised bytes, no temporary file, no condemned chunk, and
+    /// exactly `chunks` chunk files on the donors' disks.
     #[track_caller]
     pub fn wait_clean(&self, chunks: usize) {
         self.wait_for_leftovers(Some(chunks));
     }
 
-    /// Waits until nothing is left that nobody needs, where a chunk may have more copies than it needs, for
-    /// having been sent again when an answer was lost or late.
+    /// Waits as [`Lab::wait_clean`] does, where a chunk may have more copies than it needs, for having been sent again
+    /// when an answer was lost or late.
     #[track_caller]
     pub fn wait_settled(&self) {
         self.wait_for_leftovers(None);
@@ -505,7 +507,7 @@ impl Lab {
         names[lots.below(names.len() as u64) as usize].clone()
     }
 
-    /// All that daemons and clients wrote to standard error so far.
+    /// Returns all that daemons and clients wrote to standard error so far, by the path of the log.
     pub fn logs(&self) -> Vec<(PathBuf, String)> {
         let dirs = ["logs", "runs"].map(|dir| self.dir().join(dir));
         let logs = dirs.iter().flat_map(|dir| super::lent::files_of(dir));
@@ -538,11 +540,11 @@ impl Drop for Lab {
     }
 }
 
-/// Starts a daemon, waits until it serves, and gives its address. Its port may be taken for a
-/// moment by some outgoing connection of this machine; then it is tried again.
+/// Starts a daemon, waits until it serves, and returns its process and address. Its port may be taken for a moment by
+/// an outgoing connection of this machine; then the daemon is started again.
 pub fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Running, String) {
     let (log, ready) = (dir.join(format!("logs/{name}.log")), dir.join(format!("{name}.ready")));
-    let _ = fs::remove_file(&ready); // of an earlier run
+    let _ = fs::remove_file(&ready); // an earlier run may have left one
     let started = Instant::now();
     loop {
         let output = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
@@ -570,8 +572,8 @@ fn ready_address(ready: &Path, name: &str) -> String {
     address.unwrap_or_else(|| panic!("{name} is ready without an address: {said}")).to_owned()
 }
 
-/// Whether a donor looks at tickets, which it does once it is registered: it refuses one for
-/// another donor, and until then cannot tell.
+/// Returns whether a donor looks at tickets, which it does once it is registered: it refuses a ticket for another
+/// donor, and until then cannot tell.
 fn knows_its_number(address: &str) -> bool {
     let secret = Secret::from_bytes([0; 32]);
     let elsewhere = [Caveat::Donor(DonorId(u32::MAX))];

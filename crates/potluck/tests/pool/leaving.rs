@@ -1,4 +1,4 @@
-//! `potluck leave`: a membership ends on the machine that has it, and nothing is lost by that.
+//! Tests `potluck leave`: a membership ends on the machine that has it, and nothing is lost by that.
 
 use super::content::{arg, file};
 use super::lab::Lab;
@@ -7,7 +7,7 @@ use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::path::PathBuf;
 
-/// A pool of donors with a file in as many chunks as all of them take some of, and its content.
+/// Makes a pool with a file of so many chunks that every donor has some, and returns the file's content as well.
 fn with_file(donors: usize) -> (Lab, Vec<u8>) {
     let lab = Lab::with_donors(donors);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
@@ -16,7 +16,7 @@ fn with_file(donors: usize) -> (Lab, Vec<u8>) {
     (lab, content)
 }
 
-/// Donors and users that are members now.
+/// Returns the names of all members.
 fn members(lab: &Lab) -> Vec<String> {
     let said = lab.cli.json(&["members", "ls"]);
     let members = said["members"].as_array().expect("members").iter();
@@ -64,7 +64,7 @@ fn leaving_that_was_killed_goes_on_where_it_was() {
         donors.len() == 1 || donors.iter().any(|donor| donor["giving_back"]["active"] == true)
     });
     killed.kill_9();
-    // The donor goes down as well; where it had not given all back, it must be there for that.
+    // If the donor had not given all back, it is killed as well, and started again so that it can.
     if !state.join("leaving.json").exists() && state.join("identity.json").exists() {
         lab.kill_donor("donor-1");
         lab.start_donor("donor-1");

@@ -32,8 +32,7 @@ fn leftovers_are_healed() {
     writer.kill_9();
     for name in lab.donor_names() {
         lab.kill_donor(&name);
-        // These are the files that a donor leaves which died in mid-write, and those that a failing disk
-        // may.
+        // These are the files that a donor leaves when it dies in mid-write, and those that a failing disk may make.
         let lent = lab.lent(&name);
         fs::write(lent.0.join("temp/0123456789abcdef-7"), bytes(13, 50_000)).expect("a file");
         fs::write(lent.0.join("chunks/00/not-a-chunk"), "odd").expect("a file");
@@ -181,7 +180,7 @@ fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed()
     let session = reserved.session;
     let mut donors = reserved.donors;
     let mut stored = 0;
-    // A chunk is put after the other, until no ticket takes any more.
+    // Chunks are put one after the other, until no ticket takes any more.
     for number in 0.. {
         let body = bytes(1000 + number, CHUNK);
         let refused: Vec<_> = donors
@@ -208,7 +207,7 @@ fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed()
     lab.wait_clean(0);
 }
 
-/// Whether a donor takes a chunk.
+/// Puts a chunk on a donor, and returns whether the donor took it.
 fn put_on(member: &Member, donor: &DonorAccess, body: &[u8]) -> bool {
     let mut opened = member.open(donor);
     member.runtime.block_on(async {

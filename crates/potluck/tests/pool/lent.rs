@@ -1,4 +1,4 @@
-//! The files on a donor's disk.
+//! Reads and spoils files on a donor's disk.
 
 use std::fs;
 use std::io::{ErrorKind, Result};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 pub struct Lent(pub PathBuf);
 
 impl Lent {
-    /// The files of all chunks.
+    /// Returns the files of all chunks.
     pub fn chunks(&self) -> Vec<PathBuf> {
         let buckets = files_of(&self.0.join("chunks"));
         buckets.iter().flat_map(|bucket| files_of(bucket)).collect()
     }
 
-    /// Chunks on their way in.
+    /// Returns the temporary files of chunks that are on their way in.
     pub fn temp(&self) -> Vec<PathBuf> {
         files_of(&self.0.join("temp"))
     }
@@ -36,13 +36,13 @@ pub fn flip(path: &Path, at: u64) {
     file.write_all_at(&byte, at).expect("the flipped byte");
 }
 
-/// The entries of a directory that other processes change meanwhile; one that is gone has none.
+/// Returns the entries of a directory that other processes change meanwhile, and none where there is no directory.
 pub fn files_of(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 pub fn all_files(root: &Path) -> Vec<PathBuf> {
     let (dirs, mut files): (Vec<_>, Vec<_>) =
         files_of(root).into_iter().partition(|path| path.is_dir());
@@ -50,8 +50,8 @@ pub fn all_files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every file below a directory that other processes change meanwhile, with its content. Where one was renamed or
-/// removed before it was read, all are read again.
+/// Returns every file below a directory that other processes change meanwhile, with its content. Where one was renamed
+/// or removed before it was read, all are read again.
 pub fn all_contents(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let read = |path: PathBuf| fs::read(&path).map(|content| (path, content));
     loop {

@@ -1,4 +1,4 @@
-//! A link may be away for as long as the user likes: transfers go on where they were.
+//! Tests that transfers go on where they were after a link was away, for as long as the user lets them wait.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
@@ -9,11 +9,11 @@ use super::waiting::{DEADLINE, pause, wait_until};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-/// Longer than anybody waits for one answer of a donor.
+/// The length of an outage, which is longer than anybody waits for one answer of a donor.
 const DOWN: Duration = Duration::from_secs(12);
 
-/// A pool of which every client's link to the donors can be cut; the donors' own link to the manager
-/// stays, so that the manager takes them for well.
+/// Makes a pool of which every client's link to the donors can be cut. The donors' own link to the manager stays, so
+/// that the manager counts them as live.
 fn pool(donors: usize) -> (Lab, Vec<Tap>) {
     let mut lab = Lab::manager_only(&["--lease", "2s", "--resume-window", "10m"]);
     let mut taps = Vec::new();
@@ -90,7 +90,7 @@ fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
     get_through_an_outage(3, &["--ec", "2+1"]);
 }
 
-/// A2: nothing says that they ever will be reached, so that retry limits are not for them.
+/// A2: nothing says that donors will ever be reached which this client never reached, so retry limits are not for them.
 #[test]
 fn a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for_a2() {
     let (lab, mut taps) = pool(2);
@@ -143,7 +143,7 @@ fn a_put_whose_donors_stay_away_ends_at_its_retry_limit_and_what_was_sent_is_kep
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
 
-/// Two machines that lend, and one that only uses the pool, with a space.
+/// Makes two machines that lend, and one that only uses the pool, with a space.
 fn machines(test: &str) -> Option<Machines> {
     let names = ["lab-head", "bench-2", "laptop"];
     let lab = Machines::new(test, Naming::AddressOnly, &names)?;
@@ -161,20 +161,19 @@ fn machines(test: &str) -> Option<Machines> {
     Some(lab)
 }
 
-/// Bytes that a machine has sent (`tx`) or received (`rx`) so far.
+/// Returns the bytes that a machine has sent (`tx`) or received (`rx`) so far.
 fn carried(machine: &Machine, way: &str) -> u64 {
     let file = format!("/sys/class/net/eth0/statistics/{way}_bytes");
     machine.sh(&format!("cat {file}")).ok().text().trim().parse().expect("a number")
 }
 
-/// Asserts that bytes were sent once; those on their way when the link went away may be sent again, a small
-/// part.
+/// Asserts that bytes were sent once. Those on their way when the link went away, a small part, may be sent again.
 fn assert_sent_once(machine: &Machine, before: u64, bytes: u64) {
     let sent = carried(machine, "tx") - before;
     assert!(sent < bytes * 5 / 4, "{sent} bytes were sent for {bytes}");
 }
 
-/// Feeds a file to an upload with a pause after each megabyte, and says when it is under way.
+/// A program that feeds a file to an upload with a pause after each MiB, and says when it is under way.
 const SLOWLY: &str = "
 import sys, time
 with open('file', 'rb') as file:
@@ -207,7 +206,7 @@ fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice
     laptop.sh("potluck cat pot://lab/file | cmp - file").ok();
 }
 
-/// Every address is unreachable at once then, and what waits at full speed is the call for other donors.
+/// With the interface down every address is unreachable at once, also for the call that asks for other donors.
 #[test]
 fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice() {
     let test = "transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice";
@@ -243,7 +242,7 @@ fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twic
     for copy in copies {
         wait_until("a copy to end", 3 * DEADLINE, || log(copy).contains("ended with"));
         assert!(log(copy).contains("ended with 0"), "{}", log(copy));
-        // None of its calls is tried for as long as one of a command that has moved nothing.
+        // None of its calls waits by the shorter limit of a command that has moved nothing.
         assert!(!log(copy).contains("waiting for up to 30s"), "{}", log(copy));
     }
     assert_sent_once(laptop, sent, bytes);

@@ -22,7 +22,7 @@ fn logged(lab: &Lab, daemon: &str) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// How many lines have all these words.
+/// Returns how many lines have all these words.
 fn count(lines: &[String], words: &[&str]) -> usize {
     lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
 }

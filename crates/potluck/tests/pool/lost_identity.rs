@@ -1,4 +1,4 @@
-//! One lent directory has one donor, whatever becomes of identities, and what is advised loses
+//! Tests that one lent directory has one donor, whatever becomes of identities, and that the advice of errors loses
 //! nothing.
 
 use super::content::{arg, file};
@@ -7,7 +7,7 @@ use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A pool whose only donor holds a file, and the file's content.
+/// Makes a pool whose only donor holds a file, and returns the file's content as well.
 fn with_file() -> (Lab, Vec<u8>) {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
@@ -52,8 +52,7 @@ fn a_donor_whose_identity_is_lost_gets_its_store_back_with_all_that_is_in_it() {
     wait_until("the donor to serve under its new identity", DEADLINE, || {
         lab.cli.run(&["cat", "pot://lab/f"]).stdout == content
     });
-    // The chunks that it held are counted for the new one, so the old one can go; and that is all that
-    // goes.
+    // The chunks of the store count for the new identity now, so the old one can be removed, and nothing else goes.
     wait_until("nothing to need the old identity", DEADLINE, || {
         lab.cli.run(&["members", "rm", "donor-1", "-y"]).code == 0
     });
@@ -92,7 +91,7 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     fs::remove_dir_all(&lent).expect("lost");
     let new = lab.dir().join("new-disk");
     let at = ["--state", arg(&state), "--listen", "127.0.0.1:0", "--new-store"];
-    // The donor goes down before the pool has heard that, and is started again like any other day.
+    // The donor goes down before the pool has heard of the new store, and is started again as on any other day.
     lab.kill_manager();
     let lend = [&["lend", arg(&new)], &at[..]].concat();
     let mut unheard = lab.cli.start(&lend);

@@ -1,9 +1,8 @@
-//! A lab of machines: each has its own network, addresses, hostname, root file system, home and,
-//! if asked, its own idea of the time. A machine is a set of Linux namespaces; its root is an
-//! overlay over this machine's root, so that programs are there and whatever a test writes
-//! (`/data`, `/etc/hosts`, `/var/lib`) is gone with it. One bridge joins them.
+//! A lab of machines: each has its own network, addresses, hostname, root file system and home. A machine is a set of
+//! Linux namespaces; its root is an overlay over this machine's root, so that programs are there and whatever a test
+//! writes (`/data`, `/etc/hosts`, `/var/lib`) is gone with it. One bridge joins them.
 //!
-//! Making namespaces takes root: [`Machines::new`] says SKIPPED and gives nothing without it.
+//! Making namespaces takes root: without it [`Machines::new`] says SKIPPED and returns `None`.
 
 use super::program::{Ran, Running, code_of};
 use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
@@ -16,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command that takes longer is hung.
+/// The time after which a command counts as hung.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
 /// The script that makes a process a machine: a private root over the host's, then a name. `$1` is the
@@ -47,7 +46,7 @@ umount -l old
 exec sleep infinity
 "#;
 
-/// How machines find each other's addresses.
+/// The way in which machines find each other's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
     /// Every machine can look up every other one's hostname.
@@ -84,7 +83,7 @@ struct Daemon {
 }
 
 impl Machines {
-    /// Machines with these hostnames; `None`, said aloud, where `test` cannot have them.
+    /// Makes machines with these hostnames. Where `test` cannot have them, says so and returns `None`.
     pub fn new(test: &str, naming: Naming, names: &[&str]) -> Option<Self> {
         let missing = ["ip", "nsenter", "unshare", "pivot_root"]
             .into_iter()
@@ -116,7 +115,7 @@ impl Machines {
         Some(lab)
     }
 
-    /// One more machine on the switch, whose name nobody can look up.
+    /// Adds a machine to the switch, whose name nobody can look up.
     pub fn add(&mut self, name: &str) -> &Machine {
         let number = u8::try_from(self.machines.len() + 1).expect("a handful of machines");
         let root = self.dir.path().join(format!("{name}.root"));
@@ -157,7 +156,7 @@ impl Machines {
         }
     }
 
-    /// The machine with this hostname.
+    /// Returns the machine with this hostname.
     #[track_caller]
     pub fn machine(&self, name: &str) -> &Machine {
         let mut found = self.machines.iter().filter(|machine| machine.name == name);
@@ -191,12 +190,12 @@ impl Machine {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number.into())
     }
 
-    /// Where a path inside the machine is for the test itself.
+    /// Returns where the test itself finds a path of the machine.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{inside}", self.pid()))
     }
 
-    /// Has its daemons tell others its name in multicast DNS alone.
+    /// Makes the machine's daemons tell others its name in multicast DNS alone.
     fn advertise_mdns_name(&self) {
         let setting = format!("advertise = [\"{}.local\"]", self.name);
         for daemon in ["manager", "donor"] {
@@ -266,7 +265,7 @@ impl Machine {
         assert!(ended.is_none(), "`{line}` ended on {}: {}", self.name, said());
     }
 
-    /// Sends a signal to what was started with lines that begin like this, and waits for its end.
+    /// Sends a signal to the commands that were started with lines that begin like this, and waits for their ends.
     #[track_caller]
     pub fn stop(&self, beginning: &str, signal: Signal) {
         let mut daemons = self.daemons.borrow_mut();
@@ -282,7 +281,7 @@ impl Machine {
         assert!(daemons.len() < before, "nothing like `{beginning}` runs on {}", self.name);
     }
 
-    /// Sends a signal to what was started with lines that begin like this, and leaves it to them.
+    /// Sends a signal to the commands that were started with lines that begin like this, and waits for nothing.
     pub fn signal(&self, beginning: &str, signal: Signal) {
         let daemons = self.daemons.borrow();
         for (_, daemon) in daemons.iter().filter(|(line, _)| line.starts_with(beginning)) {
@@ -290,7 +289,7 @@ impl Machine {
         }
     }
 
-    /// Returns the output so far of a command that was started here.
+    /// Returns the output so far of the last command that was started with a line that begins like this.
     #[track_caller]
     pub fn log(&self, beginning: &str) -> String {
         let daemons = self.daemons.borrow();
@@ -299,7 +298,7 @@ impl Machine {
         fs::read_to_string(&daemon.log).unwrap_or_default()
     }
 
-    /// The power fails: everything that runs there is gone at once.
+    /// Kills all that was started on the machine at once, as when its power fails.
     pub fn kill_all(&self) {
         self.daemons.borrow_mut().clear();
     }
@@ -318,7 +317,7 @@ impl Machine {
         command
     }
 
-    /// Lays a cable to the switch.
+    /// Joins the machine to the switch, and gives it its addresses.
     fn connect(&self) {
         let (pid, number) = (self.pid(), self.number);
         let comm = format!("/proc/{pid}/comm");

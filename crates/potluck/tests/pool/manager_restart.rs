@@ -1,4 +1,4 @@
-//! A manager that is upgraded, or dies and comes back, is noticed by nobody who works with the pool.
+//! Tests that nobody who works with the pool notices that its manager is upgraded, or dies and comes back.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Cli, Lab, stop};
@@ -38,7 +38,7 @@ impl Load {
         Self { over, rounds, users }
     }
 
-    /// Waits until every user has begun and ended a round.
+    /// Waits until every user has begun and ended one more round.
     fn go_on(&self) {
         let before: Vec<u64> =
             self.rounds.iter().map(|round| round.load(Ordering::Relaxed)).collect();
@@ -55,7 +55,7 @@ impl Load {
     }
 }
 
-/// New puts, gets and looks, as commands of their own.
+/// Stores, reads and looks at a file, each by a command of its own.
 fn work(cli: &Cli, dir: &Path, user: u64, seed: u64) {
     let (input, content) = file(dir, &format!("input-{user}"), seed, 300_000);
     let path = format!("pot://lab/user-{user}/file");
@@ -86,7 +86,7 @@ fn new_commands_do_not_notice_an_upgrade_of_the_manager() {
     let load = Load::start(&lab, 2);
     load.go_on();
     assert_eq!(stop(lab.manager(), Signal::TERM), 0);
-    pause(Duration::from_secs(3)); // a package is unpacked
+    pause(Duration::from_secs(3)); // this is the time in which a package is unpacked
     lab.start_manager();
     load.go_on();
     load.end();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// The product without any environment but a path: no home, no configuration.
+/// Runs the product with no environment but `PATH`, so without a home or a configuration, and returns what it prints.
 fn potluck(args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_potluck"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).args(args);
@@ -22,7 +22,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("text")
 }
 
-/// The commands that `potluck [ABOVE] --help` lists.
+/// Returns the commands that `potluck [ABOVE] --help` lists.
 fn listed(above: &[&str]) -> Vec<String> {
     let help = potluck(&[above, &["--help"]].concat());
     let commands = help.split_once("Commands:\n").map_or("", |(_, commands)| commands);

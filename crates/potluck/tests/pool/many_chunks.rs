@@ -1,4 +1,4 @@
-//! Files of so many chunks that they are committed in parts, each while the rest is still being sent.
+//! Tests files of so many chunks that they are committed in parts, each while the rest is still being sent.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
@@ -8,7 +8,7 @@ use super::writer::Writer;
 use std::fs;
 
 const CHUNK: usize = 64 << 10;
-/// Bytes of a part.
+/// The bytes of a whole part.
 const PART: usize = 1024 * CHUNK;
 
 fn hashed(lab: &Lab, path: &std::path::Path) -> String {
@@ -25,7 +25,7 @@ fn a_file_of_many_chunks_comes_back_equal_also_after_its_manager_was_lost() {
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
     let (input, content) = file(lab.dir(), "large", 1, 2 * PART + 5 * CHUNK + 77);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/d/large"]);
-    // Each group has three data chunks, so each part ends with a group of one.
+    // Each group has three data chunks, so each whole part ends with a group of one.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/coded", "--ec", "3+1"]);
 
     let digest = hashed(&lab, &input);

@@ -23,7 +23,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The identity in `dir`.
+    /// Loads the member whose identity is in `dir`.
     pub fn load(dir: &Path) -> Self {
         Self::new(Identity::load(dir).expect("an identity"))
     }
@@ -45,7 +45,7 @@ impl Member {
         self.call_through(self.dial(), request)
     }
 
-    /// Makes one call over what `dial` secures.
+    /// Makes one call over the connection that `dial` secures.
     pub fn call_through<C: Call>(
         &self,
         dial: Arc<TlsDial>,
@@ -55,7 +55,7 @@ impl Member {
         self.runtime.block_on(caller.call(request))
     }
 
-    /// A stream to the manager that is proved and says nothing yet.
+    /// Opens a stream to the manager on which both have proved who they are, and nothing was said yet.
     pub fn stream(&self) -> BoxStream {
         let (dial, manager) = (self.dial(), self.identity.about.manager.clone());
         self.runtime.block_on(async {

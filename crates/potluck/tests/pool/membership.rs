@@ -1,5 +1,4 @@
-//! Who belongs to a pool: identities are never replaced, and members and invitations are listed
-//! and removed.
+//! Tests who belongs to a pool: identities are never replaced, and members and invitations are listed and removed.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
@@ -18,7 +17,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// All files of an identity's directory, with what is in them.
+/// Returns all files of an identity's directory, with what is in them.
 fn content_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = super::lent::all_contents(dir);
     files.sort();
@@ -45,7 +44,7 @@ fn invite(lab: &Lab, role: &str) -> (String, String) {
     (said["token"].as_str().expect("a token").into(), said["invitation"].to_string())
 }
 
-/// Refused because an identity is there.
+/// Asserts that a join was refused because an identity is there.
 #[track_caller]
 fn taken(complaint: &Complaint) {
     assert_eq!(complaint.code, "POT-E064", "{complaint:?}");
@@ -298,7 +297,7 @@ fn reserve(path: &str) -> Reserve {
     }
 }
 
-/// Whether a donor lets a member in with a ticket that it has.
+/// Returns whether a donor lets a member in with a ticket that it has.
 pub fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
     let ticket = access.ticket.as_ref().expect("a ticket");
     let opening = upgrade::open(&*member.env.net, &SystemEntropy, &access.addresses, ticket);
@@ -375,7 +374,7 @@ fn transfers_go_on_when_all_tickets_are_void_because_somebody_else_was_revoked()
         donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum::<u64>()
     };
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
-    // By then 16 MiB are promised, which is twice as much again as at first.
+    // By then the promise has grown so far that it covers what is fed later.
     writer.feed(&bytes(1, 11 << 20));
     wait_until("chunks to reach the donors", DEADLINE, || lab.chunk_files() >= 165);
     let before = promised();

@@ -1,5 +1,5 @@
-//! The pool's own metadata has as many copies as there are donors to hold them, and keeps nobody
-//! from leaving.
+//! Tests that the pool's own metadata has as many copies as there are donors to hold them, and keeps nobody from
+//! leaving.
 
 use super::give_back::Owner;
 use super::lab::{Lab, Lending};
@@ -15,7 +15,7 @@ fn with_donors(count: usize) -> Lab {
     lab
 }
 
-/// Waits until donors hold so many copies of all of it, and nothing of it is lacking.
+/// Waits until donors hold `copies` copies of all of the metadata, or nothing of it, and nothing of it is lacking.
 fn wait_copies(lab: &Lab, copies: Option<u64>) {
     let mut last = Value::Null;
     wait_until(&format!("{copies:?} copies of the pool's own metadata"), 2 * DEADLINE, || {

@@ -1,4 +1,4 @@
-//! The manager's disk is lost, and the pool comes back.
+//! Tests that the pool comes back when the manager's disk is lost.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
@@ -115,7 +115,7 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     contents.remove("pot://lab/dir/to-remove");
     let moved = contents.remove("pot://lab/dir/to-move").expect("put");
     contents.insert("pot://lab/moved/to-move".into(), moved);
-    // Tickets from before somebody's rights ended are void at donors, and those that a restore reads with are not.
+    // Donors refuse tickets from before somebody's rights ended, but not those that a restore reads with.
     let dir = lab.dir().join("ada");
     let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
     lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
@@ -136,7 +136,7 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     let told = lose_and_restore(&mut lab, &kit);
     assert_eq!((told["files"].as_u64(), told["donors"].as_u64()), (Some(5), Some(5)), "{told}");
     assert_eq!((&told["log"]["missing"], &told["unlisted"]["files"]), (&0.into(), &0.into()));
-    // Nobody writes anything, and the manager counts the copies of its own log all the same.
+    // The manager counts the copies of its own log although nobody writes anything.
     wait_until("copies of the metadata to be counted", DEADLINE, || {
         lab.cli.status()["metadata"]["copies"].as_u64().is_some()
     });
@@ -196,8 +196,8 @@ fn what_a_restore_with_gaps_wrote_takes_the_place_of_no_whole_log_d4() {
         lab.lend(donor, Default::default());
     }
     lab.wait_live();
-    // Spaces are made until the first donor, which has the base, has the last block too, and lacks one between: if
-    // only the end is missing, nobody knows of that.
+    // Spaces are made until the first donor, which has the base, has the last block too, and lacks one between: nobody
+    // would know if only the end were missing.
     let mut spaces = 0;
     wait_until("blocks of the log to be on other donors", DEADLINE, || {
         lab.cli.ok(&["space", "create", &format!("lab-{spaces}")]);
@@ -235,8 +235,7 @@ fn what_a_restore_with_gaps_wrote_takes_the_place_of_no_whole_log_d4() {
     assert_eq!(told["log"]["missing"], 0, "{told}");
 }
 
-/// Takes the manager's machine away, restores it from the kit and what donors have, and starts it; gives
-/// the report.
+/// Loses the manager's machine, restores it from the kit and what donors have, starts it, and returns the report.
 pub fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
     let donors = lab.donor_names().len();
     let ran = lose_and_ask_donors(lab, kit, donors, &["--json"]).ok();
@@ -245,7 +244,7 @@ pub fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
     serde_json::from_slice(&ran.stdout).expect("a report")
 }
 
-/// Takes the manager's machine away, and restores it from the kit and what so many donors have.
+/// Loses the manager's machine, and restores it from the kit and what `donors` donors have.
 fn lose_and_ask_donors(lab: &mut Lab, kit: &Path, donors: usize, options: &[&str]) -> Ran {
     lab.kill_manager();
     fs::remove_dir_all(lab.manager_dir()).expect("lost");
@@ -258,13 +257,13 @@ fn lose_and_ask_donors(lab: &mut Lab, kit: &Path, donors: usize, options: &[&str
     alone.run(&[&["manager", "restore"], &ask[..], &asked].concat())
 }
 
-/// A file's content, once donors have told what they hold.
+/// Returns a file's content, once donors have told what they hold.
 pub fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
     wait_until(&format!("{at} to be readable"), DEADLINE, || lab.cli.run(&["cat", at]).code == 0);
     lab.cli.cat(at)
 }
 
-/// Numbers of the log's blocks on donors, as they can be read from outside.
+/// Returns the numbers of the log's blocks on donors, as they can be read from outside.
 fn blocks(lab: &Lab) -> BTreeSet<u64> {
     numbers(kinds(lab, LOG))
 }
@@ -277,12 +276,12 @@ fn numbers(blocks: Vec<PathBuf>) -> BTreeSet<u64> {
 /// The kind of chunks of the log, as their files' trailers say (see the donor's store).
 const LOG: u8 = 1;
 
-/// Chunk files of a kind on all donors.
+/// Returns the chunk files of a kind on all donors.
 fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
     lab.donor_names().iter().flat_map(|donor| kinds_of(lab, donor, kind)).collect()
 }
 
-/// Chunk files of a kind on a donor.
+/// Returns the chunk files of a kind on a donor.
 fn kinds_of(lab: &Lab, donor: &str, kind: u8) -> Vec<PathBuf> {
     let chunks = lab.lent(donor).chunks().into_iter();
     chunks

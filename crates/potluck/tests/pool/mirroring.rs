@@ -1,4 +1,4 @@
-//! The four mirroring protocols.
+//! Tests the four mirroring protocols.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

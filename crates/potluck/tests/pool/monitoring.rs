@@ -1,5 +1,5 @@
-//! Metrics of the manager and of donors, read by a real Prometheus with the alerts and the
-//! dashboard that stand in the repository.
+//! Tests the metrics of the manager and of donors, also by a real Prometheus with the alerts and the dashboard that
+//! stand in the repository.
 
 use super::content::{arg, file};
 use super::lab::Lab;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The body that a plain HTTP server answers, if it does.
+/// Returns the body of a plain HTTP server's answer, or `None` where it is no answer or not 200.
 pub fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -26,7 +26,7 @@ pub fn get(address: &str, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.to_owned())
 }
 
-/// The value of a sample, by its name and labels as they are written.
+/// Returns the value of a sample, by its name and labels as they are written.
 pub fn value(text: &str, sample: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(&format!("{sample} ")))?;
     line.rsplit(' ').next()?.parse().ok()
@@ -41,14 +41,14 @@ fn read(name: &str) -> String {
     fs::read_to_string(contrib(name)).expect("a file of the repository")
 }
 
-/// Names of our metrics that a text speaks of.
+/// Returns the names of our metrics that a text contains.
 fn names(text: &str) -> Vec<String> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !word(c));
     words.filter(|name| name.starts_with("potluck_")).map(str::to_owned).collect()
 }
 
-/// A pool with two donors and one file, and where its manager's metrics are.
+/// Makes a pool with two donors and one file, and returns the address of its manager's metrics as well.
 fn watched() -> (Lab, String) {
     let metrics = format!("127.0.0.1:{}", free_port());
     let often = ["--metrics-listen", &metrics, "--backup-every", "1s"];
@@ -61,12 +61,12 @@ fn watched() -> (Lab, String) {
     (lab, metrics)
 }
 
-/// A name of a figure as docs/monitoring.md writes it, with `{a,b}` for several: all that it means.
+/// Returns all names that a name of docs/monitoring.md stands for, where `{a,b}` is written for several.
 fn spelled(written: &str) -> Vec<String> {
     let Some((before, rest)) = written.split_once('{') else { return vec![written.to_owned()] };
     let (inner, after) = rest.split_once('}').expect("a closing brace");
     match after {
-        "" => vec![before.to_owned()], // its label
+        "" => vec![before.to_owned()], // the braces hold its label
         _ => {
             let all = inner.split(',').map(|part| format!("{before}{part}{after}"));
             all.flat_map(|one| spelled(&one)).collect()
@@ -153,7 +153,7 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     }
     let (mut lab, metrics) = watched();
     let rules = lab.dir().join("potluck-alerts.yml");
-    // The alerts are as documented, but for how long something must last.
+    // The alerts are as documented, except for how long something must last.
     let mut text = read("potluck-alerts.yml");
     for time in ["2m", "5m", "15m"] {
         text = text.replace(&format!("for: {time}\n"), "for: 1s\n");
@@ -183,7 +183,7 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     let found = |what: &str| ask(what)["data"]["result"].as_array().map_or(0, Vec::len);
     wait_until("all three to be scraped", DEADLINE * 2, || found("query?query=up==1") == 3);
 
-    // Every metric that alerts and dashboard speak of is there.
+    // Every metric that the alerts and the dashboard name is there.
     let spoken =
         [read("potluck-alerts.yml"), read("grafana-dashboard.json")].map(|text| names(&text));
     assert!(spoken.iter().all(|names| names.len() > 8));

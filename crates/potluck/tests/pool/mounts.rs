@@ -1,4 +1,4 @@
-//! A mounted pool, through the system calls that programs make.
+//! Tests a mounted pool through the system calls that programs make.
 
 mod attributes;
 mod changing_names;
@@ -49,7 +49,7 @@ impl Mount {
     pub fn start_as(user: &Cli, place: &Path, name: &str, path: &str, options: &[&str]) -> Self {
         let (dir, ready) = (place.join(name), place.join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
-        let _ = fs::remove_file(&ready); // of an earlier mount
+        let _ = fs::remove_file(&ready); // an earlier mount may have left one
         let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
         let args = [&args, options].concat();
         let mut running = user.start(&args);
@@ -60,7 +60,7 @@ impl Mount {
         Self { running, dir }
     }
 
-    /// Where a path of the mounted directory is.
+    /// Returns where a path of the mounted directory is.
     pub fn at(&self, path: &str) -> PathBuf {
         self.dir.join(path)
     }
@@ -75,7 +75,7 @@ impl Drop for Mount {
     }
 }
 
-/// Whether this machine and user can mount; says so where they cannot.
+/// Returns whether this machine and user can mount, and says so where they cannot.
 pub fn can_mount(test: &str) -> bool {
     let can = Path::new("/dev/fuse").exists() && is_root() && has_program("fusermount3");
     if !can {
@@ -84,7 +84,8 @@ pub fn can_mount(test: &str) -> bool {
     can
 }
 
-/// A pool with one space, kept by `policy` and mounted with `options`; `None`, and said, where it cannot be.
+/// Makes a pool with one space, kept by `policy` and mounted with `options`. Where nothing can be mounted, says so and
+/// returns `None`.
 pub fn mounted(
     test: &str,
     donors: usize,
@@ -169,7 +170,7 @@ fn what_a_program_has_open_stays_readable_when_its_file_is_removed_or_replaced_a
     lab.cli.ok(&["cp", arg(&lab.dir().join("other")), "pot://lab/replaced"]);
     lab.cli.ok(&["mv", "pot://lab/d", "pot://lab/elsewhere"]);
     lab.cli.ok(&["rm", "pot://lab/elsewhere"]);
-    // A manager that started again learns of leases as soon as the mount hears it, long before their next renewal is due.
+    // A manager that started again learns of leases as soon as the mount hears it, long before they have to be renewed.
     lab.kill_manager();
     lab.start_manager();
     lab.wait_live();
@@ -242,7 +243,7 @@ fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_awa
     fs::remove_dir(mount.at("d")).expect("removed");
     assert_eq!(lab.cli.json(&["ls", "pot://lab"])["entries"], serde_json::json!([]));
 
-    // What was not closed when a mount dies is not there, and the next one takes its place.
+    // A file that was not closed when its mount died is not there, and the next mount takes the place of the dead one.
     let mut writer = File::create(mount.at("half")).expect("made");
     writer.write_all(b"half").expect("written");
     mount.running.kill_9();
@@ -275,7 +276,7 @@ fn a_file_that_is_over_quota_is_refused_by_write_or_close_and_the_old_version_st
         why.or_else(|| (closed != 0).then(|| std::io::Error::last_os_error().raw_os_error())?);
     assert_eq!(why, Some(libc::EDQUOT));
     assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
-    // The kernel gives the file up after close() has returned; nothing comes of it then either.
+    // The kernel releases the file after close() has returned, and that publishes nothing either.
     let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
     assert_eq!(said["unpublished"][0]["path"], "pot://lab/f", "{said}");
     assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");

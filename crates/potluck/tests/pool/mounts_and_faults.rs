@@ -1,4 +1,4 @@
-//! What programs see of a mounted pool while its manager, its donors and the mount itself die.
+//! Tests what programs see of a mounted pool while its manager, its donors and the mount itself die.
 
 use super::content::{arg, assert_same, bytes};
 use super::mounts::{Mount, mounted};
@@ -17,10 +17,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 24 << 20;
-/// Bytes that a program writes or reads at a time.
+/// The bytes that a program writes or reads at a time.
 const PIECE: usize = 64 << 10;
 
-/// A program that works through a file from its begin to its end, a piece at a time.
+/// A program that works through a file from its beginning to its end, a piece at a time.
 struct Worker<T> {
     done: Arc<AtomicUsize>,
     thread: JoinHandle<T>,
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-/// Moves on only so fast that what happens in the middle does so.
+/// Counts what was done, and slows the program down so that what is to happen in the middle does so.
 fn go_on(done: &AtomicUsize, bytes: usize) {
     done.fetch_add(bytes, Ordering::Relaxed);
     pause(Duration::from_millis(5));
@@ -81,7 +81,7 @@ fn reads(path: &Path) -> Worker<Vec<u8>> {
     })
 }
 
-/// Looks at names and changes them, again and again, until it is told to stop.
+/// Starts a program that looks at names and changes them, again and again, until it is told to stop.
 fn looks(dir: &Path, stop: &Arc<AtomicUsize>) -> Worker<usize> {
     let (dir, stop) = (dir.to_owned(), Arc::clone(stop));
     Worker::start(move |done| {
@@ -185,7 +185,7 @@ fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
     lab.cli.ok(&["umount", arg(&mount.dir)]);
 }
 
-/// Longer than a link may stand still, and than donors are waited for that nobody ever reached.
+/// A time longer than a link may stand still, and than a client waits for donors that it never reached.
 const FROZEN: Duration = Duration::from_secs(25);
 
 #[test]
@@ -391,7 +391,7 @@ fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() 
     let said = lab.cli.said_by_the_last();
     assert!(!said.contains("not closed") && !said.contains("had died"), "told once: {said}");
 
-    // Whoever takes a dead mount away is told as well, even while a program has something open in it.
+    // The command that takes a dead mount away tells it as well, even while a program has something open in it.
     let mut writer = File::create(last.at("streamed")).expect("opened");
     writer.write_all(b"half").expect("written");
     last.running.kill_9();

@@ -1,4 +1,4 @@
-//! Mounts as daemons: how they start and end, what they say, and who else starts them.
+//! Tests mounts as daemons: how they start and end, what they say, and who else starts them.
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::Lab;
@@ -18,13 +18,13 @@ use std::time::Duration;
 struct LeftDaemon(Pid);
 
 impl LeftDaemon {
-    /// The daemon of which a `mount --json` told.
+    /// Returns the daemon of which a `mount --json` told.
     fn of(said: &Value) -> Self {
         let pid = said["pid"].as_i64().expect("a process") as i32;
         Self(Pid::from_raw(pid).expect("a number"))
     }
 
-    /// The daemons that serve mounts in a machine.
+    /// Returns the daemons that serve mounts in a machine.
     fn all_in(machine: &Machine) -> Vec<Self> {
         let found = machine.sh("cat ~root/.cache/potluck/spool/*.mount").text();
         let first = found.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -46,7 +46,7 @@ impl Drop for LeftDaemon {
     }
 }
 
-/// Names of what is beside the spool.
+/// Returns the names of the mount records beside the spool.
 fn records(lab: &Lab) -> Vec<String> {
     let files = super::lent::all_files(lab.dir());
     let names = files.iter().filter_map(|path| path.file_name()?.to_str());
@@ -147,7 +147,7 @@ fn a_mount_that_is_asked_to_stop_lets_writers_close_and_names_those_that_do_not(
     assert!(lab.cli.said_by_the_last().contains("pot://lab/slow was not closed"));
     drop(writer);
     assert_same(&lab.cli.cat("pot://lab/slow"), &content, "the old version");
-    // Whoever mounts there next is told, and only once.
+    // The next mount at that directory tells it as well.
     drop(mount);
     let next = Mount::start(&lab, "pot://lab", &[]);
     assert!(lab.cli.said_by_the_last().contains("pot://lab/slow was not closed"));
@@ -251,7 +251,7 @@ fn a_line_of_fstab_mounts_a_pool_and_ends_like_other_mounts() {
         alice.sh("findmnt -no FSTYPE,SOURCE /mnt/lab").ok().text(),
         "fuse.potluck pot://lab\n"
     );
-    // To mount again mounts nothing twice, and needs nothing of an environment.
+    // A second `mount -a` mounts nothing twice, and mounting needs nothing of an environment.
     alice.sh("mount -a -t potluck").ok();
     daemons.extend(checked(alice.sh("env -i PATH=/usr/sbin:/usr/bin mount /mnt/ro")));
     assert_eq!(alice.sh("cat /mnt/ro/g").ok().text(), "new\n");
@@ -283,7 +283,8 @@ fn a_user_mounts_by_fusermount3_and_admits_others_where_root_allows_it() {
         ))
     };
     user(&format!("potluck join {token}")).ok();
-    // Systems let all users open the device; whether this one does, machines have one that is closed and one that is not.
+    // Whether users may open the device depends on the system, so the machine has one of its own, closed at first and
+    // then open.
     alice.sh("mknod -m 600 /tmp/fuse c 10 229 && mount --bind /tmp/fuse /dev/fuse").ok();
     let refused = user("potluck --json mount pot://lab m").exits(8);
     assert!(refused.stderr.contains("chmod 666 /dev/fuse"), "{}", refused.stderr);

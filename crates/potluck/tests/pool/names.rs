@@ -1,10 +1,10 @@
-//! Names, spaces, and what every verb says to programs.
+//! Tests names, spaces, and what every verb says to programs.
 
 use super::content::{arg, file};
 use super::lab::{Cli, Lab};
 use serde_json::Value;
 
-/// Relative paths of a listing's entries.
+/// Returns the relative paths of a listing's entries.
 #[track_caller]
 fn listed(cli: &Cli, args: &[&str]) -> Vec<String> {
     let listing = cli.json(&[&["ls"], args].concat());

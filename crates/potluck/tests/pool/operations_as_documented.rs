@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 const OPERATIONS: &str = "docs/operations.md";
 
-/// Three machines that lend, and a file in `pot://lab` that is safe on any two of them.
+/// Makes three machines that lend, and a file in `pot://lab` that is safe on any two of them.
 pub fn three_machines(test: &str) -> Option<Machines> {
     let lab = Machines::new(test, Naming::Dns, &["alice", "bob", "carol"])?;
     let alice = lab.machine("alice");

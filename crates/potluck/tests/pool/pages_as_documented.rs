@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 const MEMBERSHIP: &str = "docs/membership.md";
 
-/// Alice runs the manager, she and bob lend, and `pot://lab/results` is on both.
+/// Makes machines of which alice runs the manager, she and bob lend, and `pot://lab/results` is on both.
 fn lab_of(test: &str, names: &[&str]) -> Option<Machines> {
     let lab = Machines::new(test, Naming::Dns, names)?;
     lab.machine("alice").sh("mkdir results && head -c 3000000 /dev/urandom > results/run7.h5").ok();
@@ -16,7 +16,7 @@ fn lab_of(test: &str, names: &[&str]) -> Option<Machines> {
     Some(lab)
 }
 
-/// A token that alice makes.
+/// Returns a token that alice makes.
 fn token(alice: &Machine, role: &str) -> String {
     alice.sh(&format!("potluck invite -q --role {role}")).ok().text().trim().to_owned()
 }
@@ -32,7 +32,7 @@ fn members_are_invited_removed_and_leave_as_documented() {
     let test = "members_are_invited_removed_and_leave_as_documented";
     let Some(lab) = lab_of(test, &["alice", "bob", "carol"]) else { return };
     let (alice, carol) = (lab.machine("alice"), lab.machine("carol"));
-    // Invitations are numbered: of alice's and bob's donors, of carol's, and of the user.
+    // Invitations are numbered, and those of alice's, bob's and carol's donors come before the user's.
     let typist = Typist::new(&lab).instead_of("invite rm 7", "invite rm 4");
     for block in blocks(MEMBERSHIP, "Inviting and joining") {
         typist.types(&block, "alice");
@@ -102,7 +102,7 @@ fn an_upload_goes_on_as_documented() {
     let [(_, first), (_, second)] = documented.commands("alice")[..] else {
         panic!("two commands");
     };
-    // This file ends only when Ctrl-C was typed.
+    // The file that the upload reads does not end before Ctrl-C is typed.
     let feed = "sh -c 'echo feeds; exec 3> big.tar; head -c 50000000 whole >&3; exec sleep 100'";
     alice.start(feed, "feeds");
     alice.start(first, "");

@@ -1,5 +1,4 @@
-//! The redundancy of data that is there changes in the background, never
-//! below the old guarantee.
+//! Tests that the redundancy of stored data changes in the background, and that data stays readable meanwhile.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -27,7 +26,7 @@ fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle
         lab.cli.ok(&set);
         let shown = lab.cli.ok(&["policy", "show", "pot://lab/d"]).text();
         assert!(shown.contains(goal), "{shown}");
-        // A donor dies in the middle; reads go on, and at no moment is less promised than before.
+        // A donor dies in the middle, and reads go on.
         lab.kill_donor(victim);
         // All donors that live are needed, and one that failed at something is left alone for half
         // a minute.

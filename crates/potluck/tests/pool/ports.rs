@@ -1,14 +1,15 @@
-//! Ports for daemons that are to find theirs free when they are started again.
+//! Picks ports for daemons that have to find them free when they are started again.
 
 use std::net::TcpListener;
 use std::ops::Range;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below those that the system gives to outgoing connections, and to daemons that ask for any port.
+/// The ports to pick from, below those that the system gives to outgoing connections, and to daemons that ask for any
+/// port.
 const PORTS: Range<u16> = 10_000..32_000;
 
-/// A free port of this machine, which nobody else in this process is given.
+/// Returns a free port of this machine, which nobody else in this process is given.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -1,4 +1,4 @@
-//! Processes that cannot outlive their test, and what one run of a command said.
+//! Runs processes that cannot outlive their test, and keeps what one run of a command said.
 
 use super::waiting::{DEADLINE, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,23 +33,23 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// The child itself, for its pipes.
+    /// Returns the child itself, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Sends a signal; to one that has ended it means nothing.
+    /// Sends a signal, which means nothing to a process that has ended.
     pub fn signal(&self, signal: Signal) {
         let _ = kill_process(self.pid(), signal);
     }
 
-    /// `kill -9`, and waits until the process is gone.
+    /// Kills the process with SIGKILL, and waits until it is gone.
     pub fn kill_9(&mut self) -> ExitStatus {
         self.signal(Signal::KILL);
         self.child.wait().expect("a child can be waited for")
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be asked")
     }
@@ -78,7 +78,7 @@ impl Drop for Running {
     }
 }
 
-/// The exit code, or minus the number of the signal that ended the process.
+/// Returns the exit code, or minus the number of the signal that ended the process.
 pub fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
@@ -119,7 +119,7 @@ impl Ran {
         self
     }
 
-    /// Returns the output as text.
+    /// Returns the beginning of the output as text, as much as the message of a failure should show.
     pub fn text(&self) -> String {
         let shown = &self.stdout[..self.stdout.len().min(2000)];
         String::from_utf8_lossy(shown).into_owned()
@@ -133,8 +133,8 @@ impl Ran {
         })
     }
 
-    /// The failure that a `--json` command wrote to standard error, which must be consistent: an
-    /// exit code, a stable code, and words.
+    /// Returns the failure that a `--json` command wrote to standard error, which must be consistent: an exit code, a
+    /// stable code, and words.
     #[track_caller]
     pub fn failure(&self) -> Complaint {
         let last = self.stderr.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parts of files: a read moves the segments that it needs, and proves them.
+//! Tests reads of parts of files, which move the segments that they need and prove them.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -9,12 +9,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes that a read of 4 KiB may move from one donor.
+/// The most bytes that a read of 4 KiB may move from one donor.
 const MOST: u64 = 70 << 10;
-/// A donor's figures are of this moment after so long.
+/// The time after which a donor's metrics are made anew.
 const FRESH: Duration = Duration::from_millis(1100);
 
-/// Bytes that these donors have served.
+/// Returns the bytes that these donors have served.
 fn served(lab: &Lab, donors: &[String]) -> u64 {
     pause(FRESH);
     let of = |name: &String| {
@@ -35,8 +35,8 @@ fn read_parts(lab: &Lab, donors: &[String], path: &str, content: &[u8], places: 
     served(lab, donors) - before
 }
 
-/// Asserts that these reads moved at most `limit` bytes: of some tries, for on a busy machine a copy that
-/// is late is asked for a second time.
+/// Asserts that one of several tries of these reads moved at most `limit` bytes, and returns what it moved. On a busy
+/// machine a copy that is late is asked for a second time.
 #[track_caller]
 fn moves_at_most(limit: u64, what: &str, mut read: impl FnMut() -> u64) -> u64 {
     let mut least = u64::MAX;

@@ -1,4 +1,5 @@
-//! Reads begin soon and come to their end while as many donors are frozen, dead or cut off as the policy tolerates (A1).
+//! Tests that reads begin soon and come to their end while as many donors are frozen, dead or cut off as the policy
+//! tolerates (A1).
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
@@ -9,21 +10,21 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// How much later than beside healthy donors the first byte comes.
+/// The time by which the first byte may come later than beside healthy donors.
 const LATER: Duration = Duration::from_secs(2);
 
-/// What happens to donors.
+/// A way in which donors fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
-    /// They stand still, and their machines go on to take connections.
+    /// The processes of these donors are stopped, and their machines still take connections.
     Frozen,
     /// The processes of these donors were killed.
     Dead,
-    /// Nothing that is sent to them arrives, nor anything that they send to readers.
+    /// Nothing that is sent to these donors arrives, nor anything that they send to readers.
     CutOff,
 }
 
-/// When the first byte of a file came to who reads it, and when all of it had.
+/// Reads a file, and returns when its first byte came to the reader, and when all of it had.
 fn read(lab: &Lab, path: &str, content: &[u8], what: &str) -> (Duration, Duration) {
     let mut reading = lab.cli.start(&["cat", path]);
     let began = Instant::now();

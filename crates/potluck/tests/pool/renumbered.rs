@@ -1,10 +1,10 @@
-//! Machines get other addresses while their daemons run: nobody restarts anything.
+//! Tests machines that get other addresses while their daemons run, where nobody restarts anything.
 
 use super::machines::{Machine, Machines, Naming};
 use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 
-/// Nobody is found by multicast DNS: what is tested here is what members tell each other.
+/// The command of the manager and its donor, without multicast DNS: what members tell each other is tested here.
 const UP: &str = "potluck up --max 200MiB --keep-free 0% --mdns false";
 
 fn token(machine: &Machine, role: &str) -> Value {
@@ -20,7 +20,7 @@ fn donors(machine: &Machine) -> Vec<Value> {
     status["donors"].as_array().expect("donors").clone()
 }
 
-/// The manager, a donor and a user, each on a machine of its own beside the manager's donor.
+/// Makes a pool of a manager with a donor beside it, another donor and a user, on three machines.
 fn pool(test: &str) -> Option<Machines> {
     let lab = Machines::new(test, Naming::AddressOnly, &["lab-head", "bench-2", "laptop"])?;
     let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));

@@ -11,7 +11,7 @@ fn made(repair: &Value) -> u64 {
     repair["made"].as_u64().expect("a count")
 }
 
-/// The fewest copies on live donors that any chunk of a file has.
+/// Returns the fewest copies on live donors that any chunk of a file has.
 fn live_copies(lab: &Lab, path: &str) -> u64 {
     lab.cli.json(&["stat", path])["live_copies"].as_u64().expect("a count")
 }
@@ -182,7 +182,7 @@ fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
         lab.lend(name, Lending { options, dir, max, ..Lending::default() });
     }
     lab.wait_live();
-    // Repair would take apart, while a test looks at it, what a write leaves together.
+    // Repair is paused, since it would take apart what a write leaves together before the test looks at it.
     lab.cli.ok(&["repair", "pause"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let status = lab.cli.status();

@@ -1,4 +1,4 @@
-//! Room that is reserved before it is written (F4).
+//! Tests room that is reserved before it is written (F4).
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// A pool of one donor that lends so much.
+/// Makes a pool of one donor that lends `lend`.
 fn small_pool(lend: &str) -> Lab {
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     lab.lend("donor", Lending { max: lend.into(), ..Lending::default() });
@@ -133,7 +133,7 @@ fn restarts_of_the_manager_take_no_time_off_a_reservation() {
         lab.start_manager();
         lab.wait_live();
     }
-    // A manager that was killed does not know how long it ran since it saved the time: less than half a
+    // A manager that was killed does not know how long it ran since it last saved the time, which is less than half a
     // minute.
     let moved = ends(&lab) - before;
     assert!((-1000..60_000).contains(&moved), "the end moved by {moved} ms");

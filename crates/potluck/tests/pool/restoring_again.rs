@@ -21,7 +21,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// A pool with one file that lies in the catalog.
+    /// Makes a pool, with one file in the catalog if it has donors, and loses its manager's disk.
     fn new(donors: usize) -> Self {
         let options = ["--backup-every", "300ms", "--metadata-copies", "2"];
         let mut lab = Lab::with_options(donors, &options);
@@ -56,13 +56,13 @@ impl Lost {
         self.alone(&self.restore_args(&self.kit, &self.backup))
     }
 
-    /// Runs a command of somebody who has no identity of the pool.
+    /// Runs a command as somebody who has no identity of the pool.
     #[track_caller]
     fn alone(&self, args: &[&str]) -> Ran {
         self.lab.cli.at_home(&self.lab.dir().join("alone")).run(args)
     }
 
-    /// Nothing starts in the state directory: neither a manager nor `up`.
+    /// Asserts that nothing starts in the state directory: neither a manager nor `up`.
     #[track_caller]
     fn assert_nothing_starts(&self, when: &str) {
         let above = self.state.parent().expect("a directory above");
@@ -76,7 +76,7 @@ impl Lost {
         }
     }
 
-    /// The manager that came back serves, where the lost one was.
+    /// Asserts that the manager that came back serves, where the lost one was.
     fn assert_serves(&mut self) {
         let place = self.lab.manager_dir();
         fs::rename(&self.state, &place).expect("moved to where the lab starts it");
@@ -117,7 +117,7 @@ fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_ag
         lost.assert_nothing_starts(names);
     }
     lost.restore().ok();
-    // A restore that is run once more, after its answer was lost, says that all is done.
+    // A restore that is run once more, after its answer was lost, is told that the pool is there.
     let again = lost.restore().exits(10);
     assert!(again.stderr.contains("holds a pool"), "{}", again.stderr);
     lost.assert_serves();
@@ -200,7 +200,7 @@ fn make_room(disk: &Path) {
     assert!(mounted.success());
 }
 
-/// System calls that change something on a disk.
+/// The system calls that change something on a disk.
 const CHANGES: [&str; 8] =
     ["mkdir", "openat", "write", "pwrite64", "fsync", "fdatasync", "rename", "unlink"];
 
@@ -230,7 +230,7 @@ fn a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again() 
                 fs::remove_dir_all(&lost.state).expect("for the next one to begin in");
             }
             if code == 0 {
-                break; // it does so fewer times
+                break; // the restore makes this call fewer times
             }
         }
     }
@@ -240,7 +240,8 @@ fn a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again() 
     lost.assert_serves();
 }
 
-/// Restores, and is killed when one of its threads begins its `nth` system call `call`, if it does.
+/// Runs a restore that is killed when one of its threads begins its `nth` system call `call`, if it does; returns the
+/// exit code.
 fn restore_killed_at(lost: &Lost, call: &str, nth: u32) -> i32 {
     let restore = lost.lab.cli.at_home(&lost.lab.dir().join("alone"));
     let restore = restore.command();

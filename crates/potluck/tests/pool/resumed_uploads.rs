@@ -1,5 +1,5 @@
-//! An upload that was interrupted goes on where it was: the same command, started again, sends only
-//! what is missing. The proof is in bytes: what went to the donors over the wire.
+//! Tests that an upload that was interrupted goes on where it was: the same command, started again, sends only what is
+//! missing. The proof is in the bytes that went to the donors over the wire.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
@@ -12,16 +12,17 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 const CHUNK: usize = 64 << 10;
-/// Bytes that a put costs beside its own, and those that no donor had told of when the writer ended.
+/// A bound of the bytes that a put sends beside the missing ones: overhead, and chunks of which no donor had told when
+/// the writer ended.
 const BESIDE: u64 = 2 << 20;
-/// Interrupted uploads are kept for longer than any test takes; leases are short.
+/// The options of a manager that keeps interrupted uploads for longer than any test takes, with short leases.
 const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-delay", "1s"];
 
 /// A pool whose clients' traffic with the donors is counted.
 struct Counted {
     lab: Lab,
     taps: Vec<Tap>,
-    /// Bytes that the pool said it keeps of the upload that was interrupted last.
+    /// The bytes that the pool said it keeps of the upload that was interrupted last.
     kept: Cell<u64>,
 }
 
@@ -40,13 +41,13 @@ impl Counted {
         Self { lab, taps, kept: Cell::default() }
     }
 
-    /// Bytes that went over all wires so far.
+    /// Returns the bytes that went over all wires so far.
     fn carried(&self) -> u64 {
         self.taps.iter().map(|tap| tap.count() as u64).sum()
     }
 
-    /// Stores a file by a command that is interrupted when the first `part` bytes are at donors.
-    /// Gives the whole file. For each chunk of it the space stores so many half ones.
+    /// Stores a file by a command that is interrupted when the first `part` bytes are at donors, and returns the whole
+    /// file. For each chunk of it the space stores `halves` half ones.
     fn interrupted(
         &self,
         seed: u64,
@@ -72,7 +73,7 @@ impl Counted {
         (input, content)
     }
 
-    /// Stores it again, and asserts that no more than `missing` bytes go over the wires.
+    /// Stores the file again, and asserts that no more than `missing` bytes go over the wires.
     fn goes_on(&self, input: &Path, content: &[u8], missing: u64) {
         let before = self.carried();
         let report = self.lab.cli.json(&["cp", arg(input), "pot://lab/f"]);
@@ -88,7 +89,7 @@ impl Counted {
     }
 }
 
-/// How a writer ends.
+/// A way in which a writer ends.
 #[derive(Clone, Copy)]
 enum End {
     Interrupted,
@@ -133,7 +134,7 @@ fn an_erasure_coded_upload_goes_on() {
     pool.goes_on(&input, &content, (4 << 20) * 3 / 2);
 }
 
-/// D2: what nobody goes on with is gone when its time is over.
+/// D2: an interrupted upload that nobody goes on with is gone when its time is over.
 #[test]
 fn an_interrupted_upload_that_nobody_takes_up_is_reclaimed_d2() {
     let options = ["--resume-window", "3s", "--lease", "2s", "--gc-delay", "1s"];

@@ -1,4 +1,4 @@
-//! How safe files are, as the command line tells it.
+//! Reads how safe files are, and waits until they are.
 
 use super::lab::{Cli, Lab};
 use super::waiting::{DEADLINE, wait_until};
@@ -14,7 +14,7 @@ impl Cli {
         stated["health"].clone()
     }
 
-    /// Whether a file has all that its policy promises.
+    /// Returns whether a file has all that its policy promises.
     #[track_caller]
     pub fn is_safe(&self, path: &str) -> bool {
         let health = self.health(path);
@@ -22,7 +22,7 @@ impl Cli {
         health["in_catalog"] == true || health["incomplete"] == 0 && kept
     }
 
-    /// Waits until a file has all that its policy promises.
+    /// Waits until a file has all that its policy promises, and returns how long that took.
     #[track_caller]
     pub fn wait_safe(&self, path: &str) -> Duration {
         wait_until(&format!("{path} to be safe"), DEADLINE, || self.is_safe(path))
@@ -45,12 +45,12 @@ impl Cli {
 }
 
 impl Lab {
-    /// `kill -9` of some donors.
+    /// Kills donors with SIGKILL.
     pub fn kill_donors(&mut self, names: &[&str]) {
         names.iter().for_each(|name| self.kill_donor(name));
     }
 
-    /// Starts them again and waits until the pool knows.
+    /// Starts donors again, and waits until the pool knows.
     pub fn bring_back(&mut self, names: &[&str]) {
         names.iter().for_each(|name| self.start_donor(name));
         names.iter().for_each(|name| self.wait_back(name));

@@ -1,4 +1,4 @@
-//! Damage is looked for, and stale disks are harmless.
+//! Tests that damage is looked for, and that stale disks are harmless.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -80,7 +80,7 @@ fn an_old_copy_of_a_donors_disk_is_harmless() {
     lab.cli.ok(&["cp", arg(&first), "pot://lab/changed"]);
     let (gone, _) = file(lab.dir(), "gone", 9, 2 << 20);
     lab.cli.ok(&["cp", arg(&gone), "pot://lab/gone"]);
-    // The disk is saved as it was, a month ago.
+    // The disk is saved as it is, to come back as an old copy.
     let (lent, saved) = (lab.lent("donor-1").0, lab.dir().join("saved"));
     copy_tree(&lent, &saved);
     lab.cli.ok(&["cp", arg(&second), "pot://lab/changed"]);
@@ -96,8 +96,8 @@ fn an_old_copy_of_a_donors_disk_is_harmless() {
         assert_same(&lab.cli.cat("pot://lab/kept"), &first_content, "the kept file");
     }
     lab.cli.fails(3, &["stat", "pot://lab/gone"]);
-    // The copies of use that the donor still has count, those that it lost are made again, and nothing
-    // comes back to life.
+    // Copies that are still needed count again, those that the donor lost are made again, and nothing that was removed
+    // comes back.
     for path in ["pot://lab/changed", "pot://lab/kept"] {
         lab.cli.wait_safe(path);
     }

@@ -19,7 +19,7 @@ impl Canary {
         Self(windows.map(|window| window.try_into().expect("a window")).collect())
     }
 
-    /// How many places in `bytes` show a window.
+    /// Returns how many places in `bytes` show a window.
     fn shows_in(&self, bytes: &[u8]) -> usize {
         bytes.windows(WINDOW).filter(|window| self.0.contains(*window)).count()
     }
@@ -32,8 +32,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// A pool whose wires are all heard, after files went in and came out of a space made with
-    /// `options`.
+    /// Makes a pool whose wires are all heard, and stores and reads files in a space made with `options`.
     fn after_use(options: &[&str]) -> Self {
         let mut lab = Lab::manager_only(&[]);
         let taps =

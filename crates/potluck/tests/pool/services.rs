@@ -1,6 +1,6 @@
-//! Daemons under systemd: units that it understands, that keep a service to itself, and that are
-//! removed as they came. Units are written below a directory of the test's own, for no test may touch
-//! the services of the machine it runs on.
+//! Tests daemons under systemd: units that it understands, that keep a service to itself, and that are removed as they
+//! came. Units are written below a directory of the test's own, for no test may touch the services of the machine it
+//! runs on.
 
 use super::content::arg;
 use super::lab::{Cli, Lab};
@@ -12,7 +12,7 @@ use std::process::Command;
 
 const ROLES: [&str; 3] = ["manager", "lend", "up"];
 
-/// A machine's directory in which a donor has been told to lend two directories.
+/// Makes a machine's directory in which a donor has been told to lend two directories.
 fn image(lab: &Lab) -> PathBuf {
     let root = lab.dir().join("image");
     let state = root.join("var/lib/potluck/donor");
@@ -62,7 +62,7 @@ fn systemd_understands_every_unit_and_finds_the_services_of_the_system_well_conf
     for role in ROLES {
         let unit = root.join(format!("etc/systemd/system/potluck-{role}.service"));
         let mut security = Command::new("systemd-analyze");
-        // Here 0 is no exposure at all, and 100 is that of a daemon of which nothing was thought.
+        // The threshold is between 0, no exposure at all, and 100, the exposure of a daemon that is not confined.
         security.args(["security", "--offline=yes", "--threshold=20", "--no-pager"]).arg(&unit);
         let said = security.output().expect("systemd-analyze");
         let words = String::from_utf8_lossy(&said.stdout);

@@ -18,12 +18,12 @@ fn shown(cli: &Cli, state: &Path, key: &str) -> Value {
     shown["settings"][0].clone()
 }
 
-/// A user who has joined nothing, for daemons that are started by hand.
+/// Returns a user who has joined nothing, for daemons that are started by hand.
 fn nobody(lab: &Lab) -> Cli {
     lab.cli.at_home(&lab.dir().join("nobody"))
 }
 
-/// A donor that is started with nothing but its state directory.
+/// Starts a donor with nothing but its state directory.
 fn start_bare(lab: &Lab, name: &str) -> (Running, String) {
     let state = lab.donor_state(name);
     start_daemon(&nobody(lab), lab.dir(), name, &["lend", "--state", arg(&state)])
@@ -128,7 +128,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     assert!(why.hint.contains("“label”"), "{why:?}");
     let logs = lab.logs();
     assert!(logs.iter().any(|(_, text)| text.contains("labell")), "an error is logged");
-    // Whoever looks at the pool is told, too, until it is mended.
+    // The status of the pool tells it, too, until it is mended.
     let alarms = |lab: &Lab| lab.cli.json(&["status"])["alarms"].to_string();
     wait_until("an alarm", DEADLINE, || {
         alarms(&lab).contains("daemon of donor-1 cannot use its settings")

@@ -1,5 +1,5 @@
-//! One donor daemon lends several directories: each is a donor of its own with a fate of its own, and
-//! the machine is one when copies are counted.
+//! Tests a donor daemon that lends several directories: each is a donor of its own that fails by itself, and the
+//! machine is one when copies are counted.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
 
-/// Adds a directory to what `donor-1` lends; gives it and where its donor has its state.
+/// Adds a directory to what `donor-1` lends, and returns it and where its donor has its state.
 fn add(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, disk) = (lab.donor_state("donor-1"), lab.dir().join("disk-2"));
     let terms = ["--max", "1GiB", "--keep-free", "0%", "--state", arg(&state)];
@@ -139,8 +139,8 @@ fn a_disk_that_is_not_there_leaves_the_others_alone_and_comes_back_at_a_reload()
     wait_until("the second disk's donor", DEADLINE, || is_live(&lab, "donor-1-2"));
 }
 
-/// A machine that lends two directories beside another one, with a file on all of them; gives the
-/// second directory, where its donor has its state, and the file's content.
+/// Makes a machine that lends two directories beside another one, with a file on all of them. Returns the second
+/// directory, where its donor has its state, and the file's content.
 fn two_and_another(lab: &mut Lab) -> (PathBuf, PathBuf, Vec<u8>) {
     lab.lend("donor-2", Lending::default());
     let (disk, own) = add(lab);
@@ -240,7 +240,7 @@ fn a_machine_that_leaves_at_once_says_what_all_its_directories_lose_together() {
     assert!(donors(&lab).is_empty() && !disk.exists() && !state.exists());
 }
 
-/// The donors that are live, as a machine's user is told.
+/// Returns the donors that are live, as a machine's user is told.
 pub fn live_on(machine: &Machine) -> Vec<String> {
     let said = machine.sh("potluck --json nodes ls");
     if said.code != 0 {

@@ -1,5 +1,5 @@
-//! Files that several write at once, each other bytes of it: the library, the command line, and mounts (CEFT-PVFS, section
-//! 4).
+//! Tests files that several writers write at once, each its own bytes: by the library, the command line, and mounts
+//! (CEFT-PVFS, section 4).
 
 mod faults;
 mod model;
@@ -39,10 +39,10 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const OUT: &str = "pot://lab/out";
-/// How long the claims of a writer that died hold, with time for a machine that does much else.
+/// The time within which the claims of a dead writer end, with room for a machine that does much else.
 const FREED_WITHIN: Duration = Duration::from_secs(25);
 
-/// A client of its own, as another machine has it.
+/// Makes a client of its own, as another machine has it.
 fn client(lab: &Lab) -> Pool {
     install_provider();
     let identity = Identity::load(&lab.manager_dir().join("admin")).expect("an identity");
@@ -59,8 +59,8 @@ async fn join(pool: &Pool, name: &str) -> Result<SharedWriter, Failure> {
     pool.shared_writer(&out(), Some(name), &options, Attributes::default()).await
 }
 
-/// Ranges that cover so many bytes but for some gaps, each of one of the writers: some long, most short, none on the
-/// borders of anything.
+/// Returns ranges that cover `len` bytes but for some gaps, each of one of the writers: some long, most short, and
+/// aligned to nothing.
 fn dealt(len: u64, writers: u64, lots: &mut Lots) -> Vec<(u64, Range<u64>)> {
     let (mut ranges, mut at) = (Vec::new(), lots.below(5000));
     while at < len {
@@ -169,7 +169,7 @@ fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_o
         next.write_at(1500, &[4; 100]).await.expect("free");
         assert_eq!(next.finish().await.expect("stored"), SharedOutcome::Published);
     });
-    // A writer that was left out, and lives, hears of it.
+    // A writer that lives and was left out hears of it.
     runtime.block_on(async {
         let (one, other) = (client(&lab), client(&lab));
         let mut left_out = join(&one, "left out").await.expect("joined");
@@ -186,7 +186,7 @@ fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_o
     assert_same(&lab.cli.cat(OUT), &expected, "what all wrote");
 }
 
-/// Starts a writer, and gives it so many bytes of its standard input; it waits for more.
+/// Starts a writer, and feeds it `bytes` on its standard input; it waits for more.
 fn writer(cli: &Cli, name: &str, at: u64, bytes: &[u8]) -> Running {
     let at = at.to_string();
     let mut running = cli.start(&["shared", "write", "-", OUT, "--at", &at, "--name", name]);
@@ -195,7 +195,7 @@ fn writer(cli: &Cli, name: &str, at: u64, bytes: &[u8]) -> Running {
     running
 }
 
-/// The state of each writer of the file.
+/// Returns the name and the state of each writer of the file.
 fn states(cli: &Cli) -> Vec<String> {
     let writers = cli.json(&["shared", "ls", OUT])["writers"].clone();
     let writers = writers.as_array().expect("writers").iter();
@@ -268,7 +268,7 @@ fn writers_go_on_through_a_restart_of_the_manager_and_keep_what_they_claimed() {
     lab.kill_manager();
     lab.start_manager();
     runtime.block_on(async {
-        // Whoever claims now waits until the others have said what they have.
+        // A claim waits now until the others have said what they have.
         let refused = b.write_at(half as u64 - 1, &[0]).await.expect_err("claimed before");
         assert_eq!(refused.code, code::CLAIMED, "{refused}");
         a.write_at(half as u64 / 2, &content[half / 2..half]).await.expect("claimed before");
@@ -341,7 +341,7 @@ fn a_writer_whose_place_was_taken_takes_nothing_along_when_it_gives_up() {
     let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let awake = Runtime::new().expect("a runtime");
     let (one, other) = (client(&lab), client(&lab));
-    // While its runtime does not run, this writer says nothing.
+    // This writer says nothing while its runtime does not run.
     let mut late = asleep.block_on(join(&one, "r3")).expect("joined");
     asleep.block_on(late.write_at(0, &[9; 1000])).expect("free");
     pause(FREED_WITHIN / 2);
@@ -419,7 +419,7 @@ fn is_shared(path: &Path) -> Result<bool, Errno> {
     }
 }
 
-/// Closes a file; the number of the error, if that fails.
+/// Closes a file, and returns the number of the error if that fails.
 fn close(file: File) -> Option<i32> {
     // SAFETY: the descriptor is this file's alone.
     let closed = unsafe { libc::close(file.into_raw_fd()) };
@@ -626,7 +626,7 @@ fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
     expected.resize(3 << 20, 0);
     expected.extend(&content);
     assert_same(&lab.cli.cat(OUT), &expected, "without the dead");
-    // Nobody who saw the close fail has to remember it.
+    // The unmount names the file, so that nobody has to remember the close that failed.
     let said = lab.cli.run(&["--json", "umount", arg(&other.dir)]).exits(4).json();
     assert_eq!(said["unpublished"][0]["path"], OUT, "{said}");
 }

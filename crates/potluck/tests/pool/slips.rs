@@ -1,4 +1,4 @@
-//! Nothing is overwritten or lost by a slip: of the hand, of a script, of a producer that failed.
+//! Tests that nothing is overwritten or lost by a slip of the hand, of a script, or of a producer that failed.
 
 use super::content::{arg, file, tree_of};
 use super::lab::{Cli, Lab};
@@ -25,7 +25,7 @@ fn version(cli: &Cli, path: &str) -> String {
     cli.json(&["stat", path])["entry"]["version"].to_string()
 }
 
-/// A small tree: `DIR/one` and `DIR/sub/two`.
+/// Makes a small tree: `DIR/one` and `DIR/sub/two`.
 fn tree(dir: &Path) {
     fs::create_dir_all(dir.join("sub")).expect("a directory");
     fs::write(dir.join("one"), "1").expect("a file");
@@ -86,7 +86,7 @@ fn a_download_that_fails_leaves_no_directories() {
     let missing = lab.cli.fails(3, &["cp", "pot://lab/t/one", arg(&out.join("one"))]);
     assert!(missing.message.contains("there is no directory"), "{missing:?}");
     assert!(missing.hint.contains("mkdir -p"), "{missing:?}");
-    // Of a tree the command tells what could not be read; what is empty in the pool is empty here.
+    // The download of a tree names what could not be read, and makes the directories that are empty in the pool.
     lab.lent("donor-1").chunks().iter().for_each(|chunk| fs::remove_file(chunk).expect("gone"));
     lab.cli.run(&["cp", "-r", "pot://lab/t", arg(&out)]).exits(4);
     assert_eq!(fs::read(out.join("one")).expect("there"), b"1");
@@ -106,7 +106,7 @@ fn a_download_is_of_the_version_that_was_named() {
         assert_eq!(refused.code, "POT-E021");
     }
     assert_eq!(fs::read(&out).expect("there"), old);
-    // A version is of one file, and not of a tree.
+    // A version belongs to one file, so that none can be asked for of a tree.
     lab.cli.fails(2, &["cp", "-r", "pot://lab/", arg(&out), "--if-version", &first]);
 }
 

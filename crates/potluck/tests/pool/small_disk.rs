@@ -1,4 +1,4 @@
-//! Disks small enough to be filled.
+//! Makes disks that are small enough to be filled.
 
 use super::waiting::{has_program, is_root, skip};
 use std::fs::{self, File};
@@ -8,17 +8,17 @@ use std::process::Command;
 /// The program that makes a file system on a file.
 const MAKES_EXT4: &str = "mkfs.ext4";
 
-/// A small file system, unmounted when dropped: before the pool above it, for it is made later, so
-/// that the pool's directory can be removed.
+/// A small file system that is unmounted when dropped. It is made after the pool and so dropped before it, so that the
+/// pool's directory can be removed.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one with these options; says why where that is not possible.
+    /// Mounts a tmpfs with these options, or says why that is not possible.
     pub fn mount(test: &str, dir: PathBuf, options: &str) -> Option<Self> {
         Self::mounted(test, dir, &["-t", "tmpfs", "-o", options, "tmpfs"])
     }
 
-    /// Mounts ext4 of so many bytes on a loop device over a sparse file beside `dir`; says why where that is not possible.
+    /// Mounts ext4 of `bytes` bytes on a loop device over a sparse file beside `dir`, or says why that is not possible.
     pub fn of_a_loop_device(test: &str, dir: PathBuf, bytes: u64) -> Option<Self> {
         if !has_program(MAKES_EXT4) {
             skip(test, "mkfs.ext4 is not here");
@@ -62,7 +62,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // The unmount is lazy, for its donor still runs.
+        // The unmount is lazy, for a donor may still run on the disk.
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }

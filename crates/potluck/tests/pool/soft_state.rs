@@ -1,4 +1,4 @@
-//! Donors report, fall silent, and come back.
+//! Tests that donors report, fall silent, and come back.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -6,10 +6,10 @@ use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A donor that is silent for more seconds is suspect.
+/// The seconds of silence after which a donor is suspect.
 const SUSPECT_AFTER: u64 = 5;
 
-/// A command is not held up by a donor that says nothing: it would give it up after 8 s.
+/// The time within which a command ends that no silent donor holds up: it would give the donor up after 8 s.
 const UNNOTICED: Duration = Duration::from_secs(7);
 
 #[test]
@@ -65,7 +65,7 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
 
     lab.donor("donor-2").signal(Signal::STOP);
-    // The manager does not know yet; nobody waits all the same.
+    // The manager does not know yet, and nobody waits all the same.
     let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
     assert_same(&ran.stdout, &content, "the file");
     println!("a read while the manager did not know took {:?}", ran.took);
@@ -78,12 +78,12 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     wait_until("the donor to be suspect", DEADLINE, || {
         let donor = lab.cli.donor("donor-2");
         let noticed = donor["state"] == "suspect";
-        // The time is the manager's; how often the test looks depends on the machine.
+        // The manager measures the silence; how often the test looks depends on the machine.
         assert!(noticed || donor["silent_seconds"].as_u64() <= Some(SUSPECT_AFTER), "{donor}");
         noticed
     });
 
-    // Now that it is known, the donor is not even asked.
+    // The donor is known to be suspect now, and is not even asked.
     let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
     println!("a read with a suspect took {:?}", ran.took);
     assert!(ran.took < UNNOTICED, "a read took {:?}", ran.took);
@@ -116,7 +116,7 @@ fn a_returning_donor_counts_again() {
     wait_until("the dead donor to be noticed", DEADLINE, || {
         lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 1
     });
-    // While it is away part of what it holds becomes unneeded, and part is lost.
+    // While the donor is away, some of its chunks are lost.
     let lost = lab.lent("donor-1").chunks()[..3].to_vec();
     lost.iter().for_each(|path| std::fs::remove_file(path).expect("a chunk file"));
     lab.start_donor("donor-1");
@@ -134,7 +134,7 @@ fn a_returning_donor_counts_again() {
     // Storing it again restores the copies that are missing.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 2);
-    // The only copies of some chunks are there now, if the other one dies.
+    // The returned donor has the only copies once the other one dies.
     lab.kill_donor("donor-2");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file from the returned donor alone");
 }
@@ -160,7 +160,7 @@ fn chunks_that_the_catalog_does_not_know_are_kept() {
         std::fs::copy(saved.join(name), manager.join(name)).expect("copied");
     }
     lab.start_manager();
-    // Whatever this manager orders, D5 holds: nothing is deleted for being unknown.
+    // Whatever this manager orders, nothing is deleted for being unknown (D5).
     pause(Duration::from_secs(4));
     assert_eq!(lab.lent("donor-1").chunks().len(), 16);
 }

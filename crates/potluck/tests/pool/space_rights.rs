@@ -1,4 +1,4 @@
-//! What a user may do in a space of another, step by step, through the command line.
+//! Tests what a user may do in a space of another, step by step, through the command line and a mount.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
@@ -27,7 +27,7 @@ fn what_was_removed_or_replaced_shows_to_nobody_who_may_not_list_the_space() {
         (bert.ok(&["trash", "ls", "pot://"]).text(), bert.json(&["trash", "ls", "pot://"]));
     assert!(!bert_sees.contains("hush") && !all.to_string().contains("hush"), "{bert_sees} {all}");
     assert_eq!(bert.fails(3, &["versions", "pot://hush/layoffs"]).code, "POT-E011");
-    // Series are in spaces: whoever names none is shown, and purges, nothing.
+    // A purge has to name a space, and shows and purges nothing without one.
     for command in [&["ckpt", "purge", "-n", "pot://"][..], &["ckpt", "purge", "pot://"]] {
         assert_eq!(bert.fails(2, command).code, "POT-E001", "{command:?}");
     }

@@ -1,4 +1,4 @@
-//! Stripes, and donors that are not equally fast.
+//! Tests stripes, and donors that are not equally fast.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
@@ -61,7 +61,7 @@ fn small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
     assert_eq!(refused.code, "POT-E032", "{refused:?}");
 }
 
-/// Bytes a second that the one slow donor takes and gives: slow also beside a slow machine.
+/// The bytes a second that the one slow donor takes and gives: slow also beside a slow machine.
 const SLOW: u64 = 1_000_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A wire between a client and a donor that the test holds: it can be slow, and it can be heard.
+//! A proxy between a client and a donor that the test holds: it can be slow, record what passes, and be cut.
 
 use super::waiting::pause;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Small, so that a slow wire holds little and pushes back at once.
+/// The bytes of socket buffers of a slow proxy: few, so that it holds little and pushes back at once.
 const SOCKET_BUFFER: usize = 32 << 10;
 
-/// Forwards connections to a donor. Closed when dropped.
+/// A proxy that forwards connections to a donor. Closed when dropped.
 pub struct Tap {
     address: SocketAddr,
     wire: Arc<Wire>,
@@ -20,23 +20,23 @@ pub struct Tap {
 #[derive(Default)]
 struct Wire {
     target: Mutex<Option<SocketAddr>>,
-    /// Bytes a second in each direction.
+    /// The bytes a second in each direction of a connection; `None` where there is no limit.
     rate: Option<u64>,
-    /// True while all passes as fast as it can.
+    /// True while the rate has no limit.
     hurries: AtomicBool,
     heard: Option<Mutex<Vec<u8>>>,
-    /// Nothing passes and nobody is told, as on a cable that was pulled.
+    /// True while nothing passes and nobody is told, as on a cable that was pulled.
     cut: AtomicBool,
     closed: AtomicBool,
 }
 
 impl Tap {
-    /// Carries at most so many bytes a second in each direction.
+    /// Makes a proxy that carries at most `bytes_a_second` in each direction of each connection.
     pub fn slow(bytes_a_second: u64) -> Self {
         Self::open(Wire { rate: Some(bytes_a_second), ..Wire::default() })
     }
 
-    /// Keeps all that passes, in both directions.
+    /// Makes a proxy that keeps all that passes, in both directions.
     pub fn listening() -> Self {
         Self::open(Wire { heard: Some(Mutex::default()), ..Wire::default() })
     }
@@ -63,7 +63,7 @@ impl Tap {
         Self { address, wire }
     }
 
-    /// Where the donor says it can be reached.
+    /// Returns the proxy's address, which the donor tells others as its own.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -74,12 +74,12 @@ impl Tap {
         *self.wire.target.lock().expect("no holder panics") = Some(target);
     }
 
-    /// Lets all pass as fast as it can, or no longer.
+    /// Lifts the limit of the rate, or sets it again.
     pub fn hurry(&self, hurries: bool) {
         self.wire.hurries.store(hurries, Ordering::Relaxed);
     }
 
-    /// Pulls the cable, or plugs it in again.
+    /// Stops all that passes, as when a cable is pulled, or lets it pass again.
     pub fn cut(&self, cut: bool) {
         self.wire.cut.store(cut, Ordering::Relaxed);
     }

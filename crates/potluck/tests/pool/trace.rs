@@ -1,4 +1,4 @@
-//! The system calls of a donor, as `strace` tells them.
+//! Records the system calls of a donor by `strace`.
 
 use super::lab::Lab;
 use super::program::Running;
@@ -8,14 +8,14 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// `strace` attached to a donor.
+/// An `strace` that is attached to a donor.
 pub struct Trace {
     running: Running,
     file: PathBuf,
 }
 
 impl Trace {
-    /// Attaches, to follow these `calls`; `None` where that is not allowed.
+    /// Attaches to a donor, to follow these `calls`; returns `None` where that is not allowed.
     pub fn attach(lab: &mut Lab, donor: &str, calls: &str) -> Option<Self> {
         let (file, said) = (lab.dir().join("strace.out"), lab.dir().join("strace.said"));
         let pid = lab.donor(donor).pid().as_raw_nonzero().to_string();
@@ -32,7 +32,7 @@ impl Trace {
         (!ended).then_some(Self { running, file })
     }
 
-    /// Detaches and gives the calls in order.
+    /// Detaches, and returns the calls in order.
     pub fn end(mut self) -> Vec<String> {
         self.running.signal(Signal::INT);
         self.running.end("strace");

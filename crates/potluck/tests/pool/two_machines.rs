@@ -1,5 +1,5 @@
-//! A pool of two machines, made by typing what README says, on machines that know each other by name,
-//! by multicast DNS, and by address only.
+//! Tests a pool of two machines that is made by typing what README says, on machines that know each other by name, by
+//! multicast DNS, or by address only.
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machines, Naming};
@@ -55,7 +55,7 @@ fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
         may_die && status["verdict"]["state"] == "healthy"
     });
 
-    // Either machine may die.
+    // The machine without the manager may die.
     bob.kill_all();
     alice.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
     bob.start("potluck lend", "lending up to ");

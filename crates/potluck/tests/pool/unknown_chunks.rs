@@ -1,4 +1,4 @@
-//! Chunks that only a lost catalog knew come back by a command, and nothing else goes with them.
+//! Tests that chunks which only a lost catalog knew are reclaimed by a command, and nothing else with them.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
@@ -11,8 +11,8 @@ fn unknown(lab: &Lab) -> u64 {
     lab.cli.json(&["gc", "unknown", "ls"])["chunks"].as_u64().expect("a number")
 }
 
-/// A pool whose catalog was put back to before its second file was written; gives the content of the
-/// first one.
+/// Makes a pool whose catalog was put back to before its second file was written, and returns the content of the first
+/// one as well.
 fn restored() -> (Lab, Vec<u8>) {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
@@ -72,7 +72,7 @@ fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_wri
 
     // The upload ends well, however often garbage is collected meanwhile.
     wait_until("the unknown chunks to be deleted", DEADLINE, || {
-        // The chunks that are known are left, and all of the upload at most.
+        // At most the chunks that are known, and all of the upload, are left.
         lab.chunk_files() <= before - 28 + 38
     });
     input.write_all(rest).expect("sent");

@@ -1,5 +1,6 @@
-//! Donors that are killed and started again while a file is uploaded: what they acknowledged before is looked at before it
-//! counts (promise D3). A power cut is a kill after which files that were stored at ack level *memory* are gone.
+//! Tests donors that are killed and started again while a file is uploaded: what they acknowledged before is looked at
+//! before it counts (promise D3). A power cut is a kill after which files that were stored at ack level *memory* are
+//! gone.
 
 use super::content::{assert_same, bytes};
 use super::lab::Lab;
@@ -15,7 +16,7 @@ const CHUNK: &str = "64KiB";
 const FIRST: usize = 6 << 20;
 const ALL: usize = 7 << 20;
 
-/// What a power cut makes of the chunk files that were stored during the upload.
+/// The effect of a power cut on the chunk files that were stored during the upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     /// They are there: the daemon alone was killed.
@@ -38,8 +39,8 @@ impl Cut {
     }
 }
 
-/// Uploads a file into a space made with `options`, while a donor of `donors` is killed and started again; gives the pool,
-/// the content, and the exit code of the upload.
+/// Uploads a file into a space made with `options`, while a donor of `donors` is killed and started again. Returns the
+/// pool, the content, and the exit code of the upload.
 fn upload(donors: usize, options: &[&str], cut: Cut) -> (Lab, Vec<u8>, i32) {
     let mut lab = Lab::with_donors(donors);
     lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", CHUNK], options].concat());
@@ -65,7 +66,7 @@ fn upload(donors: usize, options: &[&str], cut: Cut) -> (Lab, Vec<u8>, i32) {
     (lab, content, writer.finish())
 }
 
-/// Whatever the upload said to have stored is there, in all its copies.
+/// Asserts that what the upload said to have stored is there, in all its copies.
 fn is_whole(lab: &Lab, content: &[u8], cut: Cut) {
     assert!(lab.cli.is_safe("pot://lab/f"), "at once, {cut:?}: {}", lab.cli.health("pot://lab/f"));
     lab.cli.ok(&["verify", "--read", "pot://lab/f"]);

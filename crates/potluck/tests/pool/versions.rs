@@ -1,4 +1,4 @@
-//! Old versions of files, and what was removed: kept as policies say, read, brought back, and let go.
+//! Tests old versions of files, and what was removed: kept as policies say, read, brought back, and let go.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab};
@@ -9,14 +9,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// The numbers of the versions that are kept of a path, the last that was replaced first.
+/// Returns the numbers of the versions that are kept of a path, the last that was replaced first.
 fn versions(cli: &Cli, path: &str) -> Vec<u64> {
     let listed = cli.json(&["versions", path]);
     let number = |about: &Value| about["number"].as_u64().expect("a number");
     listed["kept"].as_array().expect("a list").iter().map(number).collect()
 }
 
-/// The paths of what was removed below one.
+/// Returns the paths of what was removed below a path.
 fn removed(cli: &Cli, path: &str) -> Vec<String> {
     let listed = cli.json(&["trash", "ls", path]);
     let path = |about: &Value| about["path"].as_str().expect("a path").to_owned();
@@ -285,7 +285,7 @@ fn a_snapshot_of_a_directory_is_read_by_commands_and_in_a_mount_as_it_was() {
     assert_eq!(lab.cli.fails(3, &["snapshot", "rm", "pot://lab/d", "monday"]).code, "POT-E010");
 }
 
-/// What becomes of the steps of a series, the newest first.
+/// Returns what becomes of each step of a series, the newest first.
 fn fates(cli: &Cli, args: &[&str]) -> Vec<(String, String)> {
     let told = cli.json(args);
     let fate = |step: &Value| match &step["fate"] {

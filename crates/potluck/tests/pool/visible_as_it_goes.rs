@@ -1,4 +1,4 @@
-//! Files of a tree become visible while the others are still on their way, or all at one moment.
+//! Tests that files of a tree become visible while the others are still on their way, or all at one moment.
 
 use super::content::{arg, file, tree_of};
 use super::lab::{Cli, Lab};
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes a second that the only donor takes.
+/// The bytes a second that the only donor takes over a connection.
 const SLOW: u64 = 2 << 20;
 
-/// A pool that takes as long for a tree as a test needs.
+/// Makes a pool that takes as long for a tree as a test needs.
 fn slow_pool(options: &[&str]) -> (Lab, Tap) {
     let mut lab = Lab::manager_only(options);
     let tap = lab.lend_behind("donor-1", Tap::slow(SLOW));

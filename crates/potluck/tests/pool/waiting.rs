@@ -1,16 +1,16 @@
-//! The only places where tests wait.
+//! Holds the functions in which tests wait.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Enough for anything that is not hung, on a machine with other work.
+/// A time in which all ends that is not hung, on a machine with other work.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Time between two looks: short beside all that is waited for, long beside a look.
+/// The time between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks again and again until `done`, and gives how long that took. Fails the test after `limit`;
-/// `what` completes “gave up waiting for …”.
+/// Looks again and again until `done`, and returns how long that took. Fails the test after `limit`; `what` completes
+/// “gave up waiting for …”.
 pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !done() {
@@ -38,13 +38,13 @@ pub fn skip(test: &str, reason: &str) {
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-/// Whether a program can be called.
+/// Returns whether a program is in one of the directories of `PATH`.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// Whether these tests run as root.
+/// Returns whether these tests run as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! Where a donor writes, by the system calls that it makes.
+//! Tests where a donor writes, by the system calls that it makes.
 
 use super::content::{arg, file};
 use super::lab::Lab;
@@ -6,14 +6,14 @@ use super::trace::Trace;
 use super::waiting::{DEADLINE, has_program, skip, wait_until};
 use std::path::{Path, PathBuf};
 
-/// What changes a file or directory, or may.
+/// The beginnings of the system calls that change a file or directory, or may.
 const WRITES: [&str; 16] = [
     "openat(", "open(", "creat(", "mkdir", "rename", "unlink", "rmdir", "link", "symlink",
     "truncate", "chmod", "fchmodat", "chown", "utime", "mknod", "setxattr",
 ];
 
-/// The files that a call which succeeded may have changed. Strace tells a directory that a path starts from before
-/// the path: `openat(5</tmp/lent>, "ab/cd", O_WRONLY) = 6`.
+/// Returns the files that a call which succeeded may have changed. Strace tells a directory that a path starts from
+/// before the path: `openat(5</tmp/lent>, "ab/cd", O_WRONLY) = 6`.
 fn changed(call: &str) -> Vec<PathBuf> {
     let call = call.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
     let fails = call.contains(" = -1 ") || !call.contains(" = ");

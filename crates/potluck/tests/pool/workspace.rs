@@ -1,9 +1,9 @@
-//! The workspace of the design, and the texts that lead a reader through it.
+//! Tests that the workspace has its crates, and the texts that lead a reader through them.
 
 use super::lent::files_of;
 use std::path::{Path, PathBuf};
 
-/// The directory of the workspace.
+/// Returns the directory of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -73,7 +73,7 @@ fn a_reservation_grows_ahead_of_a_stream() {
     writer.feed(&[1]);
     wait_until("a reservation", DEADLINE, || promised(&lab.cli) > 0);
     let first = promised(&lab.cli);
-    // This is longer than any first promise; the test repeats it, for only the promise must grow.
+    // This is longer than any first promise. One part is fed again and again, for its content does not matter.
     let part = bytes(55, 8 << 20);
     (0..10).for_each(|_| writer.feed(&part));
     wait_until("the reservation to grow", DEADLINE, || promised(&lab.cli) > first);
@@ -144,7 +144,7 @@ fn later_commit_wins_whole() {
         assert_same(&lab.cli.cat("pot://lab/f"), &contents[second], "the later commit");
         assert!(lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"].as_u64() > before);
     }
-    // The loser's chunks go; the winner's may lie on both donors for having been sent twice.
+    // The file is removed before chunks are counted, for its chunks may lie on both donors for having been sent twice.
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.wait_clean(0);
 }

@@ -1,5 +1,4 @@
-//! A `cp - PATH` whose standard input the test holds, so that it is exactly as far as the test wants it to
-//! be.
+//! Runs a `cp - PATH` whose standard input the test holds, so that it is exactly as far as the test wants it to be.
 
 use super::lab::Cli;
 use super::program::{Running, code_of};
@@ -21,12 +20,12 @@ impl Writer {
         Self { running, input }
     }
 
-    /// Gives it more to store.
+    /// Feeds the command more bytes to store.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
     }
 
-    /// Ends the input and gives the exit code.
+    /// Ends the input, and returns the exit code.
     pub fn finish(mut self) -> i32 {
         drop(self.input.take());
         code_of(self.running.end("the writer"))

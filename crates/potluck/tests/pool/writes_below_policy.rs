@@ -1,4 +1,4 @@
-//! Writes go on while machines are away: below policy, and never so that one more death loses something.
+//! Tests that writes go on while machines are away: below policy, and never so that one more death loses something.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
@@ -6,7 +6,7 @@ use super::waiting::{DEADLINE, wait_until};
 use super::writer::Writer;
 use std::path::Path;
 
-/// Kills a donor and waits until the manager knows.
+/// Kills donors, and waits until the manager knows.
 fn away(lab: &mut Lab, names: &[&str]) {
     lab.kill_donors(names);
     wait_until("the dead donors to be noticed", DEADLINE, || {
@@ -53,7 +53,7 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
         assert!(refused.hint.contains("--strict=false"), "{refused:?}");
     }
     lab.cli.ok(&put(&input, "pot://lab/strict/h", &["--strict=false"]));
-    // Whoever does what the hint says is told what that comes to, and no question is asked.
+    // A user who follows the hint is told what it comes to, and no question is asked.
     let made = lab.cli.ok(&["space", "create", "six", "--copies", "6"]);
     assert!(
         made.stderr.contains("5 can be written to now: files are stored below"),
@@ -96,7 +96,7 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
     lab.cli.ok(&put(&input, "pot://lab/strict/i", &[]));
 }
 
-/// D1, D3: `kill -9` of a donor in the middle of writes, of copies and of groups.
+/// D1, D3: a donor is killed in the middle of writes of copies and of groups.
 #[test]
 fn a_donor_that_dies_during_a_write_is_left_to_repair() {
     let mut lab = Lab::with_donors(4);
@@ -225,7 +225,7 @@ fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
     let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/copy"]);
     assert_eq!((&copied["without_moving"], &copied["files"]), (&7.into(), &7.into()), "{copied}");
     assert!(copied["below_policy"].as_u64() > Some(0), "{copied}");
-    // If it is asked for, all redundancy is there from the start.
+    // Where all redundancy is asked for, it is there from the start.
     let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/strict/copy"]);
     assert_eq!((&copied["files"], &copied["below_policy"]), (&7.into(), &0.into()), "{copied}");
     away(&mut lab, &["donor-2"]);
@@ -252,7 +252,7 @@ fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
     lab.cli.fails(3, &["stat", "pot://pairs/late"]);
 }
 
-/// D3: what a copy inside the pool is acknowledged for is what its directory promises.
+/// D3: a copy inside the pool is acknowledged only for what its directory promises.
 #[test]
 fn a_copy_to_where_acks_wait_for_the_disk_is_stored_anew_if_its_source_is_in_memory_only() {
     let lab = Lab::with_options(2, &[]);

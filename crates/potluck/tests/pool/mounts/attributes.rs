@@ -1,4 +1,4 @@
-//! Times and permissions of files and directories in a mounted pool.
+//! Tests times and permissions of files and directories in a mounted pool.
 
 use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
@@ -12,14 +12,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment that only a clock of nanoseconds tells from the one before.
+/// A moment, in nanoseconds since 1970, that no coarser clock can tell.
 const NANOS: u64 = 1_234_567_890_123_456_789;
 
 fn moment() -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(NANOS)
 }
 
-/// Sets the time of what is at a path, which no process has open.
+/// Sets the times of what is at a path, which no process has open.
 fn set_time(path: &Path, time: SystemTime) {
     let since = time.duration_since(UNIX_EPOCH).expect("after 1970");
     let (tv_sec, tv_nsec) = (since.as_secs() as i64, since.subsec_nanos().into());
@@ -36,7 +36,7 @@ fn mode_of(path: &Path) -> u32 {
     fs::symlink_metadata(path).expect("there").mode() & 0o7777
 }
 
-/// What a command prints.
+/// Runs a line of shell in a directory, and returns what it prints.
 pub(super) fn run(command: &str, dir: &Path) -> String {
     let ran = Command::new("sh").args(["-ec", command]).current_dir(dir).output().expect("ran");
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -44,7 +44,7 @@ pub(super) fn run(command: &str, dir: &Path) -> String {
     String::from_utf8(ran.stdout).expect("text")
 }
 
-/// All that `find` says of a tree but who owns it.
+/// Returns all that `find` says of a tree except owners and the sizes of directories.
 pub(super) fn listing(dir: &Path) -> String {
     run(
         r"find . -mindepth 1 -printf '%P %y %m %T@ %l %s\n' | sed 's/ d \(.*\) [0-9]*$/ d \1/' | sort",

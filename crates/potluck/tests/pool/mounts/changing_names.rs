@@ -1,4 +1,4 @@
-//! Names that change while programs look at them, and what becomes of a mount that is killed meanwhile.
+//! Tests names that change while programs look at them, and what becomes of a mount that is killed meanwhile.
 
 use super::attributes::run;
 use super::{Mount, mounted};
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A process of its own, which may hang where a thread of the test must not.
+/// Starts a script in a process of its own, which may hang where a thread of the test must not.
 fn program(script: &str, dir: &Path) -> Running {
     let mut command = Command::new("sh");
     command.args(["-c", script]).current_dir(dir).stderr(Stdio::null());
     Running::start(&mut command)
 }
 
-/// Makes, renames and removes files of a directory until it is told to stop.
+/// Starts a thread that makes, renames and removes files of a directory until it is told to stop.
 fn changes(mount: &Mount, prefix: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let (dir, prefix, stop) = (mount.at("d"), prefix.to_owned(), Arc::clone(stop));
     thread::spawn(move || {
@@ -75,8 +75,7 @@ fn names_that_were_removed_do_not_come_back_while_a_program_lists_their_director
     for number in 0..300 {
         fs::write(mount.at(&format!("d/f{number}")), "x").expect("written");
     }
-    // The part of the listing that was read last is shown though it is gone, and must not be there for
-    // whoever looks.
+    // The listing shows names that were read before they were removed, and a lookup must not find them.
     let mut listing = fs::read_dir(mount.at("d")).expect("opened");
     listing.next().expect("an entry").expect("read");
     let removed: Vec<_> = (0..300).map(|number| mount.at(&format!("d/f{number}"))).collect();
@@ -121,7 +120,7 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         made.expect("made anew");
         wait_until("it to be seen", DEADLINE, || here.exists());
     }
-    // A name may lead to something else by then.
+    // The name may lead to an entry of another kind by then.
     fs::remove_file(one.at("f")).expect("removed");
     fs::create_dir(one.at("f")).expect("made");
     wait_until("a directory", DEADLINE, || {

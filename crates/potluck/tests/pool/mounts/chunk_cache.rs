@@ -1,4 +1,4 @@
-//! What mounts keep of what was read.
+//! Tests what mounts keep of what was read.
 
 use super::{Mount, can_mount};
 use crate::pool::content::{assert_same, bytes};
@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The files of the cache, without that of their sum.
+/// Returns the files of the cache, without the one that holds the sum of their sizes.
 fn cached(lab: &Lab) -> Vec<PathBuf> {
     let all = super::super::lent::all_files(lab.dir()).into_iter();
     let in_cache =

@@ -1,4 +1,4 @@
-//! Files of a mounted pool that are changed in place.
+//! Tests files of a mounted pool that are changed in place.
 
 use super::{Mount, can_mount};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
@@ -11,14 +11,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const CHUNK: usize = 64 << 10;
-/// More than one part has, and a short chunk at the end.
+/// The bytes of a file that has more than one part, and a short chunk at the end.
 const LARGE: usize = (66 << 20) + 5;
 
 fn for_change(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("opened")
 }
 
-/// What the pool has at a path is this content, by what it says and what it gives.
+/// Asserts that the pool has this content at a path, by the digest that it says and the bytes that it gives.
 fn assert_stored(lab: &Lab, name: &str, content: &[u8]) {
     let local = lab.dir().join("expected");
     fs::write(&local, content).expect("a file");
@@ -118,7 +118,7 @@ fn a_file_changed_at_random_is_what_a_local_one_would_be() {
         let mut model = bytes(3, 900_000);
         fs::write(mount.at(path), &model).expect("written");
         for turn in 0..12 {
-            // A file that was cut otherwise keeps nothing of its chunks.
+            // An edit keeps none of a file's chunks where files are cut otherwise by then.
             let space = &format!("pot://{}", &path[..7]);
             match turn {
                 5 => drop(lab.cli.ok(&["policy", "set", space, "--chunk-size", "128KiB", "-y"])),

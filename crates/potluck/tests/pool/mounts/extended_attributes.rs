@@ -1,4 +1,4 @@
-//! Extended attributes in a mounted pool.
+//! Tests extended attributes in a mounted pool.
 
 use super::mounted;
 use crate::pool::content::{arg, bytes};

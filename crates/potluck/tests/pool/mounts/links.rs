@@ -1,4 +1,4 @@
-//! Symbolic links in a mounted pool.
+//! Tests symbolic links in a mounted pool.
 
 use super::attributes::{listing, run};
 use super::mounted;

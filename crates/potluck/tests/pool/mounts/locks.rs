@@ -1,4 +1,4 @@
-//! Locks of programs in mounted pools, which are real between mounts.
+//! Tests locks of programs in mounted pools, which hold between mounts.
 
 use super::attributes::run;
 use super::{Mount, has_program, mounted, skip};
@@ -20,7 +20,7 @@ use FlockOperation::{
     LockExclusive, NonBlockingLockExclusive, NonBlockingLockShared, NonBlockingUnlock,
 };
 
-/// How long a mount that died keeps its locks, with time for a machine that does much else.
+/// The time within which the locks of a dead mount end, with room for a machine that does much else.
 const FREED_WITHIN: Duration = Duration::from_secs(25);
 
 fn open(path: &Path) -> File {
@@ -75,7 +75,7 @@ fn two_mounts_never_have_locks_of_one_file_that_conflict() {
     assert_eq!(linked.raw_os_error(), Some(libc::EOPNOTSUPP));
 }
 
-/// Adds one to a number in a file, again and again, each time under a lock.
+/// Starts a thread that adds one to a number in a file, again and again, each time under a lock.
 fn counts(path: &Path, times: u64) -> thread::JoinHandle<()> {
     let file = open(path);
     thread::spawn(move || {
@@ -121,7 +121,7 @@ fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_the
     lab.kill_manager();
     lab.start_manager();
     assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "just restarted");
-    // This is longer than a manager waits for those who had something.
+    // The pause is longer than a manager that started waits for mounts to say which locks they had.
     pause(Duration::from_secs(12));
     assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "it was said again");
     one.running.kill_9();
@@ -189,7 +189,7 @@ fn a_lock_of_a_name_ends_for_others_when_the_last_file_that_had_it_is_closed() {
     flock(&new, NonBlockingLockExclusive).expect("another file");
     drop(old);
     let there = open(&other.at("log"));
-    // By now the other program asks the manager for the lock, and what nobody needs is given back.
+    // Meanwhile the other mount asks the manager for the lock, and what nobody needs here is given back.
     for _ in 0..20 {
         assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
         pause(Duration::from_millis(100));
@@ -198,7 +198,7 @@ fn a_lock_of_a_name_ends_for_others_when_the_last_file_that_had_it_is_closed() {
     wait_until("the lock to be free", DEADLINE, || flock(&there, NonBlockingLockExclusive).is_ok());
 }
 
-/// Runs a script of SQL in a process of its own.
+/// Starts a script of SQL in a process of its own.
 fn sqlite(db: &Path, script: &str) -> Child {
     let mut command = Command::new("sqlite3");
     command.args(["-bail", "-cmd", ".timeout 60000"]).arg(db).arg(script);
@@ -226,7 +226,7 @@ fn sqlite_with_its_default_journal_works_from_several_processes_and_mounts() {
         let insert = |n: u32| format!("INSERT INTO t VALUES ('{who}', {n});");
         (0..20).map(insert).collect::<Vec<_>>().join("\n")
     };
-    // A reader stays, and sees what others commit.
+    // A reader reads again and again while others commit.
     let reads = "SELECT count(*) >= 0 FROM t; ".repeat(20);
     let of_one = ["a", "b"].map(|who| sqlite(&db, &inserts(who)));
     let reader = sqlite(&db, &reads);

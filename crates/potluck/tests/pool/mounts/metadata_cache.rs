@@ -1,4 +1,4 @@
-//! What a mount knows of names without asking the manager, and how soon it hears of changes by others.
+//! Tests what a mount knows of names without asking the manager, and how soon it hears of changes by others.
 
 use super::attributes::run;
 use super::{Mount, can_mount, mounted};
@@ -14,12 +14,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longer than the kernel believes what a mount told it, and than the manager's metrics are good for.
+/// A time longer than the kernel believes what a mount told it, and than the manager's metrics are good for.
 const ASKS_AGAIN: Duration = Duration::from_millis(1500);
-/// What docs/mount.md says of changes by others, with time for a machine that does much else.
+/// The time in which changes by others are seen (docs/mount.md), with room for a machine that does much else.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// A pool whose manager counts calls, mounted.
+/// Makes a pool whose manager counts calls, mounts it, and returns the address of the metrics as well.
 fn counting(test: &str) -> Option<(Lab, Mount, String)> {
     if !can_mount(test) {
         return None;
@@ -31,7 +31,8 @@ fn counting(test: &str) -> Option<(Lab, Mount, String)> {
     Some((lab, mount, metrics))
 }
 
-/// How often the manager was asked about names and files so far, and by [`Refresh`](potluck_wire::control::Refresh) alone.
+/// Returns how often the manager was asked about names and files so far, and how often by
+/// [`Refresh`](potluck_wire::control::Refresh) alone.
 fn asked(metrics: &str) -> (u64, u64) {
     pause(ASKS_AGAIN);
     let text = get(metrics, "/metrics").expect("the manager answers");
@@ -41,7 +42,7 @@ fn asked(metrics: &str) -> (u64, u64) {
     (refresh + others.iter().sum::<u64>(), refresh)
 }
 
-/// 300 files in three directories, one below the other.
+/// Stores 300 files in three directories, one below the other.
 fn plant(lab: &Lab) {
     let tree = lab.dir().join("tree");
     for (depth, dir) in ["", "a", "a/b"].iter().enumerate() {
@@ -54,7 +55,7 @@ fn plant(lab: &Lab) {
     lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/tree"]);
 }
 
-/// The bytes of all files below a directory, each of which is looked at by itself, too.
+/// Returns the bytes of all files below a directory, each of which is looked at by itself, too.
 fn walk(dir: &Path) -> u64 {
     let mut bytes = 0;
     for entry in fs::read_dir(dir).expect("listed") {
@@ -190,7 +191,7 @@ fn after_a_restart_of_the_manager_changes_are_seen_and_what_did_not_change_is_no
     let input = lab.dir().join("input");
     fs::write(&input, [0; 5000]).expect("written");
     for round in 1..=2 {
-        // The second time all happens while the mount is held up, before it can find the manager again.
+        // In the second round all happens while the mount is stopped, before it can find the manager again.
         if round == 2 {
             mount.running.signal(Signal::STOP);
         }

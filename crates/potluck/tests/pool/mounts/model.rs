@@ -1,5 +1,5 @@
-//! What programs do to names, attributes and content, at random, in a mounted pool and on a local disk at the same time:
-//! both answer alike and look alike.
+//! Takes random steps of a program with names, attributes and content in a mounted pool and on a local disk at the same
+//! time: both answer alike and look alike.
 
 use super::attributes::run;
 use super::{Mount, mounted};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Chance from one seed, which a failed run names.
+/// A source of random numbers from one seed, which a failed run names.
 struct Chance(SeededEntropy);
 
 impl Chance {
@@ -20,7 +20,7 @@ impl Chance {
         entropy.u64() % limit
     }
 
-    /// One of few names in few directories, so that they meet.
+    /// Draws one of few names in few directories, so that steps meet.
     fn name(&self) -> String {
         let dirs = ["", "a/", "b/", "a/c/", "a/c/d/", "no/"];
         let names = ["a", "b", "c", "d", "f", "g", "h"];
@@ -29,7 +29,7 @@ impl Chance {
     }
 }
 
-/// Something that a program does.
+/// A step that a program takes.
 #[derive(Debug)]
 enum Step {
     Mkdir(String, u32),
@@ -51,7 +51,7 @@ enum Step {
 impl Step {
     fn draw(chance: &Chance) -> Self {
         let name = || chance.name();
-        // A file may have more than fits into the catalog, and more than a page.
+        // A file may be too large for the catalog, and larger than a page.
         let bytes = || chance.below(10_000);
         match chance.below(20) {
             0..=2 => Self::Mkdir(name(), 0o700 + chance.below(0o100) as u32),
@@ -73,7 +73,7 @@ impl Step {
         }
     }
 
-    /// Does it below a directory; gives what a program learns.
+    /// Takes the step below a directory, and returns what a program learns.
     fn take(&self, root: &Path) -> io::Result<Vec<u8>> {
         let at = |name: &String| root.join(name);
         match self {
@@ -132,13 +132,14 @@ impl Step {
     }
 }
 
-/// The number of an error, where those that POSIX lets stand for one another are one.
+/// Returns the number of an error; two that POSIX lets stand for one another have one number.
 fn errno(why: &io::Error) -> Option<i32> {
     let number = why.raw_os_error();
     if number == Some(libc::EEXIST) { Some(libc::ENOTEMPTY) } else { number }
 }
 
-/// All of a tree but times of directories, which differ by when a file is published.
+/// Returns the names, kinds, modes, link targets, sizes and contents of a tree. Times are left out, since those of
+/// directories differ by when a file is published.
 fn told(dir: &Path) -> String {
     run(
         r"find . -mindepth 1 -printf '%P %y %m %l ' \( -type d -printf '\n' -o -printf '%s\n' \) | sort; \
@@ -183,7 +184,7 @@ fn random_steps_of_a_program_come_to_the_same_in_a_mount_and_on_a_disk() {
     let local = lab.dir().join("local");
     fs::create_dir(&local).expect("made");
     both(&mount, &local, 1, 700);
-    // What is in the pool is what programs were shown.
+    // The pool has what programs were shown.
     let out = lab.dir().join("out");
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     lab.cli.ok(&["cp", "-a", "pot://lab", arg(&out)]);

@@ -1,4 +1,4 @@
-//! What programs see of files that they have open while the files, or directories above them, change.
+//! Tests what programs see of files that they have open while the files, or directories above them, change.
 
 use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Long enough for a shell to have begun what it was told.
+/// A time long enough for a shell to have begun what it was told.
 const BEGUN: Duration = Duration::from_millis(700);
-/// Longer than the kernel believes what a mount told it.
+/// A time longer than the kernel believes what a mount told it.
 const ASKS_AGAIN: Duration = Duration::from_millis(1500);
 
 fn shell(script: &str, dir: &Path) -> Command {
@@ -26,20 +26,20 @@ fn shell(script: &str, dir: &Path) -> Command {
     command
 }
 
-/// Runs a script to its end, whatever its exit code.
+/// Runs a script to its end, whatever its exit code, and returns what it says.
 fn run(script: &str, dir: &Path) -> String {
     let ran = shell(script, dir).output().expect("bash is there");
     String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned()
 }
 
-/// The sizes of the versions that are kept of a file.
+/// Returns the sizes of the versions that are kept of a file.
 fn kept_sizes(cli: &Cli, path: &str) -> Vec<u64> {
     let said = cli.json(&["versions", path]);
     let versions = said["kept"].as_array().expect("a list");
     versions.iter().map(|version| version["entry"]["size"].as_u64().expect("a size")).collect()
 }
 
-/// The error of close(2), if it gives one.
+/// Closes a file, and returns the error of close(2) if there is one.
 fn close(file: File) -> Option<i32> {
     // SAFETY: the descriptor is this test's own, and nobody else closes it.
     let closed = unsafe { libc::close(file.into_raw_fd()) };
@@ -69,13 +69,13 @@ fn a_file_that_was_begun_and_not_written_is_not_published_while_a_program_may_wr
         pause(BEGUN);
         assert_eq!(lab.cli.cat("pot://lab/f"), old, "{script}: while it runs");
         running.wait().expect("ended");
-        // If it could not be told who has the file, the last close publishes it, a moment after the program has
+        // Where the mount cannot tell who has the file, the last close publishes it, a moment after the program has
         // ended.
         wait_until(&format!("{script} to publish nothing"), DEADLINE, || {
             lab.cli.cat("pot://lab/f").is_empty()
         });
     }
-    // A program starts another which has the file, and closes it itself.
+    // A program starts another that has the file, and closes the file itself.
     fs::write(mount.at("f"), old).expect("written");
     let output = File::create(mount.at("f")).expect("opened");
     let mut command = shell("sleep 2; echo late", &mount.dir);
@@ -180,7 +180,7 @@ fn a_file_that_is_written_follows_the_renames_of_directories_above_it() {
     assert_same(&lab.cli.cat("pot://lab/run/changed"), &expected, "the changed one");
     lab.cli.ok(&["verify", "-r", "--read", "pot://lab/run"]);
 
-    // Somebody else renames it: what was written is not put where the directory was.
+    // When somebody else renames the directory, what was written is not put where the directory was.
     fs::create_dir(mount.at("e.tmp")).expect("made");
     let mut made = File::create(mount.at("e.tmp/f")).expect("made");
     made.write_all(&new).expect("written");
@@ -435,7 +435,7 @@ fn an_open_reader_is_told_of_the_version_that_it_reads() {
                 pause(ASKS_AGAIN);
             }
         }
-        // Whoever opens the file now reads what is there, also while the writer goes on.
+        // A program that opens the file now reads what is there, also while the old reader goes on.
         match size {
             0 => assert!(File::open(&here).is_err(), "{what}"),
             size => {
@@ -451,7 +451,7 @@ fn an_open_reader_is_told_of_the_version_that_it_reads() {
         let _ = fs::remove_file(&here);
         wait_until("it to go", DEADLINE, || !there.exists());
     }
-    // A file is mapped into memory, and replaced by a shorter one.
+    // The file is mapped into memory, and replaced by a shorter one.
     let script = "
 import mmap, os, sys, time
 here, there = sys.argv[1] + '/m', sys.argv[2] + '/m'

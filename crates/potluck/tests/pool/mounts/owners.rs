@@ -1,4 +1,4 @@
-//! Owners and all bits of modes, in mounts and by `cp -a`, and when directories are modified.
+//! Tests owners and all bits of modes, in mounts and by `cp -a`, and when directories are modified.
 
 use super::attributes::run;
 use super::{Mount, mounted};
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// A tree with owners, all bits of modes, and times.
+/// A script that makes a tree with owners, all bits of modes, and times.
 const TREE: &str =
     "mkdir -p p/team p/drop; echo 1 > p/team/of-42; echo 2 > p/root; ln -s root p/link
     mkdir p/empty; chown 42:43 p/team p/team/of-42; chown -h 44:45 p/link; chown 7:8 p/empty
@@ -17,12 +17,12 @@ const TREE: &str =
     touch -h -d 2001-02-03T04:05:06.123456789 p/team/of-42 p/root p/link
     touch -d 2002-02-03T04:05:06.5 p/team p/drop p/empty p";
 
-/// All that is kept of a tree.
+/// Returns the paths, kinds, modes, owners, times and link targets of a tree.
 fn told(dir: &Path) -> String {
     run("find . -mindepth 1 -printf '%P %y %m %U:%G %T@ %l\\n' | sort", dir)
 }
 
-/// Returns what `cp -a` makes of it on this machine, where no file makes a program run as somebody else.
+/// Returns a listing as it is after `cp -a` to this machine, where no file makes a program run as somebody else.
 fn without_special_files(told: &str) -> String {
     told.replace("root f 4755", "root f 755")
 }
@@ -58,7 +58,7 @@ fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
     lab.cli.ok(&["cp", "-a", "pot://lab/in/p/team/of-42", arg(&one)]);
     let about = fs::metadata(&one).expect("copied");
     assert_eq!((about.uid(), about.gid(), about.mode() & 0o7777), (42, 43, 0o640));
-    // Without -a it is as ever: whoever copies owns the copies, and nothing runs as somebody else.
+    // Without -a the copies belong to the one who copies, and none of them runs as somebody else.
     lab.cli.ok(&["cp", "-r", arg(&from.join("p")), "pot://lab/plain"]);
     let entry = lab.cli.json(&["stat", "pot://lab/plain/root"])["entry"].clone();
     assert_eq!((&entry["permissions"], &entry["owner"]), (&"755".into(), &serde_json::Value::Null));

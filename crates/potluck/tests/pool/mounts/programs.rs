@@ -1,11 +1,12 @@
-//! Programs that people use, in a mounted pool. Those that take long to install are tried by hand with the same script.
+//! Tests programs that people use, in a mounted pool. Those that take long to install are tried by hand with the same
+//! script.
 
 use super::{Mount, mounted, skip};
 use crate::pool::content::arg;
 use crate::pool::workspace;
 use std::process::Command;
 
-/// The small ones of `contrib/mount-programs/try.sh`.
+/// The small programs of `contrib/mount-programs/try.sh`.
 const PROGRAMS: [&str; 7] = ["rsync", "cp-a", "git", "restic", "sqlite", "fsx", "names"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Small files that are written through a mount: what they cost, and that they are as other files are.
+//! Tests small files that are written through a mount: what they cost, and that they are as other files are.
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::lab::Lab;
@@ -11,7 +11,7 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// Longer than the manager's metrics are good for.
+/// A time longer than the manager's metrics are good for.
 const COUNTED: Duration = Duration::from_millis(1500);
 
 /// Closes a file as programs do that look at what close() returns.
@@ -23,7 +23,7 @@ fn close(file: File) -> Result<(), Option<i32>> {
     }
 }
 
-/// Sessions, questions about names, and what becomes visible, in calls of the manager.
+/// The cost is counted in calls of the manager: of sessions, of questions about names, and of what becomes visible.
 #[test]
 fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it() {
     if !can_mount("a_small_file_costs_one_call_to_the_manager") {

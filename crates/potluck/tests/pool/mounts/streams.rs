@@ -1,4 +1,4 @@
-//! Files that are written to a mount from their beginning: in order, and then not.
+//! Tests files that are written to a mount from their beginning: in order, and then not.
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
@@ -15,15 +15,15 @@ use std::path::Path;
 
 const CHUNK: usize = 64 << 10;
 
-/// What the pool has at a path is this content, by what it says and what it gives; and it is as safe as promised, as soon
-/// as each donor was heard.
+/// Asserts that the pool has this content at a path, and that it is as safe as promised as soon as each donor was
+/// heard.
 fn assert_stored(cli: &Cli, path: &str, content: &[u8]) {
     assert_same(&cli.cat(path), content, path);
     wait_until(&format!("{path} to be safe"), DEADLINE, || cli.run(&["verify", path]).code == 0);
     cli.ok(&["verify", "--read", path]);
 }
 
-/// Bytes of the files without names that a process has open below a directory.
+/// Returns the bytes of the files without names that a process has open below a directory.
 fn spooled_by(pid: Pid, dir: &Path) -> u64 {
     let open =
         fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("listed").flatten();
@@ -34,8 +34,8 @@ fn spooled_by(pid: Pid, dir: &Path) -> u64 {
     spooled.map(|file| fs::metadata(file.path()).map_or(0, |about| about.len())).sum()
 }
 
-/// Whatever order a program writes in, the file is what a local one would be, also where it was opened for writing alone;
-/// and what was streamed before is not sent again.
+/// Whatever order a program writes in, the file is what a local one would be, also where it was opened for writing
+/// alone.
 #[test]
 fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
     if !can_mount("a_new_file_written_at_random_is_what_a_local_one_would_be") {
@@ -237,7 +237,7 @@ fn a_file_opened_for_reading_and_writing_that_is_written_in_order_takes_no_spool
     assert_stored(&lab.cli, "pot://lab/f", &content);
 }
 
-/// Incremental write: what a program is ahead of donors is on this machine's disk, and bounded.
+/// Incremental write keeps what a program is ahead of donors on this machine's disk, within a bound.
 #[test]
 fn incremental_write_keeps_a_bounded_number_of_temporary_files() {
     if !can_mount("incremental_write_keeps_a_bounded_number_of_temporary_files") {
@@ -266,7 +266,7 @@ fn incremental_write_keeps_a_bounded_number_of_temporary_files() {
     assert!(all_files(lab.dir()).iter().all(|path| !path.ends_with("spool/tmp")));
 }
 
-/// fsync of a file that is changed in place: donors have what changed when it returns.
+/// An fsync of a file that is changed in place returns when donors have what changed.
 #[test]
 fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
     if !can_mount("fsync_of_a_changed_file_returns_when_donors_have_what_changed") {
@@ -316,7 +316,7 @@ fn a_program_that_writes_more_than_its_quota_hears_so_soon() {
     }
 }
 
-/// A program whose file waits in the spool hears at write(), too, that it exceeds the quota, however much may wait there.
+/// A program whose file waits in the spool also hears at write() that it exceeds the quota, however large the spool is.
 #[test]
 fn a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota() {
     let name = "a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota";

@@ -1,4 +1,4 @@
-//! Shared files where local files change, writers die, answers are late, and numbers are too large.
+//! Tests shared files where local files change, writers die, answers are late, and numbers are too large.
 
 use super::super::content::{assert_same, file};
 use super::super::lab::Lab;
@@ -103,7 +103,7 @@ fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
 fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwhile() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
-    // While its runtime does not run, this writer says nothing, like one that died.
+    // This writer says nothing while its runtime does not run, like one that died.
     let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let awake = Runtime::new().expect("a runtime");
     let (one, other) = (client(&lab), client(&lab));

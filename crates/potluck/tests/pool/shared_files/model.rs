@@ -1,4 +1,4 @@
-//! Writers of one file that do what they like, through two mounts and the library, against a model in memory.
+//! Tests writers of one file that write at random, through two mounts and the library, against a model in memory.
 
 use super::super::content::{Lots, assert_same, bytes};
 use super::super::lab::Lab;
@@ -15,29 +15,29 @@ use tokio::runtime::Runtime;
 
 const ROUNDS: u64 = 6;
 const WRITES: u64 = 60;
-/// Offsets are below this, but for a few.
+/// The bound of most offsets.
 const NEAR: u64 = 24 << 20;
-/// The other offsets are below this.
+/// The bound of the few other offsets.
 const FAR: u64 = 160 << 20;
 
-/// One that writes.
+/// A writer of the file.
 enum One {
     Through(File),
     By(Box<SharedWriter>),
 }
 
-/// What the file is to become.
+/// The content that the file is to have.
 struct Model {
-    /// The version that is there.
+    /// The content of the version that is there.
     version: Vec<u8>,
-    /// What each has written since, in order.
+    /// The writes of each writer since then, in order.
     written: Vec<Vec<(u64, Vec<u8>)>>,
     sizes: Vec<u64>,
     claims: ByteRanges<usize>,
 }
 
 impl Model {
-    /// The next version, of what those have written who are `in_it`.
+    /// Makes the next version, of what the writers `in_it` have written.
     fn publish(&mut self, in_it: &[usize]) {
         for number in in_it {
             let len = self.version.len().max(self.sizes[*number] as usize);
@@ -61,7 +61,7 @@ fn range(lots: &mut Lots) -> Range<u64> {
     at..at + 1 + lots.below(most)
 }
 
-/// Has one write a range; whether that is refused because of another.
+/// Has a writer write a range, and returns whether that is refused because of another.
 fn write(runtime: &Runtime, one: &mut One, at: u64, bytes: &[u8]) -> bool {
     match one {
         One::Through(file) => match file.write_all_at(bytes, at) {
@@ -153,7 +153,7 @@ fn writers_of_mounts_and_of_the_library_make_the_versions_that_a_model_says() {
     wait_until("both mounts to see the last", DEADLINE, || mounts.iter().all(seen));
 }
 
-/// All have done their part, in some order, or gave it up, or are gone; the version that there is then.
+/// Ends all writers in some order: they finish, give up, or are gone. Returns the version that there is then.
 fn end(lab: &Lab, runtime: &Runtime, all: Vec<One>, mut model: Model, lots: &mut Lots) -> Vec<u8> {
     let mut order: Vec<(usize, One)> = all.into_iter().enumerate().collect();
     for at in (1..order.len()).rev() {
