@@ -44,7 +44,7 @@ pub struct ChunkRow {
     pub len: u32,
     /// How often recipes name the chunk.
     pub refs: i64,
-    /// How far it is on its way out.
+    /// The state of the chunk on its way out: in use, condemned, or gone.
     pub state: ChunkState,
     /// The column that says which versions refer to it ([`referrers`]).
     pub referrer: Option<i64>,
@@ -145,7 +145,7 @@ pub struct UnusedChunk {
     pub name: ChunkName,
     /// Size of the chunk in stored bytes; 0 if the catalog knows it.
     pub len: u32,
-    /// Donors that have it.
+    /// The donors whose copies of the chunk count, by the catalog or by what they reported before it knew the chunk.
     pub donors: Vec<DonorId>,
 }
 
@@ -221,17 +221,17 @@ fn is_in_use_again(row: &ChunkRow, line: &CountedChunk) -> bool {
 }
 
 impl<'db> ReferenceCounts<'db> {
-    /// Begins with no changes.
+    /// Makes an empty set of changes, which [`Self::close`] writes; `now_ms` is the pool's time of all of them.
     pub(crate) fn new(db: &'db Tx, now_ms: u64) -> Self {
         Self { db, now_ms, pages: HashMap::new() }
     }
 
-    /// The pool's time of the changes, in milliseconds.
+    /// Returns the pool's time of the changes, in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The line of a chunk, read from the catalog at its first use.
+    /// Returns the line of a chunk, read from the catalog at its first use.
     fn line(&mut self, name: &ChunkName) -> Result<&mut CountedChunk, Error> {
         use std::collections::hash_map::Entry;
         Ok(match self.pages.entry(*name) {
@@ -252,14 +252,14 @@ impl<'db> ReferenceCounts<'db> {
         })
     }
 
-    /// Whether a chunk is known by another length than `len` stored bytes, the changes of this transaction
+    /// Returns whether a chunk is known by another length than `len` stored bytes, the changes of this transaction
     /// included.
     pub fn differs(&mut self, name: &ChunkName, len: u32) -> Result<bool, Error> {
         let line = self.line(name)?;
         Ok(line.len != 0 && line.len != len)
     }
 
-    /// The donors that have a chunk at `ack` or better, as far as is known, the changes of this transaction
+    /// Returns the donors that have a chunk at `ack` or better, as far as is known, the changes of this transaction
     /// included.
     pub fn holders(&mut self, name: &ChunkName, ack: AckLevel) -> Result<BTreeSet<DonorId>, Error> {
         let db = self.db;
@@ -341,7 +341,7 @@ impl<'db> ReferenceCounts<'db> {
         Ok(())
     }
 
-    /// Writes all changes, and returns the chunks that nobody used before.
+    /// Writes all changes, and returns the chunks that were condemned or gone and are in use again.
     pub fn close(self) -> Result<InUseAgain, Error> {
         let mut again = InUseAgain::default();
         // In the order of names the index is walked once, and the same commits always make the same rows.

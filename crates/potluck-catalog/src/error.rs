@@ -56,7 +56,7 @@ pub enum Error {
     IsALink {
         /// The path of the link.
         path: PoolPath,
-        /// Where it leads.
+        /// The target of the link.
         target: LinkTarget,
     },
     /// An empty file would take the place of one that has content, and nobody asked for that.
@@ -138,7 +138,7 @@ pub enum Error {
         /// The most that one commit puts there.
         most: usize,
     },
-    /// A path leads to where old versions are kept and snapshots are read, which nobody changes.
+    /// A path leads into the place of old versions and snapshots, which nobody may change.
     #[error("{0} lies where old versions are kept and snapshots are read")]
     KeptPlace(PoolPath),
     /// The path under which it would be kept is longer than any may be.
@@ -152,7 +152,7 @@ pub enum Error {
     NotKept {
         /// The path of the name.
         path: PoolPath,
-        /// The version that was asked for.
+        /// The version that was asked for; `None` where any that is kept would have done.
         number: Option<VersionId>,
     },
     /// No snapshot of this name is there.
@@ -370,7 +370,8 @@ pub enum Error {
     Bug(String),
 }
 
-/// The limits that would be exceeded, and by what; in exact bytes where both would read the same.
+/// Says what a quota allows, all its limits, and what there would be of `files` and `bytes`, of which only those above
+/// their limit are given. Bytes are exact where the rounded sizes would read the same.
 fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
     let held = |files: Option<u64>, bytes: Option<u64>, size: fn(u64) -> String| {
         let files = files.map(|files| match files {
@@ -389,12 +390,12 @@ fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
 }
 
 impl Error {
-    /// Whether this error is the fault of the disk that holds the catalog.
+    /// Returns whether this error is the fault of the disk that holds the catalog.
     pub fn is_disks(&self) -> bool {
         matches!(self, Self::DiskFull | Self::Disk(_))
     }
 
-    /// Whether the catalog itself fails, so that other operations would fail, too.
+    /// Returns whether the catalog itself fails, so that other operations would fail, too.
     pub fn is_of_catalog(&self) -> bool {
         self.is_disks() || matches!(self, Self::Contended | Self::Sql(_) | Self::Closed)
     }

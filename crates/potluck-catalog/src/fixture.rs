@@ -207,12 +207,12 @@ impl Fixture {
     }
 }
 
-/// A space that the pool itself makes.
+/// Makes the order for a space that the pool itself makes.
 pub fn new_space(name: &str, policy: Policy, key: Option<SpaceKey>) -> NewSpace {
     NewSpace { name: name.into(), policy, key, made_by: None }
 }
 
-/// A pool of so many donors that are all there at the time 0.
+/// Makes a pool of so many donors, which have all registered and listed what they have at the time 0.
 pub fn donors_there(donors: u32) -> Pool {
     let second = Duration::from_secs(1);
     let mut pool = Pool::new(PoolLimits {

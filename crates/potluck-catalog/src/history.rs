@@ -63,15 +63,17 @@ impl LeavingEntry<'_> {
     }
 }
 
-/// Returns how long the policy that holds at `path` keeps things, or keeps none where nothing is ever kept.
+/// Returns how long the policy that holds at `path` keeps things; for no time where nothing is ever kept, or where
+/// `when` leaves it to no policy.
 pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retention, Error> {
     let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
     if keeps { policy() } else { Ok(Retention::default()) }
 }
 
-/// Keeps what leaves its name, if it is to be kept: it has no name any more then, counts in its space as before, and the
-/// change is told. Otherwise nothing is done, as with a directory that is removed and would bring nothing back.
+/// Moves an entry that loses its name to where it is kept, if its policy or a snapshot keeps it, and returns whether it
+/// was moved; the change is told, and the entry counts in its space as before. A directory that is removed and would
+/// bring nothing back is not kept. In any case it is noted which snapshot shows the entry under its name.
 pub(crate) fn keep(
     db: &Tx,
     leaving: &LeavingEntry<'_>,
@@ -111,14 +113,14 @@ pub(crate) fn keep(
     Ok(true)
 }
 
-/// Whether nothing is in a directory, and no snapshot shows anything that was. What is shown there is kept there when it
-/// goes from elsewhere, so that a path must lead to the directory until then.
+/// Returns whether nothing is in a directory, and no snapshot shows anything that was. What is shown there is kept
+/// there when it goes from elsewhere, so that a path must lead to the directory until then.
 pub(crate) fn is_void(db: &Tx, dir: DirId) -> Result<bool, Error> {
     Ok(!entries::has_children(db, dir)? && !bygone::is_any_of(db, dir)?)
 }
 
-/// Refuses to keep a tree in which something would have a longer path than any may have. It reads the whole tree where
-/// its path gets longer, so it is asked before the removal and outside of its transaction.
+/// Refuses to keep a tree in which something would have a longer path than any may have. It reads the whole tree, so it
+/// is asked before the removal and outside of its transaction.
 pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), Error> {
     let found = entries::resolve(db, path)?.map(|found| found.place);
     let Some(EntryPlace::Dir(dir)) = found else { return Ok(()) };
@@ -218,8 +220,8 @@ fn move_to(
     Ok(at)
 }
 
-/// Keeps something that is about to be taken apart where a snapshot shows it, if one shows it elsewhere, and returns
-/// whether it does: a directory that no path leads to shows nothing.
+/// Moves an entry that is about to be taken apart to where a snapshot shows it, and returns whether one does. A
+/// directory that no path leads to any more shows nothing.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
@@ -316,7 +318,9 @@ pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     KeptPlace::of(path).map_or(Ok(()), |place| kept_rows::forget(db, place.number))
 }
 
-/// Lets the kept things of a name beyond the `most` newest go at once, by the next round of upkeep.
+/// Ends the time of the replaced things of a name beyond the `most` newest of them, and of all things of the name
+/// beyond the [`MOST_VERSIONS`] newest, so that the next round of upkeep lets them go. What is kept for a snapshot
+/// alone stays.
 fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<(), Error> {
     if kept_rows::count_of_name(db, dir, name)? <= most.into() {
         return Ok(());
@@ -367,7 +371,7 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
     leave(db, row.dir, &place.dir, holder)
 }
 
-/// The entry that a row is about, with the directory that it is in.
+/// Returns the entry that a row is about, with the directory that it is in.
 pub(crate) fn find(db: &Tx, row: &HistoryRow) -> Result<Option<(DirId, FoundEntry)>, Error> {
     let holder = entries::lookup(db, row.dir, KEPT_DIR)?.map(|found| found.place);
     let Some(EntryPlace::Dir(holder)) = holder else { return Ok(None) };
@@ -403,7 +407,7 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
     Ok(due.len() == limit)
 }
 
-/// Whether the time for which something is kept is over.
+/// Returns whether the time of anything that is kept is over.
 pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
     Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
 }
@@ -434,9 +438,9 @@ pub struct BroughtBack {
     pub replaced: bool,
 }
 
-/// Gives what is kept of a name that name again: this one, or what was kept last. With `removed`, it must have been
-/// removed, and nothing may have the name. What has it is kept as if it were replaced; where the policy keeps nothing
-/// any more, for as long as what takes its place would have been.
+/// Gives what is kept of a name that name again: the thing with this number, or what was kept last. With `removed`, it
+/// must have been removed, and nothing may have the name. What has the name is kept as if it were replaced; where the
+/// policy keeps nothing any more, for as long as what takes its place would have been.
 pub(crate) fn bring_back(
     db: &Tx,
     path: &PoolPath,
@@ -479,7 +483,9 @@ pub(crate) fn bring_back(
     Ok(BroughtBack { number: row.number, replaced: current.is_some() })
 }
 
-/// Returns the directory above a path, or which of the directories above it was removed.
+/// Returns the directory above a path.
+///
+/// Errors: one of the directories above it was removed and is kept, or was never there.
 pub(crate) fn above_of(
     db: &Tx,
     path: &PoolPath,

@@ -1,12 +1,12 @@
 //! The catalog: everything the pool must not forget.
 //!
-//! Its face is the operations of [`Catalog`] ([`operations`]), each of which changes all it changes in
-//! one transaction and reads what it tells at one moment, on the plain types that are named here. Below them are functions over a [`Tx`](sql::Tx), in a
-//! folder for each subject: [`names`] and what they lead to ([`versions`], [`chunks`]), what they led to ([`history`]), what is
-//! to be published ([`checkpoints`]), who may do what ([`members`]), [`policies`] that change, the metadata [`log`], and what the
-//! pool remembers of itself ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
-//! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
-//! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
+//! Its interface is the operations of [`Catalog`] ([`operations`]), on the plain types that are named here. Below them
+//! are functions over a [`Tx`](sql::Tx), in a folder for each subject: [`names`] and what they lead to ([`versions`],
+//! [`chunks`]), what they led to ([`history`]), what is to be published ([`checkpoints`]), who may do what
+//! ([`members`]), [`policies`] that change, the metadata [`log`], and what the pool remembers of itself
+//! ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
+//! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or nothing and
+//! may run again from its start, so it must have no effect outside the catalog and take no lock.
 
 mod checkpoints;
 mod chunks;
@@ -113,18 +113,19 @@ const LONG_READS: usize = 2;
 const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 impl Catalog {
-    /// Whether a catalog is at `path`, sound or not.
+    /// Returns whether a catalog is at `path`, sound or not.
     pub fn is_at(path: &Path) -> bool {
         engine::exists(path)
     }
 
-    /// The files that the catalog at `path` may be in, of which not all need be there.
+    /// Returns the files that the catalog at `path` may be in, of which not all need be there.
     pub fn stored_in(path: &Path) -> impl Iterator<Item = PathBuf> {
         engine::files_of(path)
     }
 
-    /// Opens the catalog at `path`, which must exist and be sound. How long that takes does not depend on how large
-    /// it is; a large one is left for [`check`](Self::check).
+    /// Opens the catalog at `path`, which must exist. A small one is checked first, and so is one that was found
+    /// damaged before; any other large one is opened unchecked and left for [`check`](Self::check), so that its size
+    /// does not delay the start.
     pub fn open(path: &Path, offload: Offload, clock: SharedClock) -> Result<Self, OpenError> {
         let is_checked = engine::is_checked_first(path);
         let db = engine::open_existing(path)?;

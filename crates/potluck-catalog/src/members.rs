@@ -90,7 +90,7 @@ pub(crate) fn add(
     Ok(member)
 }
 
-/// The member with a number, if there ever was one.
+/// Returns the member with a number, also one whose membership ended; `None` if there never was one.
 pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<StoredMember>, Error> {
     db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
 }

@@ -76,7 +76,7 @@ pub struct DonorSnapshot {
     view: PoolView,
     /// The pool's present number of losses, shared with the pool.
     count: Arc<AtomicU64>,
-    /// What the pool notes of the donors in the view.
+    /// The losses that the pool notes of each donor in the view, in the order of donors.
     noted: Vec<(DonorId, Arc<Noted>)>,
     /// The number of losses that the snapshot knows of.
     seen: u64,
@@ -91,7 +91,8 @@ impl DonorSnapshot {
         Self { begun: self.begun.min(losses), ..self }
     }
 
-    /// Returns the number of losses that the snapshot has seen.
+    /// Returns the number of losses when the work that is judged by this snapshot began; for other work, when the
+    /// snapshot was taken.
     pub fn losses(&self) -> u64 {
         self.begun
     }
@@ -120,9 +121,9 @@ impl DonorSnapshot {
         donors.into_iter().all(unchanged)
     }
 
-    /// Returns donors as they stood, and as dead those to whom something happened since by which their copies
-    /// may be worth less. That a donor fell silent in the meantime is not told: it may do so the next moment
-    /// as well.
+    /// Returns the donors as they stood. The copies of a donor count as lost if it had a loss since the snapshot was
+    /// taken, or was started again since the work began. That a donor fell silent in the meantime is not told: it may
+    /// do so the next moment as well.
     ///
     /// Compares numbers and takes no lock, so a transaction may call it, and call it again when it runs again.
     pub fn current(&self) -> Cow<'_, PoolView> {

@@ -144,7 +144,7 @@ impl DonorTable {
             .filter(|registration| registration.incarnation == incarnation)
     }
 
-    /// Returns what signs the receipts of a donor that count, once it registered.
+    /// Returns the key and the incarnation of the receipts of a donor that count; `None` before it has registered.
     pub fn signer(&self, donor: DonorId) -> Option<ReceiptSigner> {
         let Registration { key, incarnation, .. } = self.registration(donor)?;
         Some(ReceiptSigner { key: key.clone(), incarnation: *incarnation })

@@ -95,7 +95,7 @@ impl From<OutOfOrder> for Failure {
     }
 }
 
-/// Says how a page of an inventory fits the pages before it.
+/// The place of a page of an inventory after the pages before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageDone {
     /// The page is the next in order.

@@ -6,7 +6,7 @@ use potluck_core::repair_plan::{Copy, Domain, Worth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Says when a copy that leaves its donor may be deleted.
+/// The condition under which a copy that leaves its donor may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeavingRule {
     /// The copy may be deleted when its unit is whole without it.
@@ -24,11 +24,11 @@ pub struct DonorView {
     pub worth: Worth,
     /// The worth of the donor's copies that leave.
     pub worth_leaving: Worth,
-    /// Whether the donor is heard now.
+    /// True while the donor is heard.
     pub live: bool,
-    /// Whether the donor is trusted.
+    /// True while the donor is not quarantined.
     pub trusted: bool,
-    /// Whether the donor is about to be removed.
+    /// True while the donor's removal from the pool is being considered.
     pub removing: bool,
     /// The failure domain that the donor is in.
     pub domain: Domain,
@@ -42,11 +42,11 @@ pub struct DonorView {
     pub disk_below: u32,
     /// The versions that may be lost when copies leave at once, in order.
     pub lose: Arc<[VersionId]>,
-    /// Whether the donor holds more than its owner lends, so that the owner needs the space now.
+    /// True while the donor holds more than its owner lends, so that the owner needs the space now.
     pub over_quota: bool,
-    /// Whether the donor takes copies.
+    /// True while new copies may go to the donor.
     pub takes: bool,
-    /// Whether the donor can be asked for copies: it did not fail at that lately.
+    /// True while the donor can be asked for copies: it did not fail at that lately.
     pub sends: bool,
 }
 
@@ -60,7 +60,8 @@ impl DonorView {
         if leaving || self.leaves(name) { self.worth_leaving } else { self.worth }
     }
 
-    /// Returns whether the donor's copy of a chunk is to leave because the donor gives space back.
+    /// Returns whether the donor's copy of a chunk is to leave, because the donor gives its space back or holds more
+    /// than its owner lends.
     pub fn leaves(&self, name: &ChunkName) -> bool {
         name.part() < self.below
     }
@@ -160,7 +161,7 @@ impl PoolView {
         leaving
     }
 
-    /// Returns this view as it would be if a donor's copies with names in parts below `below` left it, as
+    /// Returns this view as it would be if a donor's copies with names in partitions below `below` left it, as
     /// they do where its owner lends less.
     pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
         let mut shrinking = self.clone();
@@ -189,8 +190,8 @@ impl PoolView {
         beside
     }
 
-    /// Returns this view without the donors that have not listed what they have since they were started: it may be
-    /// less than what they acknowledged before.
+    /// Returns this view with only the donors whose copies count and can be fetched now. So those are left out that
+    /// have not listed what they have since they were started: it may be less than what they acknowledged before.
     pub fn of_those_that_listed(&self) -> Self {
         let mut listed = self.clone();
         for status in listed.0.values_mut().filter(|status| status.worth != Worth::Counts) {
@@ -206,12 +207,13 @@ impl PoolView {
         self.0.iter_mut().filter(|(id, _)| donors.contains(*id)).map(|(_, status)| status)
     }
 
-    /// Returns this view as it would be if all donors that were given up came back with all they had.
+    /// Returns this view with all lost donors ([`Worth::Lost`]) as silent ones: their copies count again, as if they
+    /// were still waited for, and cannot be fetched.
     pub fn all_back(&self) -> Self {
         self.back(&self.0.keys().copied().collect())
     }
 
-    /// Returns this view as it would be if those of these donors that were given up came back.
+    /// Returns this view with those of these donors that are lost as silent ones ([`Self::all_back`]).
     pub fn back(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut back = self.clone();
         for status in back.each(donors).filter(|at| at.worth == Worth::Lost) {

@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// The number of tries in a row without an answer that are no accident.
 const FAILED: u32 = 2;
 
-/// How long a member's complaint that it does not reach a donor counts.
+/// The time for which a member's complaint that it does not reach a donor counts.
 const COMPLAINT: Duration = Duration::from_secs(300);
 /// The most members whose complaints are kept of one donor.
 const COMPLAINANTS: usize = 64;

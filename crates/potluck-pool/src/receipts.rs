@@ -5,11 +5,11 @@ use potluck_core::ids::{Incarnation, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::ticket::{Receipt, Secret};
 
-/// What makes the receipts of a donor that count: receipts under another key, or of an earlier incarnation, do not
-/// count.
+/// The key and the incarnation of a donor's receipts that count: receipts under another key, or of an earlier
+/// incarnation, do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiptSigner {
-    /// The key that the donor drew.
+    /// The key, drawn by the donor, under which it makes its receipts.
     pub key: Secret,
     /// The donor's registered incarnation.
     pub incarnation: Incarnation,

@@ -16,7 +16,7 @@ pub struct DonorRecord {
     /// How long the donor had been silent when this manager started, if it was ever heard.
     pub silent_before: Option<Duration>,
     pub away_until: Option<Tick>,
-    /// Whether an admin declared the donor dead and does not wait for it.
+    /// True from when an admin declares the donor dead, and does not wait for it, until it is heard again.
     pub declared_dead: bool,
     /// Whether the donor was dead and its inventory was not compared since: what it may have counts for nothing.
     pub stale: bool,
@@ -60,6 +60,6 @@ pub struct Giving {
     pub at_once: bool,
     /// The versions that may be lost by the give-back, in order: their last copies are not waited for either.
     pub lose: Arc<[VersionId]>,
-    /// When the give-back was asked for.
+    /// The time at which the give-back was asked for; after a restart of the manager, the time of that start.
     pub since: Tick,
 }

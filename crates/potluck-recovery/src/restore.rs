@@ -45,7 +45,7 @@ pub struct Restored {
     pub spaces: u64,
     /// The number of files.
     pub files: u64,
-    /// Size of all files together, in bytes of plaintext.
+    /// The size of all files together, in bytes of plaintext.
     pub bytes: u64,
     /// The number of donors that belong to the pool.
     pub donors: u64,

@@ -41,6 +41,8 @@ pub struct StateDir {
 
 impl StateDir {
     /// Makes the directory if need be and takes it for this process.
+    ///
+    /// Errors: another process has it, or the disk fails.
     pub fn take(root: &Path) -> Result<Self, StateError> {
         let failed = |path: &Path, source| StateError::Io { path: path.into(), source };
         if let Some(above) = root.parent() {

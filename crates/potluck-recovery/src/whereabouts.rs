@@ -1,4 +1,4 @@
-//! Where this manager is, signed by the pool's authority, and whether another one has its place.
+//! The addresses of this manager, signed by the pool's authority, and the news that another manager has its place.
 
 use crate::ca::Ca;
 use potluck_core::ids::Epoch;
@@ -8,7 +8,7 @@ use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// Where this manager is, and whether another one has its place.
+/// The addresses of this manager, and the news that another manager has its place.
 #[derive(Debug)]
 pub struct Signpost {
     told: Mutex<Told>,

@@ -54,7 +54,7 @@ impl CountedCopies {
 /// The copies that count at a donor, as far as one step read them.
 pub(crate) struct CountedRun {
     copies: Vec<(u64, ChunkId)>,
-    /// Where the next step begins.
+    /// The last chunk of this step, after which the next one begins; `None` at the end.
     pub next: Option<ChunkId>,
 }
 

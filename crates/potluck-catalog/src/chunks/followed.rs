@@ -28,8 +28,8 @@ pub struct Followed {
 pub struct ToFollow {
     /// The number of the version, or of a part.
     pub version: VersionId,
-    /// The units that are asked for; `None`: all. Where the version is being changed to another redundancy, all are
-    /// given.
+    /// The units that are asked for; `None` asks for all of them. All are given of a version that is being changed to
+    /// another redundancy.
     pub units: Option<SomeUnits>,
 }
 

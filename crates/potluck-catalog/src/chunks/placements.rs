@@ -85,7 +85,8 @@ pub(crate) fn acknowledge(
     Ok(())
 }
 
-/// Counts a copy as there.
+/// Counts a copy whose donor says that it is there. A copy that counted already keeps its ack level; another gets the
+/// lowest.
 pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
@@ -108,18 +109,18 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
 /// The report of a donor on some chunks, in the order in which it is believed.
 #[derive(Debug, Default)]
 pub struct ToldCopies {
-    /// Names of chunks that the donor does not have, or not any more.
+    /// The names of chunks that the donor does not have, or not any more.
     pub removed: Vec<ChunkName>,
-    /// Names of chunks that are damaged or cannot be read, and were quarantined.
+    /// The names of chunks that are damaged or cannot be read, and were quarantined.
     pub spoiled: Vec<ChunkName>,
     /// Chunks that the donor has and did not have before.
     pub added: Vec<Holding>,
-    /// Names of chunks that the donor looked at and found sound.
+    /// The names of chunks that the donor looked at and found sound.
     pub sound: Vec<ChunkName>,
     /// Chunks that the donor has, that the catalog does not know, and that nobody writes: they become known as
     /// chunks that no file uses.
     pub unused: Vec<Holding>,
-    /// Names of chunks that the donor stored by order, and that are on its disk.
+    /// The names of chunks that the donor stored by order, and that are on its disk.
     pub on_disk: Vec<ChunkName>,
 }
 
@@ -162,7 +163,7 @@ fn first<T>(items: &mut Vec<T>, left: &mut usize) -> Vec<T> {
 /// A donor's listed chunks, compared with the catalog.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Chunks of the donor's list that the catalog knows.
+    /// The numbers of all listed chunks that the catalog knows, those of `uncounted` and `leaving` included.
     pub known: Vec<ChunkId>,
     /// Known chunks that were not counted at the donor.
     pub uncounted: Vec<Holding>,
@@ -205,11 +206,11 @@ pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<C
 pub(crate) struct ToldChanges {
     /// Whether a copy that counted, and that a file needs, is not at the donor.
     pub lost: bool,
-    /// Names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
+    /// The names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
     pub spoiled: Vec<ChunkName>,
     /// The copies that are gone from the donor, of chunks that no file uses.
     pub unused_gone: u64,
-    /// Names of chunks that the donor says it stored by order, but of which no copy counts at it.
+    /// The names of chunks that the donor says it stored by order, but of which no copy counts at it.
     pub not_there: Vec<ChunkName>,
 }
 

@@ -1,9 +1,9 @@
-//! Which versions refer to a chunk: the way back from a donor's copies to the files that need them.
+//! The versions that refer to each chunk: the way back from a donor's copies to the files that need them.
 //!
 //! Most chunks are of one version, which their row names, so that following a donor's copies reads no more
-//! rows than it has. What several versions share is in a table of its own. A version that is removed is taken
-//! from both; one that gives up its parity stays, because the same chunk may be data of it too. So what is
-//! listed may be more than refers to the chunk, and never less.
+//! rows than it has. The versions of a shared chunk are in a table of its own. A version that is removed is
+//! taken from both; one that gives up its parity stays, because the same chunk may be data of it too. So the
+//! list may name a version that does not refer to the chunk any more, and never lacks one that does.
 
 use crate::error::Error;
 use crate::sql::{Tx, params};

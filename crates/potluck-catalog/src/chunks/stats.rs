@@ -23,9 +23,10 @@ pub struct Stats {
     pub changing: u64,
     /// Size of those files together, in bytes of plaintext.
     pub changing_bytes: u64,
-    /// Chunks that no file uses but that are still somewhere, and can be reclaimed.
+    /// The number of chunks that no file uses, that are not known to be gone, and that can be reclaimed: without those
+    /// of `condemned_at_dead`.
     pub condemned: u64,
-    /// Chunks that no file uses and that only dead donors have.
+    /// The number of chunks that no file uses and that only dead donors have.
     pub condemned_at_dead: u64,
     /// The copies counted at each donor.
     pub donors: BTreeMap<DonorId, Copies>,

@@ -160,11 +160,11 @@ pub(crate) fn is_any_of(db: &Tx, dir: DirId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM bygone WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
 }
 
-/// The outcome of a step with rows.
+/// The outcome of one step that forgets rows.
 pub(crate) struct Released {
     /// The things that no snapshot shows any more.
     pub not_shown: Vec<EntryPlace>,
-    /// Whether the step handled all rows.
+    /// True if no row is left for another step.
     pub all: bool,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn list(
     }
 }
 
-/// Lists what is kept of one name, and what has it now.
+/// Lists what is kept of one name, with the entry that has the name now.
 fn of_name(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<KeptListed, Error> {
     let (above, name) = split(path)?;
     let dir = history::above_of(db, path, &above, now_ms)?;

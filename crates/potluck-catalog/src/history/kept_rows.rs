@@ -26,7 +26,7 @@ pub(crate) struct HistoryRow {
     pub kept_ms: u64,
     /// The member that replaced or removed it; `None`: the pool itself.
     pub by: Option<MemberId>,
-    /// The pool's time at which it is let go.
+    /// The pool's time at which it is let go, in milliseconds; `None` while no time is set.
     pub until_ms: Option<u64>,
     /// Whether it is kept for a snapshot that shows it, and for nothing else.
     pub shown: bool,

@@ -11,9 +11,9 @@ pub struct TakenSnapshot {
     pub at: PoolPath,
     /// The number of the snapshot.
     pub number: SnapshotId,
-    /// When it was taken, in milliseconds of wall time.
+    /// The wall time at which it was taken, in milliseconds.
     pub made_wall_ms: i64,
-    /// Who took it; `None`: the pool itself.
+    /// The member that took it; `None`: the pool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<MemberId>,
 }

@@ -90,7 +90,7 @@ pub enum Record {
     Policy {
         /// The path of the directory.
         path: PoolPath,
-        /// The parts that differ.
+        /// The parts of the policy that the directory sets itself.
         over: Override,
     },
     /// The next page of a version's recipe; the version follows.

@@ -220,7 +220,8 @@ impl Replay {
         spaces::add_sums(db, space.id, one)
     }
 
-    /// Takes a part of a file whose record has still to come. A part that is told of twice is the same.
+    /// Inserts a part of a file whose own record has still to come. A record that is repeated changes nothing; one of
+    /// another version with the same number takes the place of the part.
     fn part(
         &mut self,
         db: &Tx,
@@ -247,7 +248,7 @@ impl Replay {
         parts::put(db, whole, number, id, None)
     }
 
-    /// The recipe of a version, whose records came before.
+    /// Takes out the recipe of a version, whose records came before.
     fn recipe(&mut self, version: &Version) -> Result<Recipe, Error> {
         let pages = self.pages.remove(&version.id).unwrap_or_default();
         let parity = self.parity.remove(&version.id).unwrap_or_default();
@@ -302,7 +303,7 @@ impl Replay {
 /// Parts that no file has claimed yet are in no space.
 const NO_SPACE: SpaceId = SpaceId(0);
 
-/// Returns the chunks of a version.
+/// The recipe of a version as its records gave it.
 #[derive(Default)]
 struct Recipe {
     pages: Vec<Vec<u8>>,
@@ -327,7 +328,7 @@ fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> 
     Counter::Version.pass(db, version.id.0 as i64)
 }
 
-/// Stored lengths of parity chunks: those of their groups' longest chunks.
+/// Returns the stored lengths of parity chunks: those of their groups' longest chunks.
 fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
     let wrong = || Error::Damaged("a version has another number of parity chunks".into());
     let Some(ec) = ec else {

@@ -10,7 +10,7 @@ use std::fmt;
 /// The number of characters of a fingerprint that are shown to people.
 const SHOWN: usize = 12;
 
-/// A pool, as its name and the authority that vouches for its members.
+/// The identity of a pool: its name, and the authority that certifies its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// The name of the pool.

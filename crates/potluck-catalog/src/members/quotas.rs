@@ -1,5 +1,5 @@
-//! Quotas of spaces and of members, and the refusal of what exceeds one. A member's is on all spaces that they made, whoever writes there, so that
-//! a question touches the running sums of a few spaces and no file.
+//! Quotas of spaces and of members, and the refusal of what exceeds one. A member's is on all spaces that they made,
+//! whoever writes there, so that a question touches the running sums of a few spaces and no file.
 
 use crate::error::Error;
 use crate::log::{changes, records::Record};
@@ -24,7 +24,7 @@ fn quota(bytes: Option<i64>, files: Option<i64>) -> Quota {
     Quota { bytes: limit(bytes), files: limit(files) }
 }
 
-/// Returns a quota from the words of its row; no limits where there is no row.
+/// Returns the quota in the row with the key `of`; no limits where there is no row.
 fn read(db: &Tx, of: &str) -> Result<Quota, Error> {
     let mut select = db.prepare("SELECT bytes, files FROM quotas WHERE quota_of = ?1")?;
     let found = select.query_one(params![of], |row| Ok(quota(row.get(0)?, row.get(1)?)))?;
@@ -75,7 +75,7 @@ fn forget(db: &Tx, of: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the number of files in all spaces that a member made.
+/// Returns the sums of all spaces that a member made: their files, directories and bytes, whoever wrote them.
 fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
     let mut select = db.prepare(
         "SELECT coalesce(sum(files), 0), coalesce(sum(dirs), 0), coalesce(sum(bytes), 0)
@@ -100,7 +100,7 @@ pub struct StoredQuota {
 }
 
 impl StoredQuota {
-    /// The quota as people are told of it: directories count as files do.
+    /// Returns the quota as people are told of it: directories count as files do.
     pub fn shown(self) -> QuotaUse {
         let Self { of, quota, used } = self;
         let files = (used.files + used.dirs).max(0) as u64;
@@ -108,7 +108,7 @@ impl StoredQuota {
     }
 }
 
-/// All quotas, spaces first.
+/// Returns all quotas, those of spaces first.
 pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
     let mut select = db.prepare("SELECT quota_of, bytes, files FROM quotas")?;
     let rows = select
@@ -149,7 +149,7 @@ struct QuotaLimit {
     /// The space or the member that it is of, in words.
     of: String,
     quota: Quota,
-    /// The bytes and files that count against the quota.
+    /// The files, directories and bytes that count against the quota.
     held: Sums,
     /// The spaces whose files count.
     spaces: BTreeSet<SpaceId>,
@@ -182,7 +182,7 @@ impl QuotaLimits {
         Ok(Self(limits))
     }
 
-    /// Whether the space comes under no quota, so that nothing is refused.
+    /// Returns whether the space comes under no quota, so that nothing is refused.
     pub fn are_none(&self) -> bool {
         self.0.is_empty()
     }
@@ -221,14 +221,15 @@ impl QuotaLimits {
         self.admit(|spaces| of_bytes(signed(promised(spaces))), change)
     }
 
-    /// Bytes that the quotas leave beside what is there, and what is `promised` in their spaces.
+    /// Returns the bytes that the quotas leave beside what is there, and what is `promised` in their spaces; `u64::MAX`
+    /// where none limits bytes.
     pub fn left(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
         self.beside(|limit| {
             (limit.held.bytes.max(0) as u64).saturating_add(promised(&limit.spaces))
         })
     }
 
-    /// Bytes that the quotas would leave beside what is `promised` in their spaces, if nothing were there.
+    /// Returns the bytes that the quotas would leave beside what is `promised` in their spaces, if nothing were there.
     pub fn whole(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
         self.beside(|limit| promised(&limit.spaces))
     }

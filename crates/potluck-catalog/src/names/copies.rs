@@ -70,7 +70,7 @@ pub struct Copied {
     pub links: u64,
     /// The cursor from which the copy goes on; `None` when all was copied.
     pub next: Option<String>,
-    /// Chunks that nobody used before.
+    /// The chunks that were condemned or gone and are in use again.
     pub again: InUseAgain,
 }
 

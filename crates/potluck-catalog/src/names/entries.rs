@@ -187,7 +187,8 @@ pub(crate) struct EnsuredDir {
     pub made: Vec<PoolPath>,
 }
 
-/// The directory at `path`, made with all its parents where they are missing, and these attributes.
+/// Returns the directory at `path`, made with all its parents where they are missing; those that are made get these
+/// attributes.
 pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
@@ -474,7 +475,7 @@ pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bytes of the longest path below a directory, relative to it and with the slash before it; 0
+/// Returns the bytes of the longest path below a directory, relative to it and with the slash before it; 0
 /// where it is empty.
 pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
     let longest: Option<Option<i64>> = db

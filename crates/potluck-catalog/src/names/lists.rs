@@ -154,9 +154,9 @@ pub struct EntryFacts {
     pub policy: Policy,
     /// The rule for the steps of a series that are purged, where the path is a directory.
     pub series: SeriesRule,
-    /// The version of a file; `None` for a directory.
+    /// The version of a file; `None` for a directory or a link.
     pub version: Option<Version>,
-    /// The chunks of a file with their holders; empty for a directory.
+    /// The chunks of a file with their holders; empty for a directory or a link.
     pub layout: Layout,
 }
 
@@ -279,7 +279,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// A link counts as a file without bytes.
+    /// Adds a link, which counts as a file without bytes.
     fn link(&mut self, path: &str) {
         self.used.files += 1;
         if let Some(child) = self.used.children.last_mut() {
@@ -296,7 +296,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// The chunks of a file below `path` after the first `chunks`, if it still is there.
+    /// Adds the chunks of a file below `path` after the first `chunks`, if it still is there.
     fn rest_of_file(&mut self, path: &PoolPath, file: &str, chunks: u64) -> Result<(), Error> {
         let whole = path.join_all(file.split('/'));
         let found = whole.ok().map(|whole| entries::resolve(self.db, &whole)).transpose()?;
@@ -308,7 +308,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// A file, or what follows its first `done` chunks.
+    /// Adds a file to the sums, or with `done` only the stored bytes of the chunks after its first `done`.
     fn file(&mut self, path: &str, version: &Version, done: Option<u64>) -> Result<(), Error> {
         let is_kept = path.split('/').any(is_reserved);
         if done.is_none() && is_kept {

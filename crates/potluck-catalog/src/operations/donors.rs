@@ -16,10 +16,10 @@ use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
 use std::sync::Arc;
 
-/// Rows of a donor's copies read in one step.
+/// The most rows of a donor's copies that are read in one step.
 const PAGE_COPIES: usize = 65_536;
 
-/// Copies that a donor told of, written down in one job of the writer: some ten milliseconds.
+/// The most copies of a donor's report that one job of the writer writes down, which takes some ten milliseconds.
 const TOLD_PER_JOB: usize = 1024;
 
 /// A fact about a donor that outlives the manager's term.

@@ -25,7 +25,7 @@ impl Founding {
         Ok(Self { db: engine::open_existing(path)?, path: path.into() })
     }
 
-    /// Whether the pool has its authority and its first member.
+    /// Returns whether the pool has its authority and its first member.
     pub fn is_founded(&self) -> Result<bool, OpenError> {
         Ok(!members::all(&self.db).map_err(|why| self.failed(why))?.is_empty())
     }

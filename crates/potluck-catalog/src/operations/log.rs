@@ -39,7 +39,7 @@ impl LogAhead {
 /// The outcome of a commit of log blocks.
 #[derive(Debug)]
 pub struct LogCommitted {
-    /// The chunks of the blocks that nobody used before.
+    /// The chunks of the blocks that were condemned or gone and are in use again.
     pub again: InUseAgain,
     /// Whether a block has fewer copies than it should.
     pub open: bool,

@@ -27,12 +27,12 @@ impl Catalog {
         self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
     }
 
-    /// All spaces by name, those that the pool keeps for itself included.
+    /// Returns all spaces by name, those that the pool keeps for itself included.
     pub async fn spaces(&self) -> Result<Vec<Space>, Error> {
         self.read(spaces::all).await
     }
 
-    /// The space with a number, unless it was removed.
+    /// Returns the space with a number; `None` if it was removed.
     pub async fn space(&self, space: SpaceId) -> Result<Option<Space>, Error> {
         self.read(move |db| spaces::numbered(db, space)).await
     }

@@ -34,7 +34,8 @@ pub struct TermStart {
     pub gc_frozen: Option<String>,
     /// The name of the pool.
     pub pool_name: String,
-    /// The pool's time as last saved by an earlier term; this one begins [`TIME_LEAP`] after it.
+    /// The pool's time in milliseconds as last saved by an earlier term; this one begins [`TIME_LEAP`] after it. `None`
+    /// if none saved it.
     pub saved_ms: Option<u64>,
     /// The milliseconds by which the pool's time leapt at all starts together, this one included.
     pub leapt_ms: u64,

@@ -153,7 +153,7 @@ impl Upkeep {
         }
     }
 
-    /// Returns the same work with `count` as its most.
+    /// Returns the same work limited to `count` items; the work of [`Self::EndedSession`] has no limit.
     fn of(mut self, count: usize) -> Self {
         match &mut self {
             Self::Trash { entries: most, .. }

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// The most chunks of versions in one job, so that commits do not wait long.
 const CHUNKS_PER_JOB: u64 = 4096;
 
-/// The parity known so far for a code, by group.
+/// Returns the parity of a version that is known so far for a code, by group.
 pub(crate) fn parity_of(
     db: &Tx,
     version: VersionId,
@@ -63,7 +63,7 @@ pub enum Computed {
 }
 
 impl Encoded {
-    /// Returns how many of the group's parity chunks are not counted yet at each holder.
+    /// Returns of how many of the group's parity chunks the catalog has no row yet at each holder, in whatever state.
     pub(crate) fn uncounted(&self, db: &Tx) -> Result<Vec<(DonorId, u64)>, Error> {
         let mut uncounted: Vec<_> = self.holders.iter().map(|donor| (*donor, 0)).collect();
         for (name, _) in &self.parity {
@@ -90,7 +90,7 @@ pub(crate) fn discard(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<(), Err
     counts.close().map(drop)
 }
 
-/// Whether chunks can be what a donor says that it computed: all of them different, and none known by another
+/// Returns whether chunks can be what a donor says that it computed: all of them different, and none known by another
 /// length. A donor whose word is taken alone could else spoil what is known of other files' chunks.
 fn could_be_parity(
     counts: &mut ReferenceCounts<'_>,
@@ -105,8 +105,9 @@ fn could_be_parity(
     Ok(true)
 }
 
-/// Notes that a group's parity is known, and returns the chunks that nobody used before. Parity is discarded where no
-/// version waits for it, or where it cannot be that of the group.
+/// Notes that a group's parity is known, and returns the chunks that were condemned or gone and are in use again.
+/// Parity is discarded where no version waits for it, where it is known already, or where it cannot be that of the
+/// group.
 pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
     let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
         .map_err(|why| Error::Bug(why.to_string()))?;

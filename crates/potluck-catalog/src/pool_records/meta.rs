@@ -41,7 +41,7 @@ impl Counter {
     }
 }
 
-/// The number that a counter gives next.
+/// Returns the number that a counter gives next.
 pub(crate) fn counted(db: &Tx, counter: Counter) -> Result<i64, Error> {
     let mut select = db.prepare("SELECT value FROM meta WHERE key = ?1")?;
     select.query_row(params![counter.key()], |row| row.get(0))
@@ -97,7 +97,7 @@ pub(crate) fn pool_name(db: &Tx) -> Result<String, Error> {
     db.query_row("SELECT name FROM pool", params![], |row| row.get(0))
 }
 
-/// The pool's time as last saved.
+/// Returns the pool's time as last saved, in milliseconds; `None` if it never was.
 pub(crate) fn saved_pool_time(db: &Tx) -> Result<Option<u64>, Error> {
     let mut select = db.prepare("SELECT value FROM meta WHERE key = ?1")?;
     let saved: Option<i64> = select.query_one(params![POOL_TIME], |row| row.get(0))?;

@@ -27,7 +27,7 @@ pub struct Space {
     pub policy: Policy,
     /// The secret of the space, when it is sealed.
     pub key: Option<SpaceKey>,
-    /// The sums over the files of the space.
+    /// The counts of the space's files and directories, and the bytes of the files.
     pub sums: Sums,
     /// The member that made the space; `None`: the pool itself.
     pub made_by: Option<MemberId>,
@@ -51,7 +51,7 @@ impl Space {
         })
     }
 
-    /// The space as the log tells of it.
+    /// Returns the space as the log tells of it.
     pub(crate) fn record(self) -> Record {
         let Self { name, policy, key, made_by, .. } = self;
         Record::Space { name, policy, key, made_by }

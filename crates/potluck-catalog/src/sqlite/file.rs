@@ -27,7 +27,7 @@ const APPLICATION: i64 = 0x504f_544c;
 /// is checked before it is opened again.
 const FOUND_DAMAGED: &str = "-damaged";
 
-/// The files that the catalog at `path` may be in: its own, and those that are beside it while it is open.
+/// Returns the files that the catalog at `path` may be in: its own, and those that may lie beside it.
 pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     ["", "-journal", "-wal", "-shm", FOUND_DAMAGED].into_iter().map(|suffix| beside(path, suffix))
 }
@@ -38,7 +38,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     file.into()
 }
 
-/// Whether a catalog is at `path`, or was begun there.
+/// Returns whether a catalog is at `path`, or was begun there.
 pub fn exists(path: &Path) -> bool {
     path.exists()
 }
@@ -73,7 +73,7 @@ impl Database {
         Ok(Transaction(self))
     }
 
-    /// Whether commits reach the disk before they return.
+    /// Sets whether commits reach the disk before they return.
     pub(super) fn sync_commits(&self, sync: bool) -> Result<(), Error> {
         let level = if sync { "FULL" } else { "NORMAL" };
         Ok(self.connection().pragma_update(None, "synchronous", level)?)
@@ -84,7 +84,7 @@ impl Database {
         Ok(self.connection().pragma_update(None, "synchronous", "OFF")?)
     }
 
-    /// Returns the bytes of all pages, at most a little more than the catalog holds.
+    /// Returns the bytes of all pages, those that deleted rows left free included: the file is never made smaller.
     pub fn bytes(&self) -> Result<u64, Error> {
         let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));
         let (pages, size): (i64, i64) = (read("page_count")?, read("page_size")?);
@@ -169,7 +169,7 @@ pub fn open_existing(path: &Path) -> Result<Database, OpenError> {
     Ok(db)
 }
 
-/// Whether the catalog at `path` is checked before it is opened.
+/// Returns whether the catalog at `path` is checked before it is opened: it is small, or was found damaged before.
 pub fn is_checked_first(path: &Path) -> bool {
     let bytes = |file: PathBuf| file.metadata().map_or(0, |about| about.len());
     beside(path, FOUND_DAMAGED).exists()

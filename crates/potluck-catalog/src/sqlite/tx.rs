@@ -7,8 +7,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
 use std::sync::Arc;
 
-/// The catalog as an operation sees it: all it does happens together or not at all, and all it reads is of
-/// one moment. It may run again from its start, so it has no effect but on this.
+/// The catalog as an operation sees it in a transaction: all of its changes are committed or none, and all its reads
+/// see one moment. An operation may run again from its start, so it must change nothing else.
 pub struct Tx(pub(super) Connection, pub(super) Arc<Leases>);
 
 impl Tx {

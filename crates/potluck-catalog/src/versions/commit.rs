@@ -145,7 +145,7 @@ pub struct Batch<F> {
     pub ack: AckLevel,
     /// The requirements of the session's command, whatever directories say.
     pub asked: AskedPolicy,
-    /// The room that is reserved, without the reservation that the session takes room of.
+    /// The reservations that are open, without the one whose room the session uses.
     pub reserved: Vec<OpenReservation>,
     /// The files of the batch; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
@@ -162,7 +162,7 @@ pub enum CommitOutcome<F> {
     Fresh {
         /// The outcome of each file, in the order of the batch: what was stored, or why it was refused.
         files: Vec<Result<StoredFile, Refused<F>>>,
-        /// The chunks that nobody used before.
+        /// The chunks that were condemned or gone and are in use again.
         again: InUseAgain,
     },
 }

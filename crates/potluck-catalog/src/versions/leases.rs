@@ -65,7 +65,7 @@ impl Leases {
         gone
     }
 
-    /// Whether anybody has a version open.
+    /// Returns whether anybody has a version open.
     pub fn is_leased(&self, version: VersionId, now_ms: u64) -> bool {
         let leased = self.0.lock().expect("no holder panics");
         let of = (version, MemberId(0))..=(version, MemberId(u32::MAX));
@@ -91,7 +91,7 @@ impl Leases {
 }
 
 impl Leased {
-    /// Whether the member has a lease now.
+    /// Gives or renews a lease, and returns whether the member has it: one that has too many gets no further one.
     fn renew(&mut self, member: MemberId, space: &str, version: VersionId, now_ms: u64) -> bool {
         let count = self.counts.entry(member).or_default();
         let known = self.leases.contains_key(&(version, member));

@@ -83,7 +83,7 @@ pub struct PutTarget {
     pub promise: Promise,
 }
 
-/// A file that is to be put.
+/// A file that is to become visible, or a part of one.
 pub struct FileToPut<'a> {
     /// The version of the file; number, goal and safety are given by [`Visible::put`].
     pub version: Version,
@@ -360,7 +360,7 @@ impl<'db> Visible<'db> {
         FileTime::of_ms(self.when.wall_ms)
     }
 
-    /// Writes what all files change together; gives the chunks that nobody used before.
+    /// Writes what all files change together; gives the chunks that were condemned or gone and are in use again.
     pub fn close(mut self) -> Result<InUseAgain, Error> {
         self.tell()?;
         let now = self.modified();

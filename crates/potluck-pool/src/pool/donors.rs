@@ -403,7 +403,8 @@ impl Pool {
         }
     }
 
-    /// Returns the stored bytes of a chunk that no file uses yet, and the donors that told of it.
+    /// Returns the length in stored bytes of a chunk that a session offered and the catalog does not know, and the
+    /// donors that told of it.
     pub fn uncommitted(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         self.uncommitted.get(name)
     }

@@ -1,4 +1,4 @@
-//! What each donor is worth at a moment: as a holder, as a source, and as a target of copies. What is known
+//! The worth of each donor at a moment: as a holder, as a source, and as a target of copies. What is known
 //! and announced of a donor is set here too; what its silence means is judged in `liveness`.
 
 use super::Pool;
@@ -150,8 +150,8 @@ impl Pool {
         room.saturating_sub(self.ledger.promised(id))
     }
 
-    /// Returns how many donors would be left for files to lie on if those in `but` left: donors that are not given up
-    /// and do not leave themselves.
+    /// Returns how many donors would be left for files to lie on if those in `but` left: donors that have lent space,
+    /// are not given up or quarantined, and do not leave themselves.
     pub fn staying(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
         let stays = |(id, donor): &(DonorId, &KnownDonor)| {
             let record = &donor.record;
@@ -161,7 +161,7 @@ impl Pool {
         self.donors.iter().filter(stays).count()
     }
 
-    /// Returns whether a donor leaves and no other stays.
+    /// Returns whether a donor gives all its space back and no other stays.
     pub fn all_leave(&self, now: Tick) -> bool {
         let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
         leaving.next().is_some_and(|(id, _)| self.staying(&[id].into(), now) == 0)

@@ -126,7 +126,8 @@ impl Pool {
         Ok(plan)
     }
 
-    /// Plans where a member writes: not at donors whose receipts it found false, unless it could not write without them.
+    /// Plans where a member writes: not at donors of which it brought false receipts, unless it could not write without
+    /// them.
     fn plan(
         &self,
         member: MemberId,
@@ -200,12 +201,12 @@ impl Pool {
         }
     }
 
-    /// Returns the donors whose receipts a member found false.
+    /// Returns the donors of which a member's sessions brought false receipts, which these sessions avoid.
     pub fn distrusted_by(&self, member: MemberId, now: Tick) -> BTreeSet<DonorId> {
         self.false_receipts.seen_by(member, now)
     }
 
-    /// Returns the members that found receipts of a donor false.
+    /// Returns the members whose sessions brought false receipts of a donor.
     pub fn distrusting(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
         self.false_receipts.witnesses(donor, now)
     }
@@ -357,7 +358,7 @@ impl Pool {
         self.sessions.get(session).map(|session| session.member)
     }
 
-    /// Returns the sessions of a member.
+    /// Returns the sessions of a member that are not ending.
     pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
         let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
         own.map(|(id, _)| *id).collect()

@@ -1,6 +1,6 @@
-//! What becomes of a complaint about a donor's copy. The donor looks at it; where it denies or says nothing, donors in failure domains of
-//! their own fetch the copy. All of them have to find it wrong, so that neither a member who lies, nor two, nor
-//! a bit that flipped in somebody's memory has a donor quarantined. Where so many are not there, the
+//! The course of a complaint about a donor's copy. The donor looks at it; where it denies or says nothing, donors in
+//! failure domains of their own fetch the copy. All of them have to find it wrong, so that neither a member who lies,
+//! nor two, nor a bit that flipped in somebody's memory has a donor quarantined. Where so many are not there, the
 //! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
 
 use super::Pool;
@@ -59,7 +59,7 @@ const FALSE_COMPLAINTS: usize = 3;
 /// How long complaints are remembered: bits flip now and then in the best of machines.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
-/// How often complaints that are too old are looked for.
+/// The time between two searches for complaints that are too old, and for donors to be reminded of theirs.
 const AGE_EVERY: Duration = Duration::from_secs(600);
 
 impl Pool {
@@ -147,8 +147,8 @@ impl Pool {
         }
     }
 
-    /// Notes that a donor calls chunks sound. Others are to fetch the first that somebody complained about, one at a
-    /// time.
+    /// Notes that a donor calls chunks sound. Others are to fetch the first of them that somebody complained about,
+    /// unless they fetch another copy of this donor already; the complaints about the rest are dropped.
     pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) {
         let Some(open) = self.complaints.open.get_mut(&donor) else { return };
         let complaints =

@@ -61,9 +61,11 @@ pub struct Findings {
     pub lacking: Vec<u64>,
     /// Size of the lacking chunks in stored bytes.
     pub lacking_bytes: u64,
-    /// The stored bytes that lack of what versions are being changed to, and of parity to be computed.
+    /// The stored bytes that are lacking to the redundancy that versions are being changed to, parity that is still to
+    /// be computed included.
     pub lacking_goal_bytes: u64,
-    /// The number of lacking chunks for which there is no source.
+    /// The number of copies and chunks to make for which no donor can be asked as a source now; those of redundancy
+    /// that versions are being changed to are in `sourceless_goals`.
     pub sourceless: u64,
     /// The number of lacking chunks for which there is no source, of the redundancy that versions are being changed
     /// to.
@@ -176,7 +178,8 @@ impl Findings {
         Self { view, takers, ..Self::default() }
     }
 
-    /// Begins a space by its name: files that are added from now on belong to it.
+    /// Notes by the name of the space that is walked next whether files added from now on are the pool's own metadata.
+    /// [`Self::enter`] also begins the findings of the space.
     pub fn walk(&mut self, space: &str) {
         self.own = space == SYSTEM_SPACE;
     }

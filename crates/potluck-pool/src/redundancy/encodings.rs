@@ -34,7 +34,7 @@ impl Differed {
         self.pairs.contains(&pair)
     }
 
-    /// Returns how often a donor disagreed with another.
+    /// Returns the number of donors with which a donor disagreed.
     pub(super) fn doubts(&self, donor: DonorId) -> usize {
         self.pairs.iter().filter(|pair| pair.contains(&donor)).count()
     }

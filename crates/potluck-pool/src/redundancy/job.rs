@@ -18,7 +18,7 @@ pub struct RepairJob {
     pub over_quota: bool,
     /// The code and the number of data chunks of the group; `None` where the unit is copies of one chunk.
     pub group: Option<(Ec, usize)>,
-    /// The chunks of the unit, by shard; of copies only one.
+    /// The chunks of the unit in the order of its shards; one alone where the unit is copies of one chunk.
     pub shards: Vec<ShardAt>,
     /// The copies or chunks to make.
     pub make: Vec<Make>,

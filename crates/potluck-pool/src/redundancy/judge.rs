@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct JudgedFile {
     /// The file's health as a person is told of it.
     pub health: Health,
-    /// Whether what cannot be read is at donors that may come back.
+    /// False if part of the file could not be read even if all donors that have some of it came back.
     pub may_return: bool,
     /// Whether something has no copy left that counts or can be fetched.
     pub lost: bool,
@@ -37,7 +37,7 @@ pub(super) fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
     judge(unit.need(), &shards)
 }
 
-/// Judges a file by what keeps it now.
+/// Judges a file by the redundancy that it has now, whatever it is being changed to.
 pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> JudgedFile {
     let copies = copies(layout, view);
     let mut file = JudgedFile::new(version);

@@ -28,8 +28,8 @@ pub struct Blocked {
 }
 
 impl Findings {
-    /// Notes a chunk that lacks copies: copies at donors that leave and are not heard would be of use, and so would
-    /// copies at donors that were given up.
+    /// Counts a chunk that lacks copies at each of its donors whose copy would be of use if the donor were heard: one
+    /// that is silent and that the chunk is leaving, or one that was given up.
     pub(super) fn note_unreached(&mut self, piece: &LayoutChunk) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
             let status = self.view.get(*donor);

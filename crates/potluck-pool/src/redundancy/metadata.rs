@@ -22,7 +22,7 @@ const MAX_NOTED: usize = 16_384;
 /// The findings of a scan about the pool's own metadata.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    /// How safe the metadata is.
+    /// The health of the metadata.
     pub health: MetadataHealth,
     /// The versions that get another number of copies from now on: fewer, because nobody can hold more, or more,
     /// because there are donors for them.

@@ -24,9 +24,9 @@ pub(super) const MAX_UNDER_WAY: usize = 512;
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
 /// The window in which the rate is measured.
 pub(super) const LATELY: Duration = Duration::from_secs(10);
-/// The reason why something is stuck whose sources are silent, or failed lately.
+/// The reason given for chunks that cannot be made because their sources are silent, or failed lately.
 pub(super) const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
-/// The reason why something is stuck that fits nowhere.
+/// The reason given for chunks that cannot be made because they fit nowhere.
 pub(super) const NO_ROOM: &str = "no donor has room for them";
 /// The reason why a change of redundancy waits though it would fit.
 pub(super) const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";

@@ -1,4 +1,4 @@
-//! What a scan remembers of files, so that the next looks only at those to which something happened.
+//! The facts about files that a scan remembers, so that the next one looks only at files to which something happened.
 //!
 //! Most files are as safe as promised, and of these only sums are kept. Every other version is remembered by its
 //! number, with what it adds to the figures of its space, so that it can be taken out of them when it is judged
@@ -22,14 +22,14 @@ pub const MAX_WATCHED: usize = 1 << 20;
 pub struct FoundSpace {
     /// The number of the space.
     pub id: SpaceId,
-    /// How safe the space's files are.
+    /// The health of the space's files.
     pub health: SpaceHealth,
     /// The least number of deaths that the redundancy of the files survives which are as they should be; `None` while
     /// no such file is on donors.
     pub promised: Option<u32>,
 }
 
-/// What a version adds to the figures of its space.
+/// The share of a version in the figures of its space.
 #[derive(Debug, Clone)]
 pub struct Watched {
     space: SpaceId,
@@ -103,7 +103,7 @@ impl Watched {
     }
 }
 
-/// What a scan leaves behind for the next.
+/// The facts that a scan leaves behind for the next one.
 #[derive(Debug)]
 pub struct Remembered {
     spaces: Vec<FoundSpace>,

@@ -19,7 +19,7 @@ const FULL: usize = 3 << 20;
 /// The most plaintext bytes of a block.
 pub const PIECE: usize = 4 << 20;
 
-/// Which part of a generation a block is.
+/// The part of a generation that a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockPart {
@@ -34,7 +34,8 @@ pub enum BlockPart {
 /// The header in which a block describes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The number of the block among all blocks of the catalog.
+    /// The number of the block in its copy of the log, one more than that of the block before it. A generation in a
+    /// file begins at 1; one on donors begins beyond 2³² times the epoch and beyond the one before.
     pub sequence: u64,
     /// The sequence of the first block of its generation.
     pub generation: u64,
@@ -116,7 +117,7 @@ pub struct Base {
     pub change: ChangeNumber,
     /// The manager's epoch at the moment of the state.
     pub epoch: Epoch,
-    /// The size of the catalog in bytes; its records are about as long.
+    /// The size of the catalog's pages in bytes, free ones included; its records are about as long as the used pages.
     pub bytes: u64,
     /// Whether the catalog was itself made of a log with gaps, and no admin has accepted it yet.
     pub has_gaps: bool,

@@ -18,7 +18,7 @@ pub struct SeenBlock {
 /// Blocks to be replayed in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The blocks, in order.
+    /// The blocks, in the order in which they are to be replayed.
     pub blocks: Vec<SeenBlock>,
     /// The gaps that are known.
     pub gaps: Gaps,

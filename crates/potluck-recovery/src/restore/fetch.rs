@@ -25,7 +25,7 @@ const MAX_FAILURES: u32 = 20;
 /// under a key that was lost.
 const MAX_FOREIGN: u32 = 2000;
 
-/// Fetches chunks from donors that have them.
+/// The connections over which chunks are fetched from donors, with a record of how each donor behaves.
 pub struct BlockFetch<'s> {
     server: &'s RestoreServer,
     key: RecoveryKey,

@@ -161,8 +161,8 @@ impl RestoreListener {
     }
 }
 
-/// Visits donors and shows them where to find this server, until they have heard it; those that cannot be reached now
-/// are visited again. `tell` hears how a visit went, where that changed.
+/// Visits all of these donors again and again, and shows them where to find this server, until the task is stopped.
+/// `tell` hears how a visit to a donor went where that is different from the visit before.
 async fn visit_for_ever(
     server: Arc<RestoreServer>,
     donors: BTreeSet<Address>,

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a donor may be silent and still be waited for.
+/// The silence after which a donor is not waited for any more.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// The server that stands in for a manager that is being restored.
