@@ -146,7 +146,7 @@ pub struct FileOwner {
 }
 
 impl FileOwner {
-    /// The owner in two columns of a table, which are both there or both not.
+    /// Returns the owner that two columns of a table give. Both are NULL where nobody said, which gives `None`.
     pub fn of_columns(uid: Option<u32>, gid: Option<u32>) -> Option<Self> {
         Some(Self { uid: uid?, gid: gid? })
     }
@@ -158,7 +158,7 @@ impl fmt::Display for FileOwner {
     }
 }
 
-/// The attributes that the name of a file or directory has beside the content.
+/// The attributes that a file, a directory or a symbolic link has besides its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EntryAttributes {
     /// The time at which it was modified, as its source or a program said.

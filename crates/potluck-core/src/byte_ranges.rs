@@ -87,7 +87,7 @@ impl<K: Copy + PartialEq> ByteRanges<K> {
         self.by_start.insert(start, (end, owner));
     }
 
-    /// Takes all ranges from an owner.
+    /// Removes all ranges of an owner.
     pub fn remove(&mut self, owner: K) {
         self.by_start.retain(|_, (_, found)| *found != owner);
     }

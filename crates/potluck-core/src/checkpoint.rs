@@ -56,7 +56,8 @@ pub struct StagedPlace {
 }
 
 impl StagedPlace {
-    /// Splits a path that is, or is below, a staging directory; of one inside another the outermost counts.
+    /// Splits a path that is, or is below, a staging directory; returns `None` for any other path. Where one staging
+    /// directory is inside another, the outermost counts.
     pub fn of(path: &PoolPath) -> Option<Self> {
         let mut ids = path.names().iter().map(|name| CheckpointId::of_staging_name(name));
         let depth = ids.position(|id| id.is_some())?;

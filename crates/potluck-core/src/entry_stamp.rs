@@ -1,5 +1,5 @@
-//! Stamps: short stand-ins for the entries behind names, by which two sides find the entries that one of them does
-//! not know.
+//! A stamp is a short hash of the entry behind a name. A client sends the stamps of the entries that it remembers, and
+//! the manager answers with the entries whose stamps differ.
 
 use crate::chunk::Digest;
 use crate::ids::hex_id;

@@ -84,7 +84,7 @@ pub fn late_after(estimate: &RateEstimate, bytes: u32) -> Duration {
     estimate.latest_finish(bytes).checked_mul(LATE_FACTOR).unwrap_or(most).clamp(least, most)
 }
 
-/// Whether a donor is asked only where live donors do not suffice.
+/// Returns true while a donor that failed several times in a row is asked only where other live donors do not suffice.
 pub fn is_avoided(estimate: &RateEstimate, now: Tick) -> bool {
     let further = estimate.failures().checked_sub(AVOIDED_AFTER);
     further

@@ -15,12 +15,12 @@ pub const SNAPSHOT_DIR: &str = ".potluck";
 /// The name of the directory of snapshots in [`SNAPSHOT_DIR`].
 pub const SNAPSHOTS: &str = "snapshots";
 
-/// Whether the name is one that only the catalog gives and no listing shows.
+/// Returns true for a name that only the catalog gives and that no listing shows.
 pub fn is_reserved(name: &str) -> bool {
     [KEPT_DIR, SNAPSHOT_DIR].contains(&name)
 }
 
-/// Whether a path leads to or through a directory with a reserved name, where nobody writes.
+/// Returns true for a path that leads to or through a directory with a reserved name, where members may not write.
 pub fn is_read_only(path: &PoolPath) -> bool {
     path.names().iter().any(|name| is_reserved(name))
 }

@@ -115,7 +115,7 @@ impl SegmentHashes {
         Self(bytes.chunks(SEGMENT_LEN).map(|segment| *blake3::hash(segment).as_bytes()).collect())
     }
 
-    /// The hashes that stand in these bytes, one after the other.
+    /// Reads the hashes from bytes in which they stand one after the other; a rest shorter than a hash is ignored.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.as_chunks::<32>().0.to_vec())
     }

@@ -89,12 +89,12 @@ impl PoolPath {
         Ok(Self::new(SYSTEM_SPACE, names))
     }
 
-    /// Whether the path lies among the pool's own metadata.
+    /// Returns true for a path in the space of the pool's own metadata, [`SYSTEM_SPACE`].
     pub fn is_system(&self) -> bool {
         self.space() == SYSTEM_SPACE
     }
 
-    /// Whether the text is meant as a pool path.
+    /// Returns true for a text that is meant as a pool path, for it begins with the scheme; it may still be a bad one.
     pub fn is_pool_path(text: &str) -> bool {
         text.starts_with(SCHEME)
     }

@@ -21,10 +21,10 @@ const PIPELINE_DELAY_S: f64 = 1.0;
 /// The divisor of the bytes that the donor has delivered: a window beyond [`PIPELINE`] chunks grows to the quotient
 /// at most, so that a short transfer never ends waiting for a queue that was filled on the evidence of one chunk.
 const TRUST: u64 = 4;
-/// Seconds of busy time within which a rate forgets, unless [`MEMORY_BYTES`] came sooner.
+/// The busy time, in seconds, in which the weight of earlier answers falls to 1/e, unless [`MEMORY_BYTES`] come sooner.
 const MEMORY_S: f64 = 0.5;
-/// Bytes within which a rate forgets: acknowledgements come in bursts, and a donor that was stuck for
-/// long must be believed again after a few chunks.
+/// The bytes in which the weight of earlier answers falls to 1/e: acknowledgements come in bursts, and a donor that
+/// was stuck for long must be believed again after a few chunks.
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// The bytes a second expected of a donor that was not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;

@@ -108,8 +108,8 @@ pub struct Piece {
     pub at: u64,
 }
 
-/// The pieces, in order, that make the bytes `range` of a file whose chunks end at these offsets; what lies past
-/// the end of the file is left out. Costs what the range has, not what the file has.
+/// Returns the pieces, in order, that make the bytes `range` of a file whose chunks end at these offsets; what lies
+/// past the end of the file is left out. The time taken grows with the chunks of the range, not of the file.
 pub fn chunks_of_range(ends: &[u64], range: Range<u64>) -> Vec<Piece> {
     let first = ends.partition_point(|end| *end <= range.start);
     let mut pieces = Vec::new();

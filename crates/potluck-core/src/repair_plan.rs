@@ -79,8 +79,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// The number of domains that may still die for ever before something is lost; `None` while the unit cannot be
-    /// had.
+    /// Returns the number of domains that may still die for ever before something is lost; `None` while the unit
+    /// cannot be read.
     pub fn tolerates(&self) -> Option<u32> {
         self.readable.then(|| self.matching.saturating_sub(self.need) as u32)
     }

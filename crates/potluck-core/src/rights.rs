@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The group that every user and admin is in, without being put there.
 pub const EVERYONE: &str = "everyone";
 
-/// Whether a text says a number, which means the member that has it and is nobody's name.
+/// Returns true for a text of digits only. It means the member with that number, and no member may have it as a name.
 pub fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

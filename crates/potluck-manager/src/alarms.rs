@@ -128,7 +128,8 @@ impl Alarms {
     }
 }
 
-/// The donors, each called so that commands which are advised mean it and no other of its name.
+/// Returns the donors with unique names, so that the commands which alarms advise mean one donor: a name that several
+/// have gets the number of its donor.
 fn told_apart(donors: &[DonorStatus]) -> Cow<'_, [DonorStatus]> {
     let mut seen = BTreeSet::new();
     let shared: BTreeSet<&str> =

@@ -199,7 +199,7 @@ struct Looking {
 }
 
 impl Looking {
-    /// Whether a part of a file is at one of these donors.
+    /// Returns true if a part of a file is at one of these donors.
     fn lies_at(layout: &Layout, is: impl Fn(&DonorId) -> bool) -> bool {
         let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
         holders.any(|(donor, _)| is(donor))
@@ -222,8 +222,9 @@ impl Looking {
             || lacks && measure(&without) < measure(&health(&self.returned))
     }
 
-    /// Whether a file that lies at the donors is lost because they go. A file that cannot be read as it is, is not
-    /// lost by that, if it could not be read either were all other donors back, or could be without those that go.
+    /// Returns true if a file with parts at the donors is lost because they go. A file that is lost even with them
+    /// counts only if the return of all donors that were given up would bring it back, and without those that go would
+    /// not. While it is not known what all donors have, every file that is lost without those that go counts.
     fn loses(&self, version: &Version, layout: &Layout) -> bool {
         let lost = |view: &PoolView| judge_file(version, layout, view).lost;
         let by_going = |[with, without]: &[PoolView; 2]| lost(without) && !lost(with);

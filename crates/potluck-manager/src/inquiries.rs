@@ -28,11 +28,12 @@ handles! {
     }
 }
 
-/// The time between two looks whether somebody should be asked.
+/// The time between two looks whether copies are in doubt.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Inquiries {
-    /// Asks whoever should be asked until dropped. The manager looks at one copy at a time.
+    /// Has donors fetch the copies that are in doubt, or fetches them itself, one at a time, until it is dropped.
+    /// A donor that was caught in a lie is quarantined.
     pub async fn run(&self) {
         let mut interval = tokio::time::interval(EVERY);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

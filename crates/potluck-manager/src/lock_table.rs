@@ -204,10 +204,10 @@ impl LockTable {
         Some(Arc::clone(&holder.wanted))
     }
 
-    /// Believes what a holder says that it has, as far as nobody else has it, and gives what the holder has lost.
-    /// Without `is_believed` it has lost all.
+    /// Believes what a holder says that it has, as far as nobody else has it and the limits of the holder and its
+    /// member allow it, and returns the files that the holder has lost. Without `is_believed` it has lost all.
     ///
-    /// Errors: [`code::TOO_MANY_LOCKS`].
+    /// Errors: [`code::TOO_MANY_LOCKS`] where the member has too many holders.
     pub fn reclaim(
         &mut self,
         key: HolderKey,

@@ -69,8 +69,8 @@ struct Told {
 }
 
 impl RecurringNotices {
-    /// Takes down that a member brought about `number` events of a kind. True if the caller is to tell of them now;
-    /// otherwise they are counted.
+    /// Notes that a member brought about `number` events of a kind. Returns true if the caller is to log them now;
+    /// otherwise they are counted for a later line.
     pub fn tells(&self, what: Notice, by: MemberId, number: u64, now: Tick) -> bool {
         let mut told = self.0.lock().expect("no holder panics");
         let new = Told { since: now, times: 0, untold: 0 };

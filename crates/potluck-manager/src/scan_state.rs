@@ -24,8 +24,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 const ASSEMBLING: Duration = Duration::from_secs(15);
 /// The shortest time between two looks at everything while repair goes on.
 const AGAIN: Duration = Duration::from_secs(2);
-/// A chunk that found no source or no taker is tried again this often: room is made, donors are left alone
-/// no longer, and nobody tells of it. So is a scan that failed.
+/// The time after which a chunk that found no source or no taker is tried again, because nothing tells the manager
+/// when there is room, or when a donor may be asked again. It is longer after a long scan, and shorter where scans are
+/// set to be more frequent. A scan that failed is also begun again after this time.
 pub(crate) const RETRY: Duration = Duration::from_secs(15);
 
 /// The share of the time that a scan may take: it rests this many times as long as it worked.
@@ -229,7 +230,7 @@ impl ScanState {
         kept.hurry || kept.looking
     }
 
-    /// Returns why it is not known what the death of donors means that were given up since the last scan.
+    /// Returns the reason why the safety of files is not known, if a donor was given up since the last scan.
     pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
         let kept = self.kept();
         let gone = |donor: &&DonorStatus| donor.state == DonorState::Dead && donor.chunks > 0;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The number of checkpoints that are remembered: those that are being written to, and of the others those that
-/// were last.
+/// The number of checkpoints that are remembered: all that open sessions write to, and of the others those that were
+/// written to last.
 const CHECKPOINTS: usize = 1024;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -18,14 +18,15 @@ const MIB: f64 = (1 << 20) as f64;
 #[derive(Debug, Default)]
 pub struct SessionRates(Mutex<Written>);
 
-/// The sums of what all sessions have made visible so far.
+/// The sums over all sessions that are over and made files visible. Open sessions are not counted yet.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct WrittenSoFar {
-    /// Plaintext bytes of files that became visible.
+    /// The plaintext bytes of the files that these sessions made visible.
     pub bytes: u64,
-    /// The time from the opening of each session until the last of its files became visible.
+    /// The times from the opening of each session until the last of its files became visible, added up.
     pub until_visible: Duration,
-    /// The time from the opening of each session until it was over, with all the copies that its writer makes.
+    /// The times from the opening of each session until it was over, with all the copies that its writer makes, added
+    /// up.
     pub until_stored: Duration,
 }
 
@@ -42,7 +43,7 @@ struct OpenSession {
     /// The moment at which the last of the session's files became visible.
     visible: Option<Tick>,
     bytes: u64,
-    /// Whether copies were left to be made by others.
+    /// True if some of the files that became visible lack copies, which others make later.
     owes: bool,
     checkpoints: BTreeSet<CheckpointId>,
 }
@@ -57,7 +58,7 @@ struct WrittenCheckpoint {
     /// The moment at which the last session was over that wrote to the checkpoint.
     stored: Tick,
     bytes: u64,
-    /// Sessions that write to the checkpoint and are open.
+    /// The number of open sessions that write to the checkpoint.
     open: usize,
     owes: bool,
 }
@@ -65,7 +66,7 @@ struct WrittenCheckpoint {
 /// The rates of what is staged for a checkpoint, in MiB a second.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct CheckpointRates {
-    /// The rate until all was staged.
+    /// The rate until the last file was staged so far.
     pub observed: Option<f64>,
     /// The rate until all copies were made; `None` while some are not, or that is not known.
     pub achieved: Option<f64>,
@@ -139,12 +140,12 @@ impl SessionRates {
         so_far.until_stored += now.saturating_sub(open.opened);
     }
 
-    /// The amounts that sessions which are over have written.
+    /// Returns the sums over the sessions that are over.
     pub fn so_far(&self) -> WrittenSoFar {
         self.written().so_far
     }
 
-    /// The rates of what is staged for a checkpoint, as far as anything is known.
+    /// Returns the rates of what is staged for a checkpoint, as far as anything is known.
     pub fn of(&self, id: &CheckpointId) -> CheckpointRates {
         let Some(of) = self.written().checkpoints.get(id).copied() else {
             return CheckpointRates::default();

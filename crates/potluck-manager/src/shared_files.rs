@@ -43,7 +43,8 @@ pub enum ClaimRefusal {
     },
     /// Another writer of that name is there, which belongs to this member.
     Named(MemberId),
-    /// The member has as many writers or ranges as it may have.
+    /// The member has as many writers or ranges as it may have, or the file as many ranges: what there are too many of,
+    /// and the limit.
     TooMany(&'static str, usize),
     /// The manager has to be told all that the writer has.
     Unknown,
@@ -192,8 +193,9 @@ impl SharedFiles {
         }
     }
 
-    /// A writer has done its part, or gives it up. Of the others only those are known to be there that were heard since it
-    /// left; and `may_be_more` after a start, of whom nothing was heard yet.
+    /// Ends the part of a writer, which has finished or gives up, and tells whether it was the last. Other writers
+    /// are known to be at work only if they were heard since it left. `may_be_more` says that the manager has just
+    /// started, and there may be writers that it has not heard yet.
     pub fn leave(
         &mut self,
         member: MemberId,

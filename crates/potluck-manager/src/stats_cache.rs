@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard};
 /// every few seconds.
 const SHARE: u32 = 20;
 
-/// The last count, while it is good.
+/// The last count, with the moment until which it is good.
 #[derive(Default)]
 pub struct StatsCache {
     cached: Mutex<CachedMetrics>,
-    /// Held by whoever counts; the others wait for what comes of it.
+    /// The lock that a caller holds while it counts; the others wait, and take its figures.
     counting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct CachedMetrics {
-    /// Number of times that everything was forgotten.
+    /// The number of times that the figures were forgotten.
     forgotten: u64,
     count: Option<(Stats, Tick)>,
 }
@@ -45,7 +45,7 @@ impl CachedMetrics {
 }
 
 impl StatsCache {
-    /// The figures, counted now or a moment ago.
+    /// Returns the figures, counted now or a moment ago.
     pub async fn get(
         &self,
         catalog: &Catalog,
@@ -72,12 +72,12 @@ impl StatsCache {
         Ok(stats)
     }
 
-    /// The figures as they were counted last, unless something changed since.
+    /// Returns the figures of the last count, however old; `None` before the first and after [`Self::forget`].
     pub fn latest(&self) -> Option<Stats> {
         self.cached().count.as_ref().map(|(stats, _)| stats.clone())
     }
 
-    /// Forgets the figures: something changed that whoever asks next must see.
+    /// Forgets the figures, because something changed that the next caller must see.
     pub fn forget(&self) {
         self.cached().forget();
     }

@@ -41,7 +41,10 @@ impl Watches {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Answers a member's call for news: at once where there are some, without any after [`WATCH_WAIT`].
+    /// Answers a member's call for news: at once where there are some, without any after [`WATCH_WAIT`]. A call without
+    /// a stream, or with one that the member does not have, opens a stream and is answered at once.
+    ///
+    /// Errors: [`code::TOO_MANY_WATCHES`].
     pub async fn news(
         &self,
         member: MemberId,

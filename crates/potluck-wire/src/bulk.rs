@@ -139,7 +139,7 @@ pub enum Request {
         name: ChunkName,
         /// The ack level at which the donor answers.
         ack: AckLevel,
-        /// Bytes of the body.
+        /// The length of the body in bytes.
         len: u32,
         /// The kind of the chunk.
         kind: ChunkKind,
@@ -149,9 +149,9 @@ pub enum Request {
     /// The body, JSON of a [`crate::control::Source`] whose ticket lets the bearer put, says how
     /// to reach a donor that later puts are forwarded to. Answered with a bare status.
     Route {
-        /// The number of the route on this connection, up to 255; a number used again replaces.
+        /// The number of the route on this connection; a later route of the same number replaces it.
         number: u8,
-        /// Bytes of the body.
+        /// The length of the body in bytes.
         len: u32,
     },
     /// The donor is to send the stored chunk, or a part of it.
@@ -404,7 +404,7 @@ pub enum SendFileError {
     Stream(#[from] io::Error),
 }
 
-/// Reads some bytes of a file that must not end here.
+/// Reads some bytes of a file at `offset`, and returns their number. A file that ends there is an error.
 pub fn read_some_at(
     file: &dyn ReadAt,
     out: &mut [u8],

@@ -14,7 +14,7 @@ pub struct Env {
     pub entropy: SharedEntropy,
     /// The network, for sockets.
     pub net: SharedNet,
-    /// The place where work goes that blocks or burns CPU.
+    /// The place where work goes that blocks a thread or takes much CPU.
     pub offload: Offload,
 }
 

@@ -91,7 +91,7 @@ impl Failure {
 
 /// The stable codes. A code keeps its meaning for ever; new meanings get new codes.
 pub mod code {
-    /// A request that cannot be read.
+    /// A request or a command line that cannot be read, or that asks for something impossible.
     pub const BAD_REQUEST: &str = "POT-E001";
     /// A path the pool cannot hold.
     pub const BAD_PATH: &str = "POT-E002";
@@ -99,9 +99,9 @@ pub mod code {
     pub const BAD_POLICY: &str = "POT-E003";
     /// A setting or a settings file that cannot be used.
     pub const BAD_SETTINGS: &str = "POT-E004";
-    /// No such file or directory.
+    /// No file, directory, member or donor has the name.
     pub const NO_ENTRY: &str = "POT-E010";
-    /// No space has the name.
+    /// No space has the name, or the caller has no right at all in it.
     pub const NO_SPACE_NAMED: &str = "POT-E011";
     /// The file changed or vanished while it was read.
     pub const CHANGED: &str = "POT-E012";
@@ -109,13 +109,13 @@ pub mod code {
     pub const NO_CHECKPOINT: &str = "POT-E013";
     /// Nothing, or not this version, is kept of the name.
     pub const NOT_KEPT: &str = "POT-E014";
-    /// The file, directory or space exists already.
+    /// The name of a file, directory, space, group or member is taken, or a mount or a daemon is there already.
     pub const EXISTS: &str = "POT-E020";
-    /// The version is not the expected one.
+    /// The version of the file is not the one that the caller expected.
     pub const WRONG_VERSION: &str = "POT-E021";
     /// A file stands where a directory is needed, or the other way round.
     pub const WRONG_KIND: &str = "POT-E022";
-    /// The directory or space is not empty.
+    /// The directory or space is not empty, or files need the donor that is to be removed.
     pub const NOT_EMPTY: &str = "POT-E023";
     /// More files, or others, would be lost than was agreed to.
     pub const NOT_AGREED: &str = "POT-E024";
@@ -123,7 +123,8 @@ pub mod code {
     pub const NOT_RECURSIVE: &str = "POT-E025";
     /// A stream without a single byte would replace a file that has content.
     pub const EMPTY_INPUT: &str = "POT-E026";
-    /// The source of a copy or of a new name is equal to its target, or holds it.
+    /// The source of a copy or of a new name is equal to its target, or one lies inside the other, or two sources would
+    /// become one name.
     pub const OVERLAP: &str = "POT-E027";
     /// The checkpoint was committed, so that it cannot be aborted.
     pub const CHECKPOINT_COMMITTED: &str = "POT-E028";
@@ -139,25 +140,27 @@ pub mod code {
     pub const DONORS_SILENT: &str = "POT-E033";
     /// A member has made as many spaces as one may.
     pub const TOO_MANY_SPACES: &str = "POT-E034";
-    /// More than may be in a space, or in all spaces that a member made.
+    /// A space, or all spaces that a member made, would hold more than the quota.
     pub const OVER_QUOTA: &str = "POT-E035";
     /// The write session is over.
     pub const NO_SESSION: &str = "POT-E040";
-    /// A commit names chunks nobody acknowledged.
+    /// A commit names chunks that no donor acknowledged, or whose donors are away or dead since.
     pub const NOT_ACKNOWLEDGED: &str = "POT-E041";
-    /// A member has as many write sessions as one may have.
+    /// A member has as many write sessions as one may have, or they are to write as many chunks as one member may.
     pub const TOO_MANY_SESSIONS: &str = "POT-E042";
-    /// A user changes rights too often.
+    /// A user changes rights, or a donor makes invitations, too often.
     pub const TOO_MANY_CHANGES: &str = "POT-E043";
     /// A member has as many checkpoints open as one may have.
     pub const TOO_MANY_CHECKPOINTS: &str = "POT-E044";
     /// A member has as many watch streams as one may have.
     pub const TOO_MANY_WATCHES: &str = "POT-E045";
-    /// A member has as many locks, or mounts with locks, as one may have.
+    /// A member has as many locks, mounts with locks, or writers or ranges of shared files as one may have, or a shared
+    /// file has as many ranges.
     pub const TOO_MANY_LOCKS: &str = "POT-E046";
-    /// A member reserves more room than one may.
+    /// A member has as many reservations, or as much room reserved, as one may.
     pub const TOO_MUCH_RESERVED: &str = "POT-E047";
-    /// Another writer of a shared file has claimed bytes that are to be written.
+    /// Another writer of a shared file has claimed bytes that are to be written, or has the name, or writes a file that
+    /// is to be renamed.
     pub const CLAIMED: &str = "POT-E048";
     /// What the writers of a shared file wrote makes no version: some have not finished, or they wrote the same bytes.
     pub const NOT_TOGETHER: &str = "POT-E049";
@@ -167,13 +170,13 @@ pub mod code {
     pub const WRONG_BYTES: &str = "POT-E051";
     /// The token is wrong, used or expired.
     pub const BAD_TOKEN: &str = "POT-E060";
-    /// No certificate of this pool, or one that was revoked.
+    /// No certificate of this pool, or one that its manager does not know; for a membership that ended see [`REVOKED`].
     pub const NOT_A_MEMBER: &str = "POT-E061";
     /// The role may not do this.
     pub const NOT_ALLOWED: &str = "POT-E062";
     /// The peer is not the pool that was pinned.
     pub const WRONG_POOL: &str = "POT-E063";
-    /// An identity is there already.
+    /// An identity is there already, or is being made.
     pub const ALREADY_JOINED: &str = "POT-E064";
     /// The membership has ended.
     pub const REVOKED: &str = "POT-E065";
@@ -181,13 +184,13 @@ pub mod code {
     pub const NOT_OURS: &str = "POT-E066";
     /// The member lacks the right that this needs in the space.
     pub const NO_RIGHT: &str = "POT-E067";
-    /// No manager answers.
+    /// No manager answers, or it cannot answer now.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog cannot be read or written.
     pub const CATALOG: &str = "POT-E080";
-    /// A local file or directory failed.
+    /// A local file, directory or program failed, or a file changed while it was being stored.
     pub const LOCAL_IO: &str = "POT-E081";
-    /// Some files of many failed.
+    /// All of several files failed, each for a reason that was told before.
     pub const SOME_FAILED: &str = "POT-E082";
     /// The work is not done, and cannot go on now.
     pub const STUCK: &str = "POT-E083";

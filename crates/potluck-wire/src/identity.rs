@@ -33,7 +33,7 @@ pub struct About {
     pub name: String,
 }
 
-/// An identity, ready to use.
+/// The identity of a member: the facts about it, its certificate and key, and the certificate of the pool's CA.
 #[derive(Debug)]
 pub struct Identity {
     /// The facts that are not secret.

@@ -20,27 +20,28 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const SERVICE: &str = "_potluck._tcp.local.";
-/// The key of the pool's fingerprint in an announcement.
+/// The key, in an announcement, of the pool's fingerprint.
 const POOL: &str = "ca";
-/// The key of the role that announces itself, in an announcement.
+/// The key, in an announcement, of the role that is announced.
 const ROLE: &str = "role";
 /// How long answers are waited for: the question is repeated after a second, for a wireless network may
 /// lose it.
 const LOOK: Duration = Duration::from_millis(1500);
 /// The seconds between two comparisons of the machine's addresses with those that are announced.
 const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
-/// The time between two looks at the records that others have sent, and at how many of them are remembered.
+/// The time between two counts of the records of other machines that the responder remembers.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// The most records that are remembered before the network counts as flooded.
 const MOST_RECORDS: i64 = 2_000;
-/// How long nothing is announced after a flood.
+/// The time for which nothing is announced after a flood, or after announcing failed.
 const REST: Duration = Duration::from_secs(600);
 
 /// Whether this process keeps away from multicast DNS. One switch for the process: names are resolved
 /// wherever a connection is opened.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// Keeps this process away from multicast DNS: it neither announces nor asks anything from now on.
+/// Keeps this process away from multicast DNS: it begins no announcement and asks nothing from now on. An announcement
+/// that is there goes on.
 pub fn switch_off() {
     OFF.store(true, Ordering::Relaxed);
 }

@@ -24,8 +24,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A byte stream between two roles.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// The machine's socket behind the stream, in blocking mode, for code that runs on a thread
-    /// of its own; the stream itself where there is none (TLS, simulation).
+    /// Returns the machine's socket behind the stream, in blocking mode, for code that runs on a thread of its own; the
+    /// stream itself where there is none (TLS, simulation).
     fn detach(self: Box<Self>) -> io::Result<Detached>;
 
     /// The machine's socket behind the stream, as the kernel sees it; where there is no socket, a side that knows
@@ -98,9 +98,11 @@ impl FileSender {
         Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, head, flags))?)
     }
 
-    /// Sends some bytes of `file` from `at` on, which counts up, and none from `end` on; gives their number. 0 means
-    /// that the file ends here. `WouldBlock` is also what a file gives that cannot be sent so, for its file system does
-    /// not let it or it cannot be read: whoever reads it learns which.
+    /// Sends some bytes of `file` between the offsets `at` and `end`, moves `at` past them, and returns their number. 0
+    /// means that the file ends at `at`.
+    ///
+    /// Errors: `WouldBlock` where the socket takes no more now, and also where the file cannot be sent in this way,
+    /// because its file system does not support it or a read fails. A plain read of the file then tells which.
     pub fn send(&self, file: &File, at: &mut u64, end: u64) -> io::Result<u64> {
         let count = (end - *at) as usize;
         let sent = rustix::io::retry_on_intr(|| {
@@ -165,7 +167,8 @@ pub trait Net: Send + Sync + 'static {
     /// Returns how others call this machine: names and addresses without ports, the best first; none where
     /// that cannot be known.
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>>;
-    /// The addresses of this machine's network interfaces; costs little, so that it can be asked often.
+    /// Returns the addresses of this machine's network interfaces that other machines may reach; none where they cannot
+    /// be known. It costs little, so that it can be asked often.
     fn own_ips(&self) -> Vec<IpAddr> {
         Vec::new()
     }

@@ -1,6 +1,6 @@
-//! A peer connection: a plain bulk connection, with one request and then its answer. It is for donors that copy from
-//! each other and for the manager with its metadata log, who move few chunks at a time. The client has a pipelined
-//! connection of its own.
+//! A peer connection is a plain bulk connection, with one request and then its answer. Donors use it to fetch from each
+//! other, and the manager for its metadata log and to look at copies in doubt: they move few chunks at a time. The
+//! client has a pipelined connection of its own.
 
 use crate::addresses::Addresses;
 use crate::bulk::{BulkIo, BulkStatus, Forward, FrameError, PIECE, Reply, Request};
@@ -28,7 +28,7 @@ pub struct PeerConnection {
 /// more use.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// The donor cannot be reached.
+    /// No bulk connection could be opened: nothing answers, the donor refused the ticket, or what answers is no donor.
     #[error(transparent)]
     Open(#[from] UpgradeError),
     /// The connection broke, or what came was no answer.
@@ -121,7 +121,7 @@ impl PeerConnection {
         unless_stalled(async { Ok(io.write(&[], piece).await?) }).await
     }
 
-    /// Waits until the chunk whose bytes were all written is stored.
+    /// Waits until the donor has stored the chunk whose bytes were all written, and returns its receipt.
     pub async fn finish_put(&mut self) -> Result<Receipt, PeerError> {
         receipt_of(self.answer().await?)
     }

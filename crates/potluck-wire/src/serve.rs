@@ -31,11 +31,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// The most connections at once that are still in the handshake, which lasts for five seconds at most.
+/// The most connections at once that are still in the handshake.
 const ARRIVALS: usize = 4096;
-/// How long a stranger may take for a request, from its first byte to its last.
+/// The time within which the whole head of a stranger's next request has to arrive; its body has a deadline of its own.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a member's connection may be idle.
+/// The time within which the whole head of a member's next request has to arrive, so that an idle connection ends.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most bytes that are read at once from a member: a connection keeps this buffer for as long as it is open.
 const READ_AT_ONCE: usize = 64 << 10;
@@ -117,7 +117,7 @@ async fn accept<S: Answers>(
 struct Server<S> {
     router: Router,
     service: Arc<S>,
-    /// The number of connections that there have been.
+    /// The number of connections that have passed the handshake; each gets its number from it.
     connections: AtomicU64,
     admit: Arc<dyn Admit>,
     /// Connections in the handshake.

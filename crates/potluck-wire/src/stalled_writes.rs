@@ -23,7 +23,8 @@ pub struct StalledWrites {
 }
 
 impl StalledWrites {
-    /// Watches what is written to a stream. To be put below TLS, whose buffers take bytes that go nowhere.
+    /// Watches what is written to a stream. The stream has to be the one below TLS, whose buffers take bytes that the
+    /// other side may never read.
     pub fn watch(stream: BoxStream) -> Self {
         Self { stream, stalled: None }
     }

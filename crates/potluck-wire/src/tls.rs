@@ -19,7 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// The name in every manager's certificate; the pool's CA signs nothing else with it.
 pub const MANAGER_NAME: &str = "manager.potluck.internal";
 
-/// How long a handshake may take.
+/// The longest time that a handshake may take.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Makes a raw stream to a manager safe.

@@ -1,5 +1,6 @@
-//! The text of a join token, which the manager's `calls/membership` makes and the catalog's `tokens` uses up: `pot1.` and base64url of what a joiner must know before it sends anything: where
-//! the manager is, which CA it must prove, and a single-use secret for one role.
+//! The text of a join token, which the manager's `calls/membership` makes and the catalog's `tokens` uses up. It is
+//! `pot1.` and base64url of what a joiner must know before it sends anything: where the manager is, which CA it must
+//! prove, and a single-use secret for one role.
 
 use crate::addresses::Addresses;
 use base64::Engine;
@@ -14,11 +15,12 @@ const PREFIX: &str = "pot1.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A donor lends disk; it may send heartbeats and do nothing else.
+    /// A donor lends disk. It may report to the manager, locate other donors, announce its absence, give its space
+    /// back, invite donors and leave; it has no rights in spaces.
     Donor,
-    /// A user reads and writes files.
+    /// A user works in spaces, as far as it has rights there, and may make spaces.
     User,
-    /// An admin also invites, groups members, and may do everything in every space.
+    /// An admin does what a user may, has all rights in every space, and manages members, groups, donors and repair.
     Admin,
 }
 

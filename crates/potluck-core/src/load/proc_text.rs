@@ -7,21 +7,21 @@ use std::time::Duration;
 /// The texts that a Linux donor reads for one sample; empty where a file is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcText<'a> {
-    /// Content of `/proc/stat`.
+    /// The content of `/proc/stat`.
     pub stat: &'a str,
-    /// Content of `/proc/loadavg`.
+    /// The content of `/proc/loadavg`.
     pub loadavg: &'a str,
-    /// Content of `/proc/meminfo`.
+    /// The content of `/proc/meminfo`.
     pub meminfo: &'a str,
-    /// Content of `/proc/diskstats`.
+    /// The content of `/proc/diskstats`.
     pub diskstats: &'a str,
-    /// Content of `/proc/net/dev`.
+    /// The content of `/proc/net/dev`.
     pub net_dev: &'a str,
-    /// Content of `/proc/pressure/cpu`.
+    /// The content of `/proc/pressure/cpu`.
     pub psi_cpu: &'a str,
-    /// Content of `/proc/pressure/io`.
+    /// The content of `/proc/pressure/io`.
     pub psi_io: &'a str,
-    /// Content of `/proc/pressure/memory`.
+    /// The content of `/proc/pressure/memory`.
     pub psi_memory: &'a str,
 }
 

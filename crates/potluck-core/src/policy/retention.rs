@@ -85,7 +85,7 @@ impl KeptVersions {
     /// The rule that keeps no old versions.
     pub const NONE: Self = Self { newest: 0, time: None };
 
-    /// Whether the rule keeps no old versions.
+    /// Returns true if the rule keeps no old versions.
     pub fn is_none(&self) -> bool {
         self.newest == 0
     }

@@ -46,12 +46,12 @@ impl SeriesRule {
         }
     }
 
-    /// Whether the rule says nothing.
+    /// Returns true if no part of the rule is set.
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the rule lets no step go.
+    /// Returns true if no step is ever purged by the rule.
     pub fn is_none(&self) -> bool {
         let is_none = |time: Option<KeptTime>| time.is_none_or(|time| time.is_none());
         self.keep_last.unwrap_or(0) == 0 && is_none(self.purge_after) && is_none(self.purge_unused)

@@ -1,4 +1,4 @@
-//! Checkpoints: they begin, are committed and aborted, and are listed.
+//! The answers to the calls that begin, commit, abort and list checkpoints.
 
 use super::Answer;
 use crate::access::Access;

@@ -164,7 +164,8 @@ fn concluded(report: FsckReport) -> FsckReport {
     FsckReport { outcome, advice: advice.into(), ..report }
 }
 
-/// Whether what lies at `relative` is the pool's own: no path that people write leads there.
+/// Returns true for an entry at `relative` of the pool's root that belongs to the pool's own metadata, to which no path
+/// of a person leads.
 fn is_metadata(path: &PoolPath, relative: &str) -> bool {
     path.space().is_empty() && relative.split('/').next() == Some(SYSTEM_SPACE)
 }

@@ -29,7 +29,8 @@ impl LockCalls {
         self.locks.lock().expect("no holder panics")
     }
 
-    /// Whether a holder may have what an earlier manager granted, and has not said so yet.
+    /// Returns true for [`LOCK_LEASE`] after a restart: a holder may have an authority that an earlier manager granted,
+    /// and may not have said so yet.
     fn is_just_restarted(&self) -> bool {
         self.time.is_restarted_within(LOCK_LEASE)
     }

@@ -1,4 +1,5 @@
-//! Opening files for reading, and reports of copies that could not be read.
+//! The answers to the calls that open files for reading, that renew their leases and tickets, and that report copies
+//! which could not be read and donors which were not reached.
 
 use super::Answer;
 use crate::access::Access;

@@ -169,7 +169,8 @@ impl WatchCalls {
     }
 }
 
-/// Whether a name of a directory is shown: in the root of the pool those of spaces that the member may list.
+/// Returns true for a name that is shown to the member. In the root of the pool, the member sees the spaces that it may
+/// list; elsewhere it sees all names that a path can have.
 fn is_shown(dir: &PoolPath, name: &str, seen: &SeenSpaces) -> bool {
     let is_path = dir.join(name).is_ok();
     is_path && (!dir.space().is_empty() || seen.rights(name).allow(Right::List))

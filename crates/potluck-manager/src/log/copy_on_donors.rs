@@ -49,7 +49,7 @@ handles! {
 }
 
 impl DonorLog {
-    /// Writes changes to donors until it is dropped.
+    /// Writes the catalog's changes to donors until it is dropped; discards the copy there while none is asked for.
     pub async fn run(self) {
         let (mut attempts, mut pause) = (0, EVERY);
         loop {
@@ -141,8 +141,8 @@ impl Sink for Donors<'_> {
 }
 
 impl<'s> Donors<'s> {
-    /// Begins to write about `bytes`, when the copy is at `before`: the new blocks go after `position`, or are a
-    /// new generation.
+    /// Begins a write of about `bytes` to the copy, which ends at `before` now. The new blocks follow `position`;
+    /// without one they begin a new generation.
     async fn write(
         &mut self,
         bytes: u64,

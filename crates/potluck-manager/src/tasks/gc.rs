@@ -139,7 +139,8 @@ impl Garbage {
         Ok(())
     }
 
-    /// Forgets what donors had that were removed, a part at a time.
+    /// Forgets the copies of donors that were removed from the pool, a bounded number in one round, and none while the
+    /// GC freeze lasts.
     pub async fn forget_removed_donors(&self) -> Result<(), Error> {
         for _ in 0..STEPS {
             let frozen = self.gc_freeze.why().is_some();

@@ -54,7 +54,7 @@ impl Repair {
         tokio::join!(self.hand_out(), self.look(), self.audit.run(), self.inquiries.run());
     }
 
-    /// Hands out what waits, in step with time.
+    /// Notes every [`EVERY`] which donors left or came back, and hands out the repair work that waits.
     async fn hand_out(&self) {
         let mut interval = tokio::time::interval(EVERY);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -97,7 +97,7 @@ impl Repair {
         }
     }
 
-    /// Whether a scan is due, and how it may go about it.
+    /// Returns the priority of the scan that is due; `None` where none is.
     fn due(&self) -> Option<Priority> {
         let now = self.time.tick();
         let (stuck, assembled) = {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct CheckpointBegin {
     /// The identifier of the checkpoint, drawn at random: whoever knows it, and may write in the space, writes to the checkpoint.
     pub id: CheckpointId,
-    /// The directory that the files become, or are merged into.
+    /// The directory that the files become or are merged into; with [`CommitStyle::Share`] the file that they make.
     pub target: PoolPath,
     /// What the commit makes of the files.
     pub style: CommitStyle,
@@ -103,7 +103,7 @@ pub struct CheckpointAbout {
     /// The identifier of the checkpoint, for whoever began it and for those who manage the space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CheckpointId>,
-    /// The directory that its files become, or are merged into.
+    /// The directory that its files become or are merged into; with [`CommitStyle::Share`] the file that they make.
     pub target: PoolPath,
     /// What the commit makes of the files.
     pub style: CommitStyle,
@@ -122,19 +122,19 @@ pub struct CheckpointAbout {
     pub age_ms: u64,
     /// The milliseconds after which it expires, if nothing is written to it until then.
     pub expires_ms: u64,
-    /// The files and links that are staged, as far as they were counted.
+    /// The number of files and links that are staged, as far as they were counted.
     pub files: u64,
-    /// Size of these files together, in bytes of plaintext.
+    /// The size of these files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Whether more files and links are staged than were counted.
+    /// True if more files and links are staged than were counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// The observed application bandwidth in MiB a second: from the first write until the last file was staged, as
-    /// far as that was since the manager's start.
+    /// The observed application bandwidth in MiB a second: from the opening of the first session that wrote to the
+    /// checkpoint until the last file was staged, of sessions that opened since the manager's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oab_mib_s: Option<f64>,
-    /// The achieved storage bandwidth in MiB a second: from the first write until all copies of the files were made;
-    /// `None` while some are still to be made, or where the manager was not told when they were made.
+    /// The achieved storage bandwidth in MiB a second: from the opening of that session until all copies of the files
+    /// were made; `None` while some are still to be made, or where the manager was not told when they were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asb_mib_s: Option<f64>,
 }

@@ -339,13 +339,13 @@ pub enum TaskFault {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scrubbed {
-    /// Bytes read in this round.
+    /// The bytes that were read in this round.
     pub done: u64,
-    /// Bytes that the donor held when the round began.
+    /// The bytes that the donor held when the round began.
     pub of: u64,
-    /// Rounds finished since the store was made.
+    /// The number of rounds that were finished since the store was made.
     pub rounds: u64,
-    /// Chunks found spoiled in all rounds.
+    /// The number of chunks that were found spoiled in all rounds.
     pub spoiled: u64,
     /// True while the scrub reads fast, because the manager asked for a round, and not at its own rate in the
     /// background.
@@ -390,7 +390,7 @@ pub struct HeartbeatReply {
     pub proof: Option<Digest>,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
-    /// Whether the manager does not know this incarnation of the donor, which is to register and send its inventory.
+    /// True if the manager does not know this incarnation of the donor, which is to register and send its inventory.
     #[serde(default)]
     pub register: bool,
     /// Tasks for the donor, each repeated until a heartbeat brings its result. Tasks that only a newer manager knows
@@ -428,10 +428,10 @@ pub struct HeartbeatReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChunkOrders {
-    /// Chunks to delete, each with the count that the decision was made on.
+    /// The chunks to delete, each with the write sequence at which the manager decided it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Tombstone>,
-    /// Chunks to read and to compare with their names. A spoiled one is quarantined.
+    /// The chunks to read and to compare with their names. A spoiled one is quarantined.
     #[serde(skip_serializing_if = "Packed::is_empty")]
     pub verify: Packed<ChunkName>,
 }

@@ -17,7 +17,7 @@ pub enum KeptScope {
     AllBelow,
 }
 
-/// Asks for what is kept, a page at a time.
+/// Asks for a page of the old versions and the removed entries that are kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptList {
     /// The path that is asked about; something may be there now or not.
@@ -92,7 +92,7 @@ call!(BringBack => BroughtBackAs, "bring-back", once);
 pub struct BroughtBackAs {
     /// The number of the version that is current now, or of the directory or link.
     pub number: VersionId,
-    /// Whether something else had the name, which is kept now.
+    /// True if another entry had the name; that entry is kept now.
     pub replaced: bool,
 }
 

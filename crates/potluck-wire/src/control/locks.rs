@@ -14,7 +14,8 @@ pub const LOCK_LEASE: Duration = Duration::from_secs(10);
 /// How long a call about locks waits for something to change.
 pub const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// The most files that one holder may have the authority over.
+/// The most authorities that a manager believes of one holder after a restart; those beyond are lost. Until then one
+/// holder may have as many as its member.
 pub const MOST_LOCKED: usize = 4096;
 
 /// The level of an authority over a file's locks, which says which locks its holder may give.

@@ -40,9 +40,9 @@ pub struct Joined {
 /// Makes a join token (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invite {
-    /// The role it will give.
+    /// The role that the token will give.
     pub role: Role,
-    /// Seconds until it expires.
+    /// The time until the token expires, in seconds.
     pub ttl_seconds: u64,
 }
 call!(Invite => Invited, "invite", once);
@@ -114,13 +114,13 @@ pub struct MemberAbout {
     pub name: String,
     /// The role of the member.
     pub role: Role,
-    /// When the member joined, in milliseconds of wall time.
+    /// The wall time at which the member joined, in milliseconds.
     pub joined_wall_ms: i64,
     /// The member that made the invitation; `None` for an admin that was made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
     /// The wall time of the member's last call, in milliseconds.
     pub seen_wall_ms: Option<i64>,
-    /// Whether the membership has ended.
+    /// True if the membership has ended.
     pub revoked: bool,
 }
 

@@ -22,9 +22,9 @@ use std::time::Duration;
 pub enum EntryKind {
     /// The path names a file.
     File,
-    /// A directory, or a space.
+    /// The path names a directory, or a space.
     Dir,
-    /// A symbolic link.
+    /// The path names a symbolic link.
     Link,
 }
 
@@ -418,7 +418,7 @@ impl NotCopied {
 pub struct Remove {
     /// The path of the file or directory to remove.
     pub path: PoolPath,
-    /// Whether directories are removed with everything in them.
+    /// True if directories are removed with everything in them.
     #[serde(default)]
     pub recursive: bool,
     /// Whether nothing of the removed entry is kept, whatever the policy says, nor what was kept of its name before.
@@ -537,9 +537,9 @@ impl Used {
 pub struct ChildUse {
     /// The name of the child.
     pub name: String,
-    /// Whether it is a directory.
+    /// True if the child is a directory.
     pub dir: bool,
-    /// Number of files in the child, itself included.
+    /// The number of files in the child, itself included.
     pub files: u64,
     /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,

@@ -1,5 +1,5 @@
-//! The calls by which people look at and steer what keeps data safe without anybody watching: policies, repair,
-//! give-back, scrub, garbage collection.
+//! The calls by which people inspect and control what keeps data safe: policies, repair, the give-back, absence and
+//! trust of donors, scrub, garbage collection, and the check of files.
 
 use super::{Call, Done, call};
 use potluck_core::chunk::Digest;
@@ -42,7 +42,7 @@ pub struct PolicyChanged {
     /// The additional bytes on donors, about, while files have the old redundancy and the new.
     #[serde(default)]
     pub needs_bytes: u64,
-    /// Bytes that donors can take now.
+    /// The bytes that donors can take now.
     #[serde(default)]
     pub free_bytes: u64,
     /// What the pool has too little of now for the policy, or for the change of files to it, with advice.
@@ -342,7 +342,7 @@ pub struct ReclaimingUnknown {
     /// The donors that list what they hold for the reclaiming, a few at a time ([`super::DonorStatus::reclaiming`]).
     #[serde(default)]
     pub asked: Vec<DonorId>,
-    /// The donors that are not there, whose unknown chunks stay.
+    /// The donors that are not heard, or have not listed what they hold; their unknown chunks stay.
     #[serde(default)]
     pub absent: Vec<DonorId>,
 }

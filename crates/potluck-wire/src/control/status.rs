@@ -227,8 +227,8 @@ pub struct SpaceHealth {
     pub quota: Option<QuotaUse>,
     /// Files that cannot be read now.
     pub unreadable: u64,
-    /// Files that cannot be read and of which something has no copy left anywhere: no donor's return brings them
-    /// back.
+    /// The number of files that cannot be read and of which something has no copy left anywhere: no donor's return
+    /// brings them back.
     pub lost: u64,
     /// Files with fewer copies or chunks than promised.
     pub incomplete: u64,
@@ -338,7 +338,7 @@ pub struct DonorStatus {
     pub chunks: u64,
     /// The number of chunks on the donor that this catalog does not know; they are never deleted for that.
     pub unclaimed: u64,
-    /// Whether the donor lists its unknown chunks, or is going to, because an admin had them reclaimed.
+    /// True if the donor lists its unknown chunks, or is going to, because an admin had them reclaimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reclaiming: bool,
     /// The number of chunks that the donor lost or spoiled since they were committed.

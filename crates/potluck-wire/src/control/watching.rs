@@ -16,7 +16,7 @@ use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a [`Watch`] waits for something to change before it is answered without news.
+/// The time that a [`Watch`] waits for something to change before it is answered without news.
 pub const WATCH_WAIT: Duration = Duration::from_secs(2);
 
 /// The most names that one [`Refresh`] asks about; directories with names beyond these are not answered.

@@ -240,7 +240,7 @@ pub struct FileCommit {
     /// The permissions of the file.
     #[serde(default)]
     pub permissions: Permissions,
-    /// The owner of the file, if somebody said.
+    /// The owner of the file; `None` where the writer named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
     /// Plaintext bytes per chunk; the last may be shorter.
@@ -345,8 +345,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the file is not visible because donors of its chunks went away since they took them, or since they
-    /// were said to hold them. A client that sends those chunks to others commits the file again in the same session.
+    /// Returns true if the file is not visible because donors of its chunks went away since they took them, or since
+    /// they were said to hold them. A client that sends those chunks to others commits the file again in the same
+    /// session.
     pub fn is_sent_again(&self) -> bool {
         let gone =
             |why: &Failure| why.kind == ErrorKind::Retry && why.code == code::NOT_ACKNOWLEDGED;
