@@ -25,7 +25,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns its identifier, by which others write to it, too.
+    /// Returns the identifier of the checkpoint, by which other clients can write to it, too.
     pub fn id(&self) -> CheckpointId {
         self.id
     }

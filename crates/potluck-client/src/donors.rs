@@ -23,7 +23,7 @@ pub struct Donors {
     buffers: Buffers,
     known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
     rates: Arc<Mutex<Rates>>,
-    /// Notified whenever a donor has more room in its window.
+    /// The signal that a donor has more room in its window.
     pub room: Arc<Notify>,
     /// The client that is told which donors were reached, and which cannot be.
     client: Option<Pool>,

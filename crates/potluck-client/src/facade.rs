@@ -61,9 +61,9 @@ impl Pool {
         Ok(self.session(path, options).await?.create(path.clone(), attributes))
     }
 
-    /// A part of what is in a directory, a space, or with `pot://` the pool, in order of the names; with
-    /// `recursive` of all that is below, parents before children. Continues `after` [`Listing::next`].
-    /// A file lists itself, with the relative path "".
+    /// Lists a part of what is in a directory, a space, or with `pot://` the pool, in order of the names; with
+    /// `recursive` a part of all that is below, parents before children. The part begins after `after`, which is
+    /// [`Listing::next`] of the part before it. A file lists itself, with the relative path "".
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::BAD_REQUEST`] for an
     /// `after` that no listing gave.

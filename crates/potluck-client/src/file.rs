@@ -218,7 +218,8 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads a range in order, as far as the file has it, and reads ahead.
+    /// Returns a reader that gives the bytes of a range in order, and reads ahead. A range is cut off at the end of
+    /// the file.
     pub fn read(&self, range: Range<u64>) -> Reader {
         let range = range.start.min(self.size())..range.end.min(self.size());
         let inline = self.inline().is_some() && !range.is_empty();
@@ -364,8 +365,8 @@ impl Reader {
         self.left
     }
 
-    /// The next bytes of the range, as many as came together; `None` at its end. Drop them before the next
-    /// are asked for, for their memory is part of what all reads share. A call that is given up loses nothing.
+    /// Returns the next bytes of the range, as many as came together; `None` at its end. Drop them before the next are
+    /// asked for, for their memory is part of what all reads share. A call that is given up loses nothing.
     ///
     /// After an error the range cannot be read on.
     pub async fn next(&mut self) -> Option<Result<Part, Failure>> {
@@ -378,7 +379,8 @@ impl Reader {
         self.parts.pop_front().map(|part| self.gives(part))
     }
 
-    /// The next bytes as [`Reader::next`] gives them, or what of them cannot be read; the reader goes on behind that.
+    /// Returns the next bytes as [`Reader::next`] does, or how many of them cannot be read; the reader goes on behind
+    /// those.
     pub(crate) async fn next_or_unreadable(&mut self) -> Option<Result<Part, Unreadable>> {
         if let Some(range) = self.inline.take() {
             return Some(Ok(self.gives(Part(Bytes::Inline(self.file.clone(), range)))));

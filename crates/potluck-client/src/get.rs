@@ -70,7 +70,7 @@ impl ByteRange {
     }
 }
 
-/// The conditions of a get: unless they hold, nothing is read or written.
+/// The options of a get. A file for which a condition does not hold is neither read nor written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GetOptions {
     /// True where nothing may be at the path of the copy.
@@ -155,7 +155,7 @@ pub async fn get_file(
 /// Makes the link at `path` at the local path `to`, where nothing or another link is.
 ///
 /// Errors: those of [`Pool::stat`]; [`code::WRONG_KIND`] where no link is at `path`, or something else at `to`;
-/// [`code::EXISTS`] as `options` say.
+/// [`code::EXISTS`] as `options` say; [`code::LOCAL_IO`] where the link cannot be made.
 pub async fn get_link(
     client: &Pool,
     path: &PoolPath,
@@ -178,8 +178,8 @@ pub async fn get_link(
     Ok(GetReport { links: 1, ..GetReport::default() })
 }
 
-/// Copies everything below `path` into the local directory `to`, which is made if need be; with
-/// `options.if_absent` only files that are not there.
+/// Copies everything below `path` into the local directory `to`, which is made if need be. With `options.if_absent`
+/// nothing is replaced: files and links that are there already fail with [`code::EXISTS`] in the report.
 ///
 /// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`, and [`code::LOCAL_IO`] where
 /// `to` cannot be made. Files that failed alone are in the report.

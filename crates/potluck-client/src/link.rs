@@ -31,7 +31,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The outcome of a put.
 pub type PutResult = Result<StoredPut, LinkError>;
-/// The outcome of a get: the chunk's plaintext, verified.
+/// The outcome of a get: the bytes that were asked for, verified as [`ChunkRequest::proof`] says. They are plaintext if
+/// the proof is a seal, and stored bytes otherwise.
 pub type GetResult = Result<Buffer, LinkError>;
 
 /// A donor's word that it stored a chunk.
@@ -147,8 +148,8 @@ pub struct ChunkRequest {
 pub enum Proof {
     /// The chunk's name; for a part, together with the hashes that its donor sends before it.
     Name,
-    /// The seal of the chunk, which is opened on arrival: that proves the bytes in the same pass over them that
-    /// decrypts them (docs/notes/0003).
+    /// The seal of the chunk. Opening it proves the bytes in the same pass over them that decrypts them
+    /// (docs/notes/0003): on arrival for a whole chunk, and by the reader for a part.
     Seal(SpaceKey, Digest),
     /// Nothing proves the bytes yet; they are verified when the chunk that is rebuilt from them and others is opened.
     Rebuilt,
@@ -263,7 +264,7 @@ impl Link {
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches a chunk, verifies it, and opens it if it is sealed.
+    /// Fetches a chunk or a part of it, and verifies the bytes by the proof in `asked`: a seal opens them, too.
     pub async fn get(&self, asked: ChunkRequest) -> GetResult {
         let (done, result) = oneshot::channel();
         // If the socket is free, the caller writes the request itself, which wakes nobody here.
@@ -493,8 +494,8 @@ impl Routes {
         }
     }
 
-    /// The next number that this put does not use. A donor remembers [`KNOWN_ROUTES`] of them, and what a number
-    /// stood for is forgotten at both ends, in the order of the requests.
+    /// Returns the next number that this put does not use. A donor remembers [`KNOWN_ROUTES`] of them, and what a
+    /// number stood for is forgotten at both ends, in the order of the requests.
     fn free(&mut self, used: &[u8]) -> u8 {
         loop {
             let number = self.next;

@@ -47,7 +47,7 @@ const WRITER: &str = "w-";
 const KEPT_BACK: &str = "kept-back";
 /// Bytes at the end of a contribution that are read at first: most indices are no longer.
 const INDEX_AHEAD: usize = 64 << 10;
-/// Indices that are read at a time: a long one takes some 50 MiB of memory.
+/// The number of indices that are read at a time: the longest takes some 50 MiB of memory.
 const INDICES_AT_ONCE: usize = 4;
 /// How many times in a lease the client that makes a version says so.
 const SIGNS_OF_LIFE: u32 = 4;

@@ -67,7 +67,7 @@ pub struct Item {
     pub input: Input,
 }
 
-/// Files to store, in order; found while others are being sent.
+/// The files to store, in order. The iterator may find files while earlier ones are being sent.
 pub type Items = Box<dyn Iterator<Item = Item> + Send>;
 
 /// A result of cutting, in the order of the files' bytes.

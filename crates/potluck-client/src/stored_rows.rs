@@ -51,8 +51,8 @@ impl StoredRows {
     }
 }
 
-/// A row that a new version of a file has at the same place as the old one. It is offered by the names of its chunks,
-/// and read only if the pool lacks copies of a chunk.
+/// A row of a stored file that a new file takes over whole, such as one that did not change since the version before.
+/// It is offered by the names of its chunks, and read only if the pool lacks copies of a chunk.
 pub(crate) struct KeptRow {
     rows: StoredRows,
     data: Range<usize>,

@@ -134,7 +134,7 @@ impl Writer {
     }
 
     /// Adds one unit, which is as many bytes as are cut together, where all bytes before fill whole units; returns a
-    /// buffer.
+    /// spare buffer for the next unit.
     ///
     /// Errors: those of [`Writer::write`].
     pub(crate) async fn write_unit(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {

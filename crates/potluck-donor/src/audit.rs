@@ -43,7 +43,7 @@ pub(crate) fn audit(
     Ok(Digest(*hasher.finalize().as_bytes()))
 }
 
-/// Lists all blocks of the metadata log.
+/// Lists the blocks of the metadata log that this donor holds.
 pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, TaskFailure> {
     let mut blocks = Vec::new();
     let mut cursor = Some(Cursor::default());

@@ -17,7 +17,7 @@ const SLOWEST: u32 = 256 << 10;
 /// The time that every chunk may take in addition, however short it is.
 const ROUND_TRIP: Duration = Duration::from_secs(10);
 
-/// A chunk that the manager wants here.
+/// A chunk of which the manager wants a copy on this donor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewCopy {
     /// The name of the chunk.

@@ -28,14 +28,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Time from one heartbeat to the next.
+/// The time from one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest time from one heartbeat to the next, when results of tasks wait.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause after failed calls. A manager that restarts holds its clients up until its donors
-/// have reported, so that they must not be long about it; more often than with each heartbeat it is not asked.
+/// The longest pause after failed calls. It is short because a manager that restarts holds its clients up until its
+/// donors have reported. After some failures a pause lasts at least half of this, which is [`INTERVAL`]: a manager
+/// that is away is then called no more often than one that answers.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// How long a listing waits to be tried again after the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
@@ -56,7 +57,7 @@ pub(crate) struct DonorFacts {
     pub grace: Option<Duration>,
 }
 
-/// Keeps the manager informed.
+/// The reporter that keeps the manager informed of this donor.
 pub(crate) struct Heartbeats {
     service: Arc<Service>,
     disk: Arc<dyn Disk>,
@@ -270,8 +271,10 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Notes that the manager did not take a page. Where it has no time the donor asks again after a pause, which is
-    /// a longer one each time, and sends its heartbeats meanwhile.
+    /// Notes that the manager did not take a page. Where it has no time the donor asks again after a pause, and sends
+    /// its heartbeats meanwhile. The pause about doubles each time, up to twice [`MAX_PAUSE`].
+    ///
+    /// Errors: `why`, unless it is of kind [`ErrorKind::Retry`].
     fn put_off(&mut self, why: Failure) -> Result<(), Failure> {
         if why.kind != ErrorKind::Retry {
             return Err(why);

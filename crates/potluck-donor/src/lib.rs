@@ -114,7 +114,7 @@ pub struct Lender {
 }
 
 impl DonorConfig {
-    /// Lends `dir` within `limits` at the port of donors, as they do unless told otherwise.
+    /// Makes the default settings of a donor that lends `dir` within `limits` and keeps its state in `state`.
     pub fn new(dir: PathBuf, state: PathBuf, limits: Limits) -> Self {
         Self {
             dir,
@@ -129,7 +129,7 @@ impl DonorConfig {
     }
 }
 
-/// A running donor. Its store is open and its port answers; [`Donor::run`] does the rest.
+/// A donor that has started: its store is open and its port listens. Nothing is answered before [`Donor::run`].
 pub struct Donor {
     address: SocketAddr,
     listener: Box<dyn Listener>,
@@ -148,7 +148,7 @@ pub struct DonorControls {
 }
 
 impl DonorControls {
-    /// Returns how many bytes the donor's store takes now.
+    /// Returns how many bytes the donor's store takes now, with those promised to chunks on their way in.
     pub fn used(&self) -> u64 {
         self.service.store.report().0.lent_used
     }

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 /// The number of pieces that may wait for a slow mirror: one on the wire, one ready.
 const WAITING: usize = 2;
-/// How long one put waits for a mirror, in all, beyond what the put itself takes.
+/// How long one put waits for a mirror to take its bytes, in all, and after that for the receipts of all its mirrors.
 const STALL: Duration = Duration::from_secs(3);
 /// How long a mirror that was given up is left alone: a dead one must not slow every put.
 const SHUNNED: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ struct Route {
     not_before: Tick,
 }
 
-/// A connection to a mirror, driven by a task of its own so that a slow one delays no other.
+/// A connection to a mirror with a task of its own, so that the mirrors of a put receive at the same time.
 struct ForwardTask {
     pieces: mpsc::Sender<Message>,
     task: JoinHandle<()>,

@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Takes what somebody shows of where the manager is. It is believed when the pool's authority signed it.
+    /// Learns the whereabouts of the manager from a request, if the pool's authority signed them.
     async fn learn_whereabouts(&self, request: Request<Incoming>) {
         let body = Limited::new(request.into_body(), whereabouts::MAX).collect();
         let Ok(Ok(body)) = tokio::time::timeout(HEADER_DEADLINE, body).await else { return };

@@ -131,7 +131,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Returns the incarnation of the store: that of this process, or since it came back after it was away.
+    /// Returns the incarnation of the store. A new one begins with each process, and each time that the store comes
+    /// back after it was missing.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation(self.incarnation.load(Ordering::Acquire))
     }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// The bytes of metadata that a mount keeps: some 200,000 entries.
 const KEPT: usize = 64 << 20;
-/// The shortest time between two calls for news: what a program changes in many places is told at once, also to the
-/// mount that it changes it through.
+/// The pause between two calls for news, so that many changes in a row come in one answer. A mount is also told of the
+/// changes that its own programs make.
 const NEWS_EVERY: Duration = Duration::from_millis(20);
 /// The pause after a call for news that was not answered.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -87,7 +87,7 @@ pub struct DraftPlace {
     pub small_files: Arc<SmallFiles>,
     /// The spool in which the draft is kept if it is not written in order.
     pub spool: Arc<Spool>,
-    /// What the drafts that are written in order share.
+    /// The limits that all drafts of the mount that are written in order share.
     pub limits: Arc<WriteLimits>,
     /// The place where it is noted how fast the draft was written.
     pub written_files: Arc<WrittenFiles>,

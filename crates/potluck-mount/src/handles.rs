@@ -28,8 +28,8 @@ pub struct OpenHandle {
     pub handle: Handle,
     /// The process that opened it and has not closed it, if that is known.
     pub opener: Option<u32>,
-    /// Whether it was closed by whoever writes it, and not written since: a descriptor that another process
-    /// inherited, or another of the same process, may still be open.
+    /// Whether the process that writes by the handle has closed a descriptor of it, and nothing was written by it
+    /// since. Another descriptor of that process, or one that another process inherited, may still be open.
     pub is_left: bool,
     /// The process that closed it, if that is known. It may have another descriptor.
     pub left_by: Option<u32>,

@@ -1,6 +1,6 @@
-//! Tells the kernel which names it is to forget because others changed what is behind them.
+//! Tells the kernel to forget the attributes of entries that others changed.
 //!
-//! It is told to forget attributes alone. Having it forget a name would wait for the lock of the directory, which a
+//! It is not told to forget names. Having it forget a name would wait for the lock of the directory, which a
 //! program may hold that waits for this daemon: a daemon that is killed then never lets go of the mount, for no signal
 //! ends that wait. A name that is gone is noticed by its attributes, or by the open() that does not find it.
 

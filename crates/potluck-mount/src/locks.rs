@@ -34,7 +34,8 @@ pub struct MountLocks {
     state: Mutex<Locks>,
     /// Notified when a lock is given up, an authority comes or goes, or a lease is renewed.
     changed: Notify,
-    /// Notified when there may be something that others want and that has to be given back.
+    /// The signal that a program gave up a lock, or that the manager told what others want: an authority may have to be
+    /// given back.
     concerned: Notify,
 }
 
@@ -63,7 +64,7 @@ struct LockedFile {
     lost: Vec<u64>,
     /// Whether something written under lost locks might still be published, which must not happen.
     has_lost_draft: bool,
-    /// Held by the one task at a time that asks the manager about the file.
+    /// The turn to ask the manager about the file, which one task has at a time.
     turn: Arc<AsyncMutex<()>>,
 }
 
@@ -316,7 +317,7 @@ impl MountLocks {
         known.await.map_err(|_| Errno::TIMEDOUT)
     }
 
-    /// Waits for what `check` looks for, which is asked again when something about locks changed.
+    /// Waits until `check` returns a value. It is called at once, and again whenever something about locks changes.
     async fn changed<T>(&self, check: impl Fn() -> Option<T>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -539,8 +540,8 @@ impl Locks {
         )
     }
 
-    /// Whether the manager is to be told that the path of a file is given back; otherwise the file is done with it,
-    /// and the last of those beside it tells.
+    /// Whether the manager is to be told that a file gives its path back. If other files of this mount have the same
+    /// path, this one only drops it, and the last of them tells the manager.
     fn is_last(&mut self, inode: u64, path: &PoolPath) -> bool {
         let is_last = !self.is_held_beside(inode, path);
         if let (Some(file), false) = (self.files.get_mut(&inode), is_last) {
@@ -600,7 +601,8 @@ impl Locks {
         busy
     }
 
-    /// Notes what others want, and returns what the mount does not know to have.
+    /// Notes which authorities others want, and returns the paths of those that the mount does not know to have; none
+    /// while a task asks the manager.
     fn set_wanted(&mut self, wanted: Vec<LockAuthority>) -> Vec<PoolPath> {
         let mut strangers: HashMap<PoolPath, LockLevel> =
             wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();

@@ -376,8 +376,8 @@ impl MetadataCache {
         self.fetches.clear();
     }
 
-    /// Returns what to compare with the manager before any of it is served again, and the fetch that this is. A
-    /// directory of which something above is not kept is forgotten.
+    /// Returns the directories to compare with the manager before any of them is served again, and the fetch that this
+    /// is. A directory is left out, and forgotten by [`Self::resume`], where one above it is not kept.
     pub fn begin_revalidation(&mut self, stream: WatchId) -> (Fetch, Vec<KnownDir>) {
         let is_dir = |(above, name): &(PoolPath, &str)| {
             let known = self.known(above, name).flatten();

@@ -15,8 +15,8 @@ use std::time::Duration;
 const MOST: u64 = 256 << 10;
 /// The time in which files begin in one session. It has the policy that its directory had when it was opened.
 const BEGINS_FILES_FOR: Duration = Duration::from_secs(1);
-/// The number of sessions of which the pool keeps room free at a time, however many directories a program goes
-/// through.
+/// The most sessions in which files may begin at a time, however many directories a program goes through: the pool
+/// keeps room free for each.
 const SESSIONS: usize = 8;
 
 /// The shared sessions of a mount's directories.

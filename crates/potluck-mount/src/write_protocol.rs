@@ -62,7 +62,7 @@ impl FromStr for WriteProtocol {
 pub struct WriteOptions {
     /// The protocol of all files.
     pub protocol: WriteProtocol,
-    /// The bytes in memory that programs have written and donors have not been given, of all files together.
+    /// The most bytes in memory that programs have written and donors have not been given, of all files together.
     pub window: u64,
     /// The size of a temporary file in bytes.
     pub temporary_size: u64,
@@ -135,7 +135,8 @@ impl WriteLimits {
         Arc::clone(&self.window).try_acquire_many_owned(self.permits(bytes))
     }
 
-    /// More than the whole window waits for all of it, and is alone in it then.
+    /// Returns the permits that so many bytes take in the window. More bytes than the whole window take all of it, and
+    /// are alone in it then.
     fn permits(&self, bytes: usize) -> u32 {
         bytes.min(self.window_bytes as usize) as u32
     }

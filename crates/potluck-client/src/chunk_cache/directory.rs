@@ -1,7 +1,8 @@
-//! Chunks in a directory, a file for each run of segments, which any number of processes use at the same time.
+//! A cache of chunks in a directory, with a file for each run of segments. Any number of processes use it at the same
+//! time.
 //!
-//! A file has the hashes of its segments and then the segments. Files come by renaming and go by unlinking. Nobody
-//! waits for anybody, except that those who add files wait for the lock on the sum of their sizes.
+//! A file has the hashes of its segments and then the segments. Files come by renaming and go by unlinking. Readers
+//! wait for nobody; a process that opens the cache or adds a file waits for the lock on the sum of all sizes.
 
 use super::SegmentRun;
 use potluck_core::chunk::ChunkName;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// The name of the file that has the sum of the sizes of all others, and is locked by whoever adds a file.
+/// The name of the file that has the sum of the sizes of all others; a process that opens the cache or adds a file
+/// locks it.
 const SUM: &str = "sum";
 /// The context of the hashes of cached segments, which keeps them apart from hashes made for other purposes.
 const CONTEXT: &str = "potluck 2026-11 cached segment";
@@ -35,7 +37,7 @@ impl CacheDir {
     /// Opens the directory `dir` for at most `most` bytes; it is made if need be, and only its owner may look in.
     pub fn open(dir: &Path, most: u64) -> io::Result<Self> {
         let cache = Self { dir: dir.into(), most, next: AtomicU64::new(0) };
-        // Another process may have left more than this one allows; what that one writes just now is not counted.
+        // Another process may have left more than this one allows, or was killed before it counted a file.
         let mut sum = cache.sum()?;
         sum.recount(&cache)?;
         Ok(cache)
@@ -149,7 +151,8 @@ impl CacheDir {
 /// The sum of the sizes of all files in the directory, locked.
 struct Sum {
     file: File,
-    /// The number of bytes of all files, or more.
+    /// The sum that was written last, in bytes. It is too large after a damaged file was removed, and too small after a
+    /// process was killed before it counted its file.
     bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use potluck_core::chunk::ChunkName;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Segments that were read last.
+/// The segments that were used last, as many as fit the bytes allowed.
 pub struct RecentSegments {
     most: usize,
     kept: Mutex<Kept>,

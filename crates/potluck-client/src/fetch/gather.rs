@@ -151,7 +151,7 @@ impl Fetcher {
         }
     }
 
-    /// Waits until a request is late; for ever when none can be.
+    /// Waits until a request is late, or for ever if no request under way can become late.
     async fn until_late(&self, shards: &[Shard]) {
         let waiting = shards.iter().filter(|shard| shard.had.is_none());
         match waiting.filter_map(|shard| shard.requests.due()).min() {

@@ -1,5 +1,5 @@
-//! Outages in the middle of a read: donors, or the link to them, are away for a while. What was read
-//! stays; they are tried again for as long as the client's retry limits say.
+//! The handling of outages in the middle of a read, when donors or the link to them are away for a while. What was
+//! read stays; the donors are tried again for as long as the client's retry limits say.
 
 use super::Fetcher;
 use crate::buffer::Buffer;

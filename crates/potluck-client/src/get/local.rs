@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, Permi
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The mode of a file while it is being written: only its owner may read and write it.
+/// The permission bits that a file has beside its own while it is being written: its owner may read and write it.
 const OWN: u32 = 0o600;
 
 /// A file under a temporary name; removed unless [`LocalFile::finish`] gives it its own. It

@@ -27,7 +27,8 @@ const TOGETHER: u32 = 2 * SEGMENT;
 /// least here: few wake-ups, and still in the cache when they are hashed.
 const PIECE: usize = 1 << 20;
 
-/// Bytes of a sealed chunk that are received before they are opened: whole segments, about as many.
+/// The number of bytes of a sealed chunk that are received before they are opened: whole sealed segments, about
+/// [`PIECE`] bytes together.
 const SEALED_PIECE: usize = 16 * SEALED_SEGMENT;
 
 /// The receiving half of a link.

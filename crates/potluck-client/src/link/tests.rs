@@ -166,7 +166,7 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
     assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
 }
 
-/// A chunk in memory.
+/// Makes the body of a chunk of `len` bytes in memory.
 async fn body(buffers: &Buffers, len: usize) -> Arc<ChunkBody> {
     Arc::new(ChunkBody::Memory(buffers.claim(len).await.buffer(len)))
 }

@@ -29,9 +29,9 @@ const LOOK_AHEAD: usize = 8;
 /// The position of a chunk in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Index among the file's data chunks, from 0.
+    /// The index of a data chunk among those of its file, from 0.
     Data(u32),
-    /// Index among the file's parity chunks, from 0.
+    /// The index of a parity chunk among those of its file, from 0.
     Parity(u32),
 }
 
@@ -59,7 +59,8 @@ pub struct StoredGroup {
 pub struct StoredChunk {
     /// The place of the chunk.
     pub place: Place,
-    /// Stored bytes that had to be sent for it; `None` if the pool held it, or if it is left to repair.
+    /// The size of the chunk in stored bytes if it was sent for this group; `None` if the pool held it, another group
+    /// sent it, or it is left to repair.
     pub sent: Option<u32>,
     /// Whether the chunk is left to repair, for there are too few donors.
     pub left_out: bool,
@@ -136,7 +137,7 @@ struct Shard {
     len: u32,
     /// The bytes of the chunk, kept while a slot needs them.
     body: Option<Arc<Body>>,
-    /// Donors that held the chunk before this session, or take it from another donor some time later.
+    /// The donors that held the chunk when it was offered, or that get it from another donor later.
     held: Vec<DonorId>,
     acks: Vec<Ack>,
     under_way: Vec<DonorId>,
@@ -330,7 +331,7 @@ impl Groups {
         self.abandoned
     }
 
-    /// Returns the number of chunks of which no second copy is made, for want of donors.
+    /// Returns the number of chunks of an asynchronous write of which no second copy is made, for want of donors.
     pub fn left_alone(&self) -> u64 {
         self.left_alone
     }
@@ -549,7 +550,7 @@ impl Groups {
         groups.filter(|group| !group.told).map(|group| group.file).collect()
     }
 
-    /// Picks another donor for a chunk that `slow` has had since `sent_at`, if waiting is not worth it.
+    /// Picks another donor for a chunk that was sent to `slow` at `sent_at`, if waiting for `slow` is not worth it.
     pub fn hedge(
         &mut self,
         targets: &Targets,
@@ -641,7 +642,7 @@ impl Rules {
 }
 
 impl Group {
-    /// Returns the most chunks that one donor would have without the slots at `left_out`.
+    /// Returns the number of chunks of the group that have fewer than two copies without the slots at `left_out`.
     fn left_with_one(&self, left_out: &[usize]) -> u64 {
         let mut kept = HashMap::<ChunkName, usize>::new();
         for (position, slot) in self.slots.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Changes of the store that the manager has not been told yet.
+//! The changes of the store that the manager has not confirmed yet.
 
 use potluck_core::chunk::ChunkName;
 use potluck_wire::control::Arrived;
@@ -54,7 +54,7 @@ pub struct HeldChanges {
     overflowed: bool,
     /// The number of batches that were confirmed or given up.
     over: u64,
-    /// How many of the oldest changes were sent and are not confirmed.
+    /// The number of the oldest changes that are in a batch which is not confirmed; `None` without such a batch.
     sent: Option<usize>,
 }
 
@@ -80,7 +80,8 @@ pub struct ChangeBatch {
 }
 
 impl HeldChanges {
-    /// Remembers a change until the manager has heard of it.
+    /// Remembers a change until the manager has confirmed it. When there are too many, all are forgotten, and the
+    /// manager needs the whole inventory.
     pub fn push(&mut self, change: HeldChange) {
         if self.waiting.len() >= MOST {
             self.forget();

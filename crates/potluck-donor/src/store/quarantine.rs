@@ -2,8 +2,8 @@
 //! could not be read. A cable, a controller or memory that fails for a while says nothing of what is on the
 //! disk, so each is looked at again, ever more seldom. One that is sound is a chunk again; should it be found
 //! bad once more, it is looked at as seldom as before, so that no chunk of a disk that fails now and then comes
-//! and goes all the time. None is removed before the manager says that its chunk has another good copy, or that
-//! nobody needs it (the catalog's `dispensable`).
+//! and goes all the time. No quarantined chunk is removed before the manager says that it has another good copy or
+//! that nobody needs it (the catalog's `dispensable`), or before it was stored here again.
 
 use super::copy_health::CopyHealth;
 use super::{HeldChange, Store, stored_len, taken};

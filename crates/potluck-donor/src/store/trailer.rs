@@ -27,7 +27,7 @@ pub struct ChunkOrigin {
 }
 
 impl ChunkOrigin {
-    /// The origin of a chunk that the manager had stored here: no session vouches for it, and none is named.
+    /// Returns the origin of a chunk that a task of the manager stored: no session vouches for it, and none is named.
     pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
     }

@@ -214,8 +214,8 @@ impl FileSystem {
         }
     }
 
-    /// Notes that a name is gone, with the draft that it led to, if there is one: nothing of that will be published,
-    /// and that is no loss.
+    /// Notes that the name at `path` is gone. The draft that it led to, if there is one, is not published any more, and
+    /// the mount record does not count that as a loss.
     pub(super) fn has_no_name(&self, path: &PoolPath, draft: Option<&mut Draft>) {
         self.record.forget_failures(path);
         if let Some(draft) = draft {

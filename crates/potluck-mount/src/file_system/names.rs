@@ -5,9 +5,9 @@ use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// The error for a program that asked by a number which the kernel had from an earlier look: where nothing is
-    /// there any more, [`Errno::STALE`]. The kernel looks the name up once more then, and makes a file where that was
-    /// asked for.
+    /// Returns the error for a program that asked by a number which the kernel had from an earlier look: where nothing
+    /// is there any more, [`Errno::STALE`]. The kernel looks the name up once more then, and makes a file where that
+    /// was asked for.
     pub fn looked_up_again(&self, inode: u64, why: Errno) -> Errno {
         if why != Errno::NOENT {
             return why;
@@ -20,8 +20,8 @@ impl FileSystem {
         Errno::STALE
     }
 
-    /// Whether an entry that was listed when a directory was opened is known to be another now, or gone: those must
-    /// not come back by being shown.
+    /// Whether nothing is known to have changed behind an entry since its directory was opened. An entry that changed
+    /// or is gone must not come back by being shown.
     pub fn is_as_listed(&self, parent: u64, entry: &ListedEntry) -> bool {
         if self.draft_at(parent, &entry.path).is_some()
             || self.staging_at(parent, &entry.path).is_some()

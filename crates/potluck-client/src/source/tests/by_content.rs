@@ -1,4 +1,4 @@
-//! Cutting by content.
+//! Tests of the cutter with a policy that cuts by content.
 
 use super::{CHUNK, Dribble, content, item, policy};
 use crate::buffer::Buffers;

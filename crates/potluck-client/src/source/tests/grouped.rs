@@ -27,7 +27,7 @@ struct File {
     groups: Vec<usize>,
 }
 
-/// Cuts everything, and checks of every group what a reader relies on.
+/// Cuts all `items`, and checks of every group what a reader relies on.
 async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<File> {
     let cutter =
         Cutter::new(Box::new(items.into_iter()), &grouped(), key.clone(), Default::default());

@@ -146,7 +146,7 @@ impl Window {
         self.offering.add(self.groups.add(file, slot, members), bytes);
     }
 
-    /// Tells a writer that waits for that, that all it has brought is stored.
+    /// Tells the writer of a file that waits for a flush, once all groups that the file has so far are stored.
     pub(super) fn tell_flushed(&mut self, number: u32) {
         let part = self.files.get(&number).and_then(|state| state.part);
         // The part that is being filled has no number yet.

@@ -77,7 +77,7 @@ impl Window {
         self.groups.offered(offer.groups);
     }
 
-    /// Counts a chunk of which an interrupted upload left so many copies.
+    /// Counts a chunk of which an interrupted upload left `copies` copies.
     fn count_resumed(&mut self, name: &ChunkName, copies: u64) {
         let len = self.groups.body(name).map_or(0, |body| body.len() as u64);
         self.report.resumed_bytes += len;

@@ -28,9 +28,9 @@ pub(super) struct Outage {
     waited_for: Vec<DonorId>,
     /// Whether the wait for donors was given up.
     given_up: bool,
-    /// Pauses between the tries, while none of them is under way.
+    /// The pauses between the tries; `None` before the first, and while a try or the pause before it is under way.
     pauses: Option<Pauses>,
-    /// Whether the next try is under way.
+    /// Whether the next try, or the pause before it, is under way.
     waiting: bool,
 }
 

@@ -174,7 +174,7 @@ impl Committing {
         }
     }
 
-    /// Whether no file waits for a commit, or for its end.
+    /// Whether no file waits for a commit and no commit is under way.
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty() && !self.under_way
     }
@@ -210,9 +210,9 @@ pub(super) struct PartOf {
 pub(super) struct Whole {
     /// The part that is being cut, by its number among the window's files.
     pub filling: u32,
-    /// Parts that were cut before it.
+    /// The number of parts that were cut to their end.
     pub count: u32,
-    /// Parts that were cut and are not committed.
+    /// The numbers of the parts that were cut and are not committed.
     pub uncommitted: BTreeSet<u32>,
     /// The facts about it, once it is cut to its end.
     pub facts: Option<Facts>,
