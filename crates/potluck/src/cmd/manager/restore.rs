@@ -1,4 +1,4 @@
-//! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: its log in a file.
+//! `potluck manager restore` brings a lost manager back; `potluck manager backup` writes its catalog to a file.
 
 use super::failed;
 use crate::args::{AskingArgs, ManagerBackupArgs, ManagerRestoreArgs, NewPlaceArgs};
@@ -37,7 +37,7 @@ pub async fn restore(
     told(&restored, &ask, is_pool, &listen, settings, output)
 }
 
-/// Where to listen so that members who look at the restored manager's address find it there.
+/// Returns where to listen, with the port at which members look for the restored manager.
 fn with_port(listen: &str, restored: &Restored) -> String {
     match (listen.rsplit_once(':'), restored.addresses.first()) {
         (Some((host, _)), Some(known)) => format!("{host}:{}", known.port()),
@@ -60,7 +60,7 @@ fn listen_options(asking: AskingArgs) -> ListenOptions {
     }
 }
 
-/// Tells what was restored, and what to do now: a manager that listens at `listen`.
+/// Tells what was restored, and what to do next, such as starting a manager that listens at `listen`.
 fn told(
     restored: &Restored,
     ask: &Restore,
