@@ -1,5 +1,5 @@
-//! A year of ordinary use (`cargo xtask year`): prints a line for each tenth day, leaves a table and a picture,
-//! and fails when something was lost or has grown.
+//! Simulates a year of ordinary use (`cargo xtask year`): prints a line for each tenth day, or in a short run for
+//! each day, writes a table and a picture, and fails if something was lost or has grown.
 
 use clap::Parser;
 use potluck_sim::year::{self, YearOptions};

@@ -1,4 +1,4 @@
-//! The admin's process: makes the space, invites everybody, and then watches the status.
+//! The admin's process: it makes the space, invites donors and clients, and then watches the status.
 
 use crate::cast::Who;
 use crate::client::SPACE;
@@ -17,10 +17,10 @@ use potluck_wire::token::Role;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes a second that every disk is read back at: what a run stores takes a few seconds.
+/// The rate at which every disk is scrubbed, in bytes per second: what a run stores takes a few seconds.
 const SCRUB_RATE: u64 = 64 << 20;
 
-/// How every file of a scenario is stored.
+/// Returns the policy of the space.
 pub fn policy(plan: &Plan) -> Policy {
     let (copies, ec) = match plan.redundancy {
         Redundancy::Copies(copies) => (copies, None),
@@ -37,7 +37,7 @@ pub fn policy(plan: &Plan) -> Policy {
     }
 }
 
-/// Runs for the whole scenario. `identity` is where a new pool leaves its first admin.
+/// Runs for the whole scenario. `identity` is the directory where a new pool leaves the first admin's identity.
 pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -> turmoil::Result {
     while !Identity::exists(&identity) {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -61,12 +61,12 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
             stage.board().named.extend(bad.map(|donor| donor.name.clone()));
             heal(&stage, &caller, status).await;
         }
-        // The status is unknown while the manager is away.
+        // Without an answer the status is unknown.
         stage.board().status = status.ok();
     }
 }
 
-/// When the driver asks for it, trusts everybody again and has every disk read back, once.
+/// Trusts all quarantined donors again and orders a scrub of every disk, once, when the driver asks for it.
 async fn heal(stage: &Stage, caller: &Caller, status: &PoolStatus) {
     let wanted = {
         let board = stage.board();
@@ -83,7 +83,7 @@ async fn heal(stage: &Stage, caller: &Caller, status: &PoolStatus) {
     stage.board().scrubbed = Some(rounds.collect());
 }
 
-/// Nothing goes wrong yet, but the manager may not have started.
+/// Repeats a call until the manager answers it.
 async fn insist<C: Call>(stage: &Stage, caller: &Caller, request: &C) -> C::Reply {
     loop {
         match caller.call(request).await {

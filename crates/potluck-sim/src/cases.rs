@@ -1,5 +1,5 @@
-//! Scenarios with one question each, beside those that seeds draw: liars of every kind, and trouble at
-//! every change of a disk during one write and commit.
+//! Scenarios that test one thing each, beside those that seeds draw: donors that lie in every way, and
+//! trouble at every change of a disk during one write and commit.
 
 use crate::cast::{CLIENTS, DONORS, Who};
 use crate::content::{CHUNK, Content};
@@ -10,16 +10,17 @@ use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_wire::control::Condition;
 use std::time::Duration;
 
-/// The redundancies that liars are tried with.
+/// The redundancies with which liars are tried.
 const REDUNDANCIES: [&str; 4] = ["2", "3", "2+1", "2+2"];
-/// When liars begin to lie: everything is stored.
+/// The time at which liars begin to lie. Everything is stored by then.
 const LIES_BEGIN: Duration = Duration::from_secs(5);
-/// When everything is read: what the change may excuse is over.
+/// The time at which everything is read: long enough after [`LIES_BEGIN`] that a failed read is not excused by a
+/// recent change ([`crate::health`]).
 const LIES_READ: Duration = Duration::from_secs(42);
-/// How long they lie: until everything was read, and reported.
+/// How long the liars lie: until everything was read, and bad copies were reported.
 const LIES_LAST: Duration = Duration::from_secs(60);
 
-/// A scenario by its name.
+/// A scenario with a name.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The name of the scenario, such as `liar/BitFlip/2 copies/1`.
@@ -28,8 +29,9 @@ pub struct Case {
     pub plan: Plan,
 }
 
-/// Every kind of lie, told by as many donors as are tolerated, and by one more. Of the former every
-/// read must succeed; of the latter none may give wrong bytes; either way the liars are named.
+/// Returns a case for every kind of lie and every number of liars from one to one more than is tolerated. While
+/// no more lie than is tolerated every read must succeed; no read may ever return wrong bytes; and donors
+/// whose lies harm must be named in the pool's status.
 pub fn liars() -> Vec<Case> {
     let mut cases = Vec::new();
     for redundancy in REDUNDANCIES.map(redundancy) {
@@ -44,18 +46,18 @@ pub fn liars() -> Vec<Case> {
     cases
 }
 
-/// Trouble at each of so many changes of a donor's disk, of every kind.
+/// Returns a case for every kind of trouble at each of the first `changes` changes of a donor's disk.
 pub fn sweep(changes: u64) -> Vec<Case> {
     let points = Kind::ALL.into_iter().flat_map(|kind| (1..=changes).map(move |at| (kind, at)));
     points.map(|(kind, at)| trouble(Trouble { at, kind })).collect()
 }
 
-/// The sweep's scenario without trouble: it tells how many changes there are.
+/// Returns the sweep's scenario without trouble, which counts the changes of the disk.
 pub fn sweep_without_trouble() -> Case {
     trouble(Trouble { at: 0, kind: Kind::Kill })
 }
 
-/// The case of this name.
+/// Returns the case of this name.
 pub fn find(name: &str) -> Option<Case> {
     if let Some(rest) = name.strip_prefix("sweep/") {
         let (kind, at) = rest.split_once('/')?;
@@ -65,7 +67,7 @@ pub fn find(name: &str) -> Option<Case> {
     liars().into_iter().find(|case| case.name == name)
 }
 
-/// Makes a plan in which nothing goes wrong, and nobody does anything.
+/// Makes a plan without faults and without steps of clients.
 fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
     Plan {
         seed,
@@ -93,7 +95,7 @@ fn put(at: Duration, path: &str, number: u64, chunks: u64) -> Step {
 
 fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
     let mut plan = quiet(seed, redundancy);
-    // All contents have one length, so that another chunk and an older version are only told by their names.
+    // All contents have one length, so that only its name tells a chunk from another file's or an older version's.
     let writes = [("own-0/0", 1), ("own-0/1", 2), ("own-0/0", 3)];
     let writes = writes.map(|(path, number)| put(Duration::ZERO, path, number, 12));
     let reads = ["own-0/0", "own-0/1"].map(|path| Op::Get(path.to_owned(), 0));
@@ -109,7 +111,7 @@ fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
 
 fn trouble(trouble: Trouble) -> Case {
     let mut plan = quiet(7, Redundancy::Copies(2));
-    // The second write replaces the first: the old or the new content is there afterwards (D2).
+    // The second write replaces the first, so that afterwards the old or the new content is there (D2).
     plan.scripts[0] =
         vec![put(Duration::ZERO, "own-0/0", 1, 6), put(Duration::from_secs(1), "own-0/0", 2, 6)];
     let lasts = Duration::from_secs(12);

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Donors in the pool.
+/// The number of donors in the pool.
 pub const DONORS: u8 = 4;
-/// Clients of the pool.
+/// The number of clients of the pool.
 pub const CLIENTS: u8 = 3;
 
 /// A machine of the simulation.
@@ -16,7 +16,7 @@ pub enum Who {
     Donor(u8),
     /// The machine of the client with this number.
     Client(u8),
-    /// Makes the pool and watches its status; nothing ever happens to it.
+    /// The machine of the admin, which sets the pool up and watches its status. No fault concerns it.
     Admin,
 }
 
@@ -31,7 +31,7 @@ impl Who {
         (0..CLIENTS).map(Self::Client)
     }
 
-    /// Lists the machines to which something can happen.
+    /// Lists the machines that faults may concern: all but the admin's.
     pub fn mortals() -> impl Iterator<Item = Self> + Clone {
         std::iter::once(Self::Manager).chain(Self::donors()).chain(Self::clients())
     }

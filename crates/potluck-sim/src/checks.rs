@@ -1,5 +1,5 @@
-//! Checks the promises that must hold when everything is healed: all reads succeed, no chunk is left that
-//! was never committed, and nothing is promised to anybody (liveness; D1, D2, L1).
+//! Checks the promises that must hold once all faults are over: all reads succeed, no chunk is left that was
+//! never committed, and no donor has space reserved for a write (liveness; D1, D2, L1).
 
 use crate::cast::{CLIENTS, Who};
 use crate::content::Content;
@@ -12,16 +12,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Beyond lease and GC delay: the pauses of whoever has to notice, and two rounds of the collector.
+/// The time that cleaning up may take beyond lease, resume window and GC delay: the pauses of the manager's
+/// background tasks, and two rounds of the garbage collector.
 const SLACK: Duration = Duration::from_secs(60);
-/// A donor restarts, registers, and is believed.
+/// The time within which a donor restarts, registers and counts as live.
 pub const RECOVERY: Duration = Duration::from_secs(40);
 
-/// The directories of all scripts.
+/// The directories that the clients' scripts write to.
 const DIRS: [&str; 5] = ["shared", "once", "own-0", "own-1", "own-2"];
 
 impl World {
-    /// Nothing may take longer than it may (A2), and nothing may have been broken.
+    /// Fails if a check found a promise broken, or if an action of a client takes longer than it may (A2).
     pub fn check_now(&self) -> Result<(), String> {
         let now = self.now();
         let board = self.stage.board();
@@ -37,13 +38,13 @@ impl World {
         }
     }
 
-    /// Whether no client has anything left to do.
+    /// Returns whether no client has anything left to do.
     pub fn idle(&self) -> bool {
         let board = self.stage.board();
         board.busy.is_empty() && board.scripts.iter().all(std::collections::VecDeque::is_empty)
     }
 
-    /// Has every client do the same: write something, list everything, read everything.
+    /// Has every client write a file, list every directory and read every path.
     pub fn ask_for_everything(&self) {
         let mut board = self.stage.board();
         let at = board.curtain.map_or(Duration::ZERO, |begun| self.now().saturating_sub(begun));
@@ -59,7 +60,7 @@ impl World {
         }
     }
 
-    /// Finds out which chunks are still needed; nobody writes any more.
+    /// Has the first client look up the chunks of every file. No client writes any more by then.
     pub fn ask_for_recipes(&self) {
         let mut board = self.stage.board();
         let recipes = board.history.paths().into_iter().map(Op::Recipe);
@@ -67,19 +68,19 @@ impl World {
         board.scripts[0].extend(steps);
     }
 
-    /// Conflicting commits had one winner each.
+    /// Checks that at most one of the conflicting commits to each path succeeded.
     pub fn check_races(&self) -> Result<(), String> {
         let board = self.stage.board();
         let races = board.history.below("once/");
         races.iter().try_for_each(|path| board.history.check_one_winner(path))
     }
 
-    /// How long it may take until nothing is left of what was not committed.
+    /// Returns how long it may take until nothing is left of uncommitted writes.
     pub fn clean_within() -> Duration {
         LEASE + RESUME_WINDOW + GC_DELAY + SLACK
     }
 
-    /// Why the pool is not at rest yet.
+    /// Returns why the pool is not at rest yet; `None` if it is.
     pub fn unsettled(&self) -> Option<String> {
         let board = self.stage.board();
         let Some(status) = &board.status else { return Some("the manager does not answer".into()) };
@@ -100,7 +101,7 @@ impl World {
         orphans.first().map(|orphan| format!("{} orphans, such as {orphan}", orphans.len()))
     }
 
-    /// Every chunk that lies on a donor.
+    /// Returns every chunk that a donor stores.
     fn stored(&self) -> BTreeSet<ChunkName> {
         let files =
             self.drives.iter().flat_map(|drive| drive.files(&Path::new(LENT).join("chunks")));
@@ -108,8 +109,8 @@ impl World {
         names.collect()
     }
 
-    /// Every chunk that files need is whole on as many donors as it has to be, but for those whose
-    /// disks lost something.
+    /// Checks that every chunk of a file that is kept in copies is whole on enough donors. As many copies as
+    /// there are donors with damaged disks may be missing.
     pub fn check_copies(&self, redundancy: Redundancy) -> Result<(), String> {
         let Redundancy::Copies(copies) = redundancy else { return Ok(()) };
         let board = self.stage.board();
@@ -125,7 +126,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the manager's report told of bad copies on a donor; made again, they are bad no more.
+    /// Returns whether the pool's status ever showed bad copies on a donor. It stops showing them once repair has
+    /// replaced them.
     pub fn names_liar(&self, number: u8) -> bool {
         self.stage.board().named.contains(&Who::Donor(number).to_string())
     }

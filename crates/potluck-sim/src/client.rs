@@ -1,5 +1,5 @@
-//! A client's process: does what its script says, with the product's client, and checks what it
-//! sees against the model.
+//! A client's process: it performs its script with the product's client, and checks what it reads
+//! against the reference model.
 
 use crate::cast::Who;
 use crate::content::Content;
@@ -21,13 +21,13 @@ use std::time::Duration;
 /// The space of all scenarios.
 pub const SPACE: &str = "data";
 
-/// A write waits this long for a manager that is away, and once more for the deadline of its last
-/// call; each of its stages may do so (A2).
+/// The longest that a write may take. Each of its stages may wait for a manager that is away
+/// ([`potluck_client::RetryLimits::under_way`]), and then for the deadline of its last call (A2).
 const WRITE_MOST: Duration = Duration::from_secs(200);
-/// The longest that a read may take. Everything else gives up sooner (A2).
+/// The longest that any other action may take (A2).
 const READ_MOST: Duration = Duration::from_secs(60);
 
-/// Runs until the host crashes.
+/// Joins the pool, and then performs the client's script until the host crashes.
 pub async fn live(stage: Stage, host: Host, number: u8) -> turmoil::Result {
     host.join(&stage.invitations).await;
     let client = Pool::new(host.env(), host.caller());
@@ -50,7 +50,7 @@ fn pool_path(path: &str) -> PoolPath {
     format!("pot://{SPACE}/{path}").parse().expect("a valid path")
 }
 
-/// The path below the space.
+/// Returns the path without the space.
 fn relative(path: &PoolPath) -> String {
     path.names().join("/")
 }
@@ -126,7 +126,7 @@ impl Actor {
             Ok(report) => self.account(report, &mut writes, begun),
             Err(failure) => {
                 self.say(format_args!("put failed: {} {:?}", failure.code, failure.kind));
-                // Of several files some may have become visible before the others failed.
+                // If there are several files, some may have become visible before the others failed.
                 let unknown = writes.len() > 1
                     || matches!(
                         failure.kind,
@@ -169,7 +169,7 @@ impl Actor {
         ));
     }
 
-    /// A write may fail for a reason; a healthy pool is none.
+    /// Notes a broken promise if a write that began at `begun` failed, without a conflict, in a healthy pool.
     fn must_have_failed(&self, failure: &Failure, begun: Duration) {
         let is_conflict = matches!(failure.kind, ErrorKind::Conflict);
         if !is_conflict && self.stage.board().health.must_write(self.who, begun) {
@@ -185,7 +185,7 @@ impl Actor {
         let items: Items = Box::new(std::iter::once(Item { path: pool_path(path), input }));
         let options = PutOptions::default();
         let result = put(&self.client, &pool_path(path), items, &options, Arc::new(Quiet)).await;
-        // Whatever the put answers, half a file is never visible.
+        // Half a file must never become visible, whatever the put returns.
         self.end(&write, Fate::Refused);
         match result {
             Ok(report) if report.stored.is_empty() => self.say("torn put refused"),
@@ -241,7 +241,7 @@ impl Actor {
                 self.say("read: not there");
                 self.saw(path, None, begun);
             }
-            // The file ends before that, as one may that others write meanwhile.
+            // The file ends before `from`: another client may have replaced it by a shorter one.
             Err(failure) if failure.kind == ErrorKind::Usage && from > 0 => {
                 self.say("read: the file ends before that");
                 self.saw_bytes(path, from, &[], begun);
@@ -340,12 +340,12 @@ impl Actor {
     }
 }
 
-/// Returns what a write's refusal says of the others.
+/// Returns the fate of a write that was refused.
 fn refusal(failure: &Failure) -> Fate {
     if failure.kind == ErrorKind::Conflict { Fate::Beaten } else { Fate::Refused }
 }
 
-/// Collects what is read.
+/// Collects the bytes that are read.
 #[derive(Clone, Default)]
 pub struct Sink(pub Arc<Mutex<Vec<u8>>>);
 
@@ -360,7 +360,7 @@ impl Write for Sink {
     }
 }
 
-/// A source that breaks off.
+/// A source whose reads fail.
 struct Breaks;
 
 impl Read for Breaks {

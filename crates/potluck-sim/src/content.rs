@@ -1,17 +1,17 @@
-//! The content that the clients store: bytes that follow from a number.
+//! The content that clients store: bytes that are generated from a number.
 
 use potluck_core::chunk::{Digest, MIN_CHUNK};
 use std::fmt;
 
-/// Bytes per chunk in every space of a scenario.
+/// Bytes per chunk in the space of a scenario.
 pub const CHUNK: u32 = MIN_CHUNK;
 
-/// The content of one file. Contents with one number begin alike, so that chunks repeat.
+/// The content of one file. Contents with the same number begin alike, so that files share chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// The number that the bytes follow from.
+    /// The number from which the bytes are generated.
     pub number: u64,
-    /// The number of bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
@@ -25,7 +25,7 @@ impl Content {
         bytes
     }
 
-    /// The digest that the pool will know the file by.
+    /// Returns the digest by which the pool knows a file with this content.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.bytes())
     }

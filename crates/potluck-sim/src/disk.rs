@@ -1,8 +1,8 @@
-//! A donor's disk in memory, with what goes wrong with disks: it fills up, it flips bits, and a
-//! power cut takes what was not synced.
+//! A donor's disk in memory, with the faults of disks: it fills up, bits flip, and a power cut loses
+//! what was not synced.
 //!
-//! It remembers two file systems: the one that programs see, and the one a power cut leaves. Names
-//! move from the first to the second with [`Disk::sync_dir`], bytes with a file's own sync.
+//! It keeps two trees: the one that programs see, and the one that is durable. Names move from the
+//! first to the second with [`Disk::sync_dir`], bytes with a file's own sync.
 
 pub mod lies;
 mod power;
@@ -40,9 +40,9 @@ impl Node {
 #[derive(Debug, Default)]
 struct Inode {
     bytes: Vec<u8>,
-    /// How many of them, from the start, a power cut leaves.
+    /// The number of bytes, from the start of the file, that are synced and survive a power cut.
     synced: usize,
-    /// Whether it has a name that programs see, and so its bytes count.
+    /// Whether programs see a name of the file; only then its bytes count as used.
     named: bool,
 }
 
@@ -60,21 +60,21 @@ struct State {
     capacity: u64,
     /// Bytes of all files that programs see.
     used: u64,
-    /// Bytes that somebody else has written.
+    /// Bytes that files of other users take.
     foreign: u64,
-    /// Counts processes; those of the past reach nothing any more.
+    /// The number of processes that were killed. Handles of an earlier incarnation fail.
     incarnation: u64,
-    /// The tree of the disk when somebody copied it.
+    /// The tree that [`Drive::keep_copy`] remembered.
     copy: Option<Tree>,
-    /// The lie that reads of chunks give instead of what is there.
+    /// The lie that reads of chunks return instead of the true bytes.
     lie: Option<Lie>,
-    /// The trouble that will happen, and when.
+    /// The trouble that will happen at a change of the disk, if any.
     trouble: Option<Armed>,
-    /// Everything that ever changed the disk, in order.
+    /// Hashes the calls that changed names or appended bytes, in order: paths and lengths, not contents.
     journal: blake3::Hasher,
 }
 
-/// The disk as one process has it. After the process was killed, every call fails.
+/// The handle of one process on a disk. After the process was killed, every call fails.
 #[derive(Debug, Clone)]
 pub struct MemoryDisk {
     drive: Drive,
@@ -82,7 +82,7 @@ pub struct MemoryDisk {
 }
 
 impl Drive {
-    /// An empty disk of `capacity` bytes that has the directories `roots`.
+    /// Makes an empty disk of `capacity` bytes with the directories `roots`.
     pub fn new(capacity: u64, roots: &[&Path]) -> Self {
         let ancestors = roots.iter().flat_map(|root| root.ancestors());
         let seen: Tree = ancestors.map(|dir| (dir.to_path_buf(), Node::Dir)).collect();
@@ -105,19 +105,19 @@ impl Drive {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The disk for a process that starts now.
+    /// Returns the disk's handle for a process that starts now.
     pub fn process(&self) -> MemoryDisk {
         MemoryDisk { drive: self.clone(), incarnation: self.state().incarnation }
     }
 
-    /// The process dies; what it wrote stays, synced or not.
+    /// Kills the process. What it wrote stays, synced or not.
     pub fn kill(&self) {
         let mut state = self.state();
         state.incarnation += 1;
         state.locks.clear();
     }
 
-    /// The disk is thrown away, whoever still has a handle of it: there is nothing on it, and every call fails.
+    /// Throws the disk's content away; every call through an existing handle fails from then on.
     pub fn scrap(&self) {
         self.kill();
         let mut state = self.state();
@@ -125,19 +125,19 @@ impl Drive {
         state.show(Tree::new());
     }
 
-    /// Somebody else's files take all but `left` bytes; `None` removes them again.
+    /// Fills the disk with files of other users, but for `left` bytes; `None` removes these files again.
     pub fn fill(&self, left: Option<u64>) {
         let mut state = self.state();
         state.foreign =
             left.map_or(0, |left| state.capacity.saturating_sub(state.used).saturating_sub(left));
     }
 
-    /// Returns the bytes of all files on it.
+    /// Returns the bytes of all files on the disk that programs see, without those of other users.
     pub fn used(&self) -> u64 {
         self.state().used
     }
 
-    /// The regular files below `dir` and their bytes, in order of their names.
+    /// Returns the regular files below `dir` and their bytes, in order of their names.
     pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let state = self.state();
         let below =
@@ -150,7 +150,8 @@ impl Drive {
             .collect()
     }
 
-    /// Flips one bit of the file at `path`, on the platter.
+    /// Flips the stored bit number `bit`, modulo the length, of the file at `path`. Returns `false` if the file is
+    /// missing or empty.
     pub fn flip(&self, path: &Path, bit: u64) -> bool {
         let state = self.state();
         let Some(Node::File(inode)) = state.seen.get(path) else { return false };
@@ -163,19 +164,19 @@ impl Drive {
         bits > 0
     }
 
-    /// Makes reads of chunks give something else from now on, or with `None` the truth again.
+    /// Makes files that are opened from now on return `lie` for chunks, or with `None` the truth again.
     pub fn lie(&self, lie: Option<Lie>) {
         self.state().lie = lie;
     }
 
-    /// Remembers the disk as it is, bytes and all.
+    /// Remembers the disk as it is, with all bytes.
     pub fn keep_copy(&self) {
         let mut state = self.state();
         state.copy = Some(deep_copy(&state.seen));
     }
 
-    /// The disk is again what [`Drive::keep_copy`] remembered, all of it synced. The process on it
-    /// is dead.
+    /// Replaces the disk's content by what [`Drive::keep_copy`] remembered, all of it synced. The process on
+    /// the disk must be dead.
     pub fn bring_back_copy(&self) {
         let mut state = self.state();
         if let Some(copy) = state.copy.take() {
@@ -184,7 +185,7 @@ impl Drive {
         }
     }
 
-    /// A digest of all that changed the disk so far.
+    /// Returns a short digest of the calls that changed names or appended bytes so far.
     pub fn history(&self) -> String {
         self.state().journal.finalize().to_hex()[..16].to_owned()
     }
@@ -194,7 +195,7 @@ fn lock(inode: &Mutex<Inode>) -> MutexGuard<'_, Inode> {
     inode.lock().expect("no holder panics")
 }
 
-/// Copies a tree: its names, with bytes of their own, all synced.
+/// Copies a tree with its bytes, all of them synced.
 fn deep_copy(tree: &Tree) -> Tree {
     let copy = |node: &Node| match node {
         Node::Dir => Node::Dir,
@@ -207,7 +208,7 @@ fn deep_copy(tree: &Tree) -> Tree {
     tree.iter().map(|(path, node)| (path.clone(), copy(node))).collect()
 }
 
-/// The names in the directory `dir` itself.
+/// Returns the entries directly in the directory `dir`.
 fn children<'t>(tree: &'t Tree, dir: &'t Path) -> impl Iterator<Item = (&'t PathBuf, &'t Node)> {
     let below = tree.range(dir.to_path_buf()..).take_while(move |(path, _)| path.starts_with(dir));
     below.filter(move |(path, _)| *path != dir && parent(path) == dir)
@@ -222,7 +223,7 @@ impl State {
         self.capacity.saturating_sub(self.used).saturating_sub(self.foreign)
     }
 
-    /// Programs see `tree` from now on, whose files are in no other tree that they ever saw.
+    /// Makes `tree` what programs see from now on. Its files must be in no tree that programs saw before.
     fn show(&mut self, tree: Tree) {
         self.used = 0;
         for node in tree.values() {
@@ -235,7 +236,7 @@ impl State {
         self.seen = tree;
     }
 
-    /// A name is gone, and with it the space of its file.
+    /// Takes a file out of the account of used bytes after its name is gone.
     fn gone(&mut self, node: Option<Node>) {
         if let Some(Node::File(inode)) = node {
             let mut inode = lock(&inode);
@@ -267,7 +268,9 @@ impl State {
 }
 
 impl MemoryDisk {
-    /// The disk, if the process still lives.
+    /// Returns the locked state of the disk.
+    ///
+    /// Errors: the process is dead.
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.drive.state();
         if state.incarnation == self.incarnation { Ok(state) } else { Err(Errno::IO.into()) }
@@ -401,7 +404,7 @@ struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // If the process has died, its locks are gone with it and a later one has its own.
+        // A dead process has lost its locks already, and the lock may be another process's by now.
         if let Ok(mut state) = self.disk.alive() {
             state.locks.remove(&self.dir);
         }

@@ -1,44 +1,44 @@
-//! Chance: everything that a seed decides.
+//! Random decisions that follow from a seed.
 
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::{SeededEntropy, SharedEntropy};
 use std::sync::Arc;
 
-/// One stream of decisions.
+/// One stream of random decisions.
 #[derive(Clone)]
 pub struct Draw(SharedEntropy);
 
 impl Draw {
-    /// The stream of `seed` for one purpose; what is drawn from one stream moves no other.
+    /// Makes the stream of `seed` for one purpose. Draws from one stream change no other.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let name = Digest::of(format!("{seed} {purpose}").as_bytes());
         let number = u64::from_le_bytes(name.0[..8].try_into().expect("8 bytes"));
         Self(Arc::new(SeededEntropy::new(number)))
     }
 
-    /// The stream as the product takes it.
+    /// Returns the stream as the product's source of randomness.
     pub fn entropy(&self) -> SharedEntropy {
         Arc::clone(&self.0)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Draws a number below `end`, which must not be 0.
     pub fn below(&self, end: u64) -> u64 {
         let mut bytes = [0; 16];
         self.0.fill(&mut bytes);
         (u128::from_le_bytes(bytes) % u128::from(end)) as u64
     }
 
-    /// A number from `first` to `last`, both possible.
+    /// Draws a number from `first` to `last`, both included.
     pub fn between(&self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Draws `true` with a probability of `percent` percent.
     pub fn chance(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Draws one of the values in `of`.
+    /// Draws one of the values in `of`, which must not be empty.
     pub fn pick<T: Copy>(&self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

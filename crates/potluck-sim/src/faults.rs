@@ -1,4 +1,4 @@
-//! Making things go wrong, and right again.
+//! Begins and ends faults.
 
 use crate::cast::Who;
 use crate::disk::Drive;
@@ -9,11 +9,11 @@ use crate::world::{LENT, World};
 use potluck_core::policy::AckLevel;
 use std::path::Path;
 
-/// Number of chunks that one such fault spoils at most.
+/// The most chunks that one [`Fault::Flip`] spoils.
 const FLIPS: u64 = 5;
 
 impl World {
-    /// Begins `fault`; false when it cannot happen now, because another one is in its way.
+    /// Begins `fault`. Returns `false` if it cannot happen now: another fault is in its way, or nothing is to spoil.
     pub fn begin(&mut self, fault: Fault, ack: AckLevel, victim: u8) -> bool {
         let begun = match fault {
             Fault::Cut(a, b) | Fault::OneWay(a, b) => {
@@ -90,14 +90,14 @@ impl World {
                 self.drives[usize::from(number)].fill(None);
                 self.stage.board().health.full.remove(&number);
             }
-            // The lies told to somebody meanwhile may have had consequences: the disk stays damaged.
+            // The disk still counts as damaged, because the lies may have had lasting consequences.
             Fault::Lie(number, lie) => {
                 if lie.harms() && self.stage.board().name_liars && !self.names_liar(number) {
                     let who = Who::Donor(number);
                     self.stage.broken("L1", format_args!("nobody names the lies of {who}"));
                 }
                 self.drives[usize::from(number)].lie(None);
-                // A donor that believes its disk to be broken takes nothing more until it is started again.
+                // A donor that takes its disk for broken accepts no writes until it is restarted.
                 self.restart(number);
             }
             Fault::Stale(number) => self.bring_back(number),
@@ -108,14 +108,14 @@ impl World {
                     self.restart(number);
                 }
             }
-            // Neither a spoiled chunk nor a wrong clock heals by itself.
+            // Spoiled chunks and wrong clocks stay.
             Fault::Flip | Fault::Ruin | Fault::Jump(..) => {}
         }
         self.stage.trace.say("fault", format_args!("{fault:?} ends"));
         self.change();
     }
 
-    /// Takes down machines whose processes died of trouble with their disks.
+    /// Takes down the donors whose processes died of trouble with their disks.
     pub fn remove_dead(&mut self) {
         for number in 0..self.drives.len() {
             let Some(kind) = self.drives[number].struck() else { continue };
@@ -130,7 +130,8 @@ impl World {
         }
     }
 
-    /// Kills a donor's process unless another fault has, and starts it again.
+    /// Restarts a donor's process. One that is down is started if its disk's trouble may have killed it; otherwise it
+    /// stays down until the fault that killed it ends.
     fn restart(&mut self, number: u8) {
         let who = Who::Donor(number);
         if !self.stage.board().health.down.contains(&who) {
@@ -141,7 +142,7 @@ impl World {
         }
     }
 
-    /// A donor's disk is what it was when it was copied.
+    /// Puts the copy of a donor's disk back in its place, with the donor's process down meanwhile.
     fn bring_back(&mut self, number: u8) {
         let who = Who::Donor(number);
         let down = self.stage.board().health.down.contains(&who);
@@ -178,7 +179,8 @@ impl World {
         true
     }
 
-    /// Kills processes; with `power`, their donors' machines go down too, and say goodbye to nobody.
+    /// Kills processes. With `power`, donors' machines lose power: their disks lose what was not synced, and their
+    /// peers are not told that connections end. Returns `false`, and kills none, if one of them is down already.
     fn fell(&mut self, whom: &[Who], power: Option<AckLevel>) -> bool {
         if whom.iter().any(|who| self.stage.board().health.down.contains(who)) {
             return false;
@@ -230,14 +232,14 @@ impl World {
         }
         let cut: Vec<(Who, Who)> = self.stage.board().health.cut.iter().copied().collect();
         for (a, b) in cut.into_iter().filter(|(a, b)| *a == who || *b == who) {
-            // The link is cut one way or both: what the machine that is down hears makes no difference, and
-            // when it is up again less is heard than would have to be.
+            // A link that was cut one way is now cut both ways. That excuses nothing more, because `Health`
+            // takes both for the same.
             self.sim.partition(a.to_string(), b.to_string());
         }
     }
 }
 
-/// Flips a bit each in up to `most` chunks; gives in how many.
+/// Flips a bit each in up to `most` chunks; returns in how many.
 fn flip(drive: &Drive, draw: &Draw, most: u64) -> u64 {
     let mut chunks = drive.files(&Path::new(LENT).join("chunks"));
     let mut flipped = 0;

@@ -1,38 +1,37 @@
-//! Who can reach whom, and so what must work.
+//! Which machines reach each other, from which follows which reads and writes must succeed.
 
 use crate::cast::Who;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The traces of a fault in connections, beliefs and deadlines are over after this long: a call that hangs
-/// is given up after 15 s, the pause before the next is at most 5 s, and then a donor registers and lists
-/// its store.
+/// The time after which a fault no longer excuses a failure: a call that hangs is given up after its deadline
+/// of usually 15 s, the next is made after a short pause, and then a donor registers and lists its store.
 const SETTLED: Duration = Duration::from_secs(35);
 
 /// The faults of the moment.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Machines that don't run.
+    /// The machines that do not run.
     pub down: BTreeSet<Who>,
-    /// Pairs that don't hear each other, at least in one direction.
+    /// The pairs of machines between which messages are lost in at least one direction.
     pub cut: BTreeSet<(Who, Who)>,
-    /// Donors whose disks may have lost something.
+    /// The donors whose disks may have lost something.
     pub damaged: BTreeSet<u8>,
-    /// Donors whose disks somebody filled.
+    /// The donors whose disks a fault has filled.
     pub full: BTreeSet<u8>,
-    /// How many donors a write takes.
+    /// The number of donors that a write needs by policy.
     pub needs: usize,
-    /// How many donors a write is content with while others are down.
+    /// The number of donors that suffice for a write while others are down.
     pub least: usize,
-    /// How many donors may be away or damaged.
+    /// The number of donors that the policy lets be away or damaged.
     pub tolerates: usize,
-    /// Whether a write was stored below policy, or may have been.
+    /// Whether any write was stored below policy, or may have been.
     pub below_policy: bool,
     changed: Duration,
 }
 
 impl Health {
-    /// Notes that something changed.
+    /// Notes that a fault began or ended at `now`.
     pub fn change(&mut self, now: Duration) {
         self.changed = now;
     }
@@ -44,14 +43,14 @@ impl Health {
             && !self.cut.contains(&(b, a))
     }
 
-    /// How many donors may be away or damaged and all be there: what is below policy survives one, if
-    /// the policy does.
+    /// Returns how many donors may be away or damaged while all files can still be read: as many as the policy
+    /// tolerates, but at most one if anything was stored below policy.
     pub fn survives(&self) -> usize {
         if self.below_policy { self.tolerates.min(1) } else { self.tolerates }
     }
 
-    /// Whether a client could read everything that is committed, from `begun` until now: the manager
-    /// is there, and no more donors than is tolerated are away or damaged (D1, A1).
+    /// Returns whether a read that began at `begun` must succeed: no fault began or ended since shortly before,
+    /// the manager is reached, and no more donors than tolerated are away or damaged (D1, A1).
     pub fn must_read(&self, client: Who, begun: Duration) -> bool {
         let away = Who::donors().filter(|donor| {
             let damaged = matches!(donor, Who::Donor(number) if self.damaged.contains(number));
@@ -62,8 +61,9 @@ impl Health {
             && away.count() <= self.survives()
     }
 
-    /// Whether a client could write, from `begun` until now: the manager is there, and as many
-    /// donors with room and sound disks as it takes, or as it is content with while others are down.
+    /// Returns whether a write that began at `begun` must succeed: no fault began or ended since shortly before,
+    /// no connection is cut, the manager is reached, and enough donors with room and sound disks are up. If no
+    /// disk is full or damaged, as many suffice as a write below policy takes.
     pub fn must_write(&self, client: Who, begun: Duration) -> bool {
         let unfit = self.full.union(&self.damaged).count();
         let down = Who::donors().filter(|donor| self.down.contains(donor)).count();

@@ -1,9 +1,8 @@
 //! The reference model: what was written to each path and when, and what a read may therefore see.
 //!
-//! Only what the promises say is asked for (D1, D2): a write that returned is seen by every later
-//! read, until another write that began after it; one that was refused is never seen; of one whose
-//! outcome its writer does not know, everything or nothing. Among writes at the same time, versions
-//! decide.
+//! It asks for what the promises say (D1, D2), and no more. A write that returned is seen by every later
+//! read, until a newer write replaces it. A write that was refused is never seen. A write whose outcome its
+//! writer does not know is seen whole or not at all. Of two stored files the higher version is the newer.
 
 use crate::content::Content;
 use potluck_core::chunk::Digest;
@@ -11,8 +10,8 @@ use potluck_core::ids::VersionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A write whose outcome nobody knows takes effect within this time after its writer gave up, or
-/// never: what is on the network by then has arrived.
+/// The time within which a write whose outcome is unknown takes effect after its writer gave up, or never:
+/// messages that were on the network have arrived by then.
 const LATE: Duration = Duration::from_secs(30);
 
 /// How a write ended.
@@ -20,11 +19,11 @@ const LATE: Duration = Duration::from_secs(30);
 pub enum Fate {
     /// The write is under way.
     Open,
-    /// It took effect; as which version, if it stored a file.
+    /// The write took effect, as this version if it stored a file.
     Done(Option<VersionId>),
     /// The write did not take effect, and never will.
     Refused,
-    /// It did not take effect, and never will, because another was there first.
+    /// The write did not take effect, and never will, because a conflicting write came first.
     Beaten,
     /// The writer does not know whether it took effect.
     Unknown,
@@ -32,14 +31,14 @@ pub enum Fate {
 
 #[derive(Debug, Clone)]
 struct Write {
-    /// The content that is there afterwards; nothing, after a removal.
+    /// The content after the write; `None` for a removal.
     value: Option<Content>,
     begun: Duration,
     ended: Duration,
     fate: Fate,
 }
 
-/// The name of a write: its path and its number among the writes of that path.
+/// The identifier of a write: its path, and its number among the writes to that path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WriteId(String, usize);
 
@@ -60,7 +59,7 @@ impl Write {
         }
     }
 
-    /// Whether a read that began at `begun` can no longer see it, because of `other`.
+    /// Returns whether `other` keeps a read that began at `begun` from seeing this write.
     fn is_hidden_by(&self, other: &Self, begun: Duration) -> bool {
         let Fate::Done(version) = other.fate else { return false };
         let newer = match (self.fate, version) {
@@ -72,7 +71,7 @@ impl Write {
 }
 
 impl History {
-    /// Somebody starts to write `value` to `path`, or with nothing to remove it.
+    /// Notes that a client begins to write `value` to `path`, or with `None` to remove the file.
     pub fn begin(&mut self, path: &str, value: Option<Content>, now: Duration) -> WriteId {
         let writes = self.paths.entry(path.to_owned()).or_insert_with(|| {
             let nothing = Write {
@@ -87,9 +86,9 @@ impl History {
         WriteId(path.to_owned(), writes.len() - 1)
     }
 
-    /// A write ended, or its writer did.
+    /// Notes how a write ended.
     ///
-    /// Errors: a version that was given before.
+    /// Errors: its version was given to another write before.
     pub fn end(&mut self, id: &WriteId, fate: Fate, now: Duration) -> Result<(), String> {
         let write = &mut self.paths.get_mut(&id.0).expect("begun")[id.1];
         (write.fate, write.ended) = (fate, now);
@@ -101,7 +100,7 @@ impl History {
         }
     }
 
-    /// The writer of a write that is under way is no more.
+    /// Notes that the writer of a write is dead; if the write was under way, its outcome is unknown.
     pub fn give_up(&mut self, id: &WriteId, now: Duration) {
         let write = &mut self.paths.get_mut(&id.0).expect("begun")[id.1];
         if write.fate == Fate::Open {
@@ -109,12 +108,12 @@ impl History {
         }
     }
 
-    /// Every path that was ever written to.
+    /// Returns every path that was ever written to.
     pub fn paths(&self) -> Vec<String> {
         self.paths.keys().cloned().collect()
     }
 
-    /// The paths below `dir`, which ends in a slash.
+    /// Returns the paths below `dir`, which ends in a slash.
     pub fn below(&self, dir: &str) -> Vec<String> {
         self.paths.keys().filter(|path| path.starts_with(dir)).cloned().collect()
     }
@@ -131,7 +130,7 @@ impl History {
         visible.map(|write| write.value).collect()
     }
 
-    /// Checks what a read saw: the digest of the file, or nothing.
+    /// Checks what a read saw: the digest of the file, or `None` if no file was there.
     pub fn check(
         &self,
         path: &str,
@@ -152,8 +151,8 @@ impl History {
         ))
     }
 
-    /// Checks a path that was only ever written if absent and never removed: one write won, whole,
-    /// and whoever lost lost to somebody.
+    /// Checks a path that was only written on condition that it is absent, and never removed: at most one write
+    /// succeeded, and a write was beaten only if another one succeeded or may have.
     pub fn check_one_winner(&self, path: &str) -> Result<(), String> {
         let Some(writes) = self.paths.get(path) else { return Ok(()) };
         let is = |wanted: fn(Fate) -> bool| {

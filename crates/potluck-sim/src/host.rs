@@ -1,4 +1,4 @@
-//! A machine: what lasts while processes come and go on it.
+//! A machine: the state that lasts while processes come and go on it.
 
 use crate::cast::Who;
 use crate::draw::Draw;
@@ -17,27 +17,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where every wall clock would stand if none were wrong: 2026-11-01.
+/// The correct wall clock time when the simulation begins, in milliseconds since 1970: 2026-11-01.
 const EPOCH_MS: i64 = 1_793_491_200_000;
 
-/// Tokens that the admin has made for those who have not joined.
+/// The secrets of the tokens that the admin has made, by the machine that may join with each.
 pub type Invitations = Arc<Mutex<BTreeMap<Who, Digest>>>;
 
-/// One machine. Clones are the same machine.
+/// A machine. Clones are the same machine.
 #[derive(Clone)]
 pub struct Host {
     /// The part that the machine plays.
     pub who: Who,
     trace: Trace,
     draw: Draw,
-    /// Milliseconds by which its wall clock is wrong.
+    /// The error of its wall clock in milliseconds.
     skew: Arc<AtomicI64>,
     sent: Arc<AtomicU64>,
     member: Arc<Mutex<Option<Digest>>>,
 }
 
 impl Host {
-    /// A machine whose wall clock is `skew_ms` wrong.
+    /// Makes a machine whose wall clock is wrong by `skew_ms`.
     pub fn new(who: Who, seed: u64, skew_ms: i64, trace: Trace) -> Self {
         Self {
             who,
@@ -49,27 +49,28 @@ impl Host {
         }
     }
 
-    /// Moves the wall clock.
+    /// Moves the wall clock by `by_ms` milliseconds.
     pub fn jump(&self, by_ms: i64) {
         self.skew.fetch_add(by_ms, Ordering::Relaxed);
     }
 
-    /// Forgets what was sent so far: certificates differ in length from run to run.
+    /// Sets the count of sent bytes to 0. What is sent while joining differs between runs, because the lengths of
+    /// certificates do.
     pub fn forget_sent(&self) {
         self.sent.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the bytes sent since they were counted anew.
+    /// Returns the number of bytes sent since [`Host::forget_sent`].
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// The outside world for a process that starts now; called inside the host's runtime.
+    /// Makes the environment of a process that starts now. Call it inside the host's runtime.
     pub fn env(&self) -> Env {
         Env {
             clock: Arc::new(SimClock::start(Arc::clone(&self.skew), self.trace.clone())),
-            // The draws go on where the last process stopped: what was drawn once is never drawn
-            // again.
+            // The draws go on where those of the last process stopped, so that no two processes draw the
+            // same.
             entropy: self.draw.entropy(),
             net: Arc::new(self.net()),
             offload: Offload::Inline,
@@ -81,7 +82,7 @@ impl Host {
         SimNet { who: self.who, trace: self.trace.clone(), sent }
     }
 
-    /// Whether it has joined.
+    /// Returns whether the machine has joined the pool.
     pub fn is_member(&self) -> bool {
         self.identity().is_some()
     }
@@ -90,20 +91,20 @@ impl Host {
         *self.member.lock().expect("no holder panics")
     }
 
-    /// Makes the host the member with this certificate from now on.
+    /// Makes the machine the member with this certificate from now on.
     pub fn become_member(&self, certificate: &[u8]) {
         let fingerprint = fingerprint(&certificate.to_vec().into());
         *self.member.lock().expect("no holder panics") = Some(fingerprint);
     }
 
-    /// Calls the manager as whoever it is.
+    /// Makes a caller of the manager, as the member that the machine is, or as a stranger before it has joined.
     pub fn caller(&self) -> Caller {
         let dial = SayWho(self.identity());
         let manager = Who::Manager.address().parse().expect("a name and a port");
         Caller::new(Arc::new(self.net()), Arc::new(dial), manager)
     }
 
-    /// Joins, once there is an invitation, unless it has.
+    /// Joins the pool once there is an invitation; returns at once if the machine is a member.
     pub async fn join(&self, invitations: &Invitations) {
         while !self.is_member() {
             let invitation = invitations.lock().expect("no holder panics").get(&self.who).copied();
@@ -126,7 +127,7 @@ impl Host {
     }
 }
 
-/// Simulated time for one process.
+/// The clock of one process, which shows simulated time.
 struct SimClock {
     started: Instant,
     latest_ns: AtomicU64,
@@ -142,7 +143,7 @@ impl SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Tick {
-        // Outside its runtime, as when a crash drops everything, tokio would show real time.
+        // Outside of its runtime, as when a crash drops the process, tokio would show real time.
         if tokio::runtime::Handle::try_current().is_ok() {
             let now = self.started.elapsed().as_nanos() as u64;
             self.latest_ns.fetch_max(now, Ordering::Relaxed);

@@ -1,12 +1,12 @@
-//! Whole pools in one thread from one seed, with the product's own code.
+//! Simulates whole pools in one thread from one seed, with the product's own code.
 //!
-//! [`run::run`] plays one scenario: a manager, four donors and three clients under turmoil, with
-//! what they take from outside (time, chance, disks, network: [`host`], [`disk`], [`net`]) decided by
-//! a seed. [`plan`] is what the seed expands to, [`faults`] does it, [`history`] and [`checks`] know
-//! what the promises (docs/promises.md) ask of the result, and [`trace`] writes down what happened.
+//! [`run::run`] plays one scenario: a manager, donors, clients and an admin under turmoil, with time,
+//! chance, disks and network ([`host`], [`disk`], [`net`]) decided by a seed. A seed expands to a [`plan`],
+//! [`faults`] carries its faults out, [`history`] and [`checks`] check the result against the promises
+//! (docs/promises.md), and [`trace`] records the events. [`year`] simulates a year of ordinary use.
 //!
-//! A run needs a process of its own to be the same every time: libraries keep counters in statics.
-//! tests/simulation.rs sees to that.
+//! A run needs a process of its own to be the same every time, because libraries keep counters in
+//! statics. tests/simulation.rs starts one for each run.
 
 pub mod admin;
 pub mod cases;

@@ -1,8 +1,8 @@
-//! The product's network over turmoil's, and membership without TLS.
+//! The product's network interface over turmoil's network, and membership without TLS.
 //!
-//! A certificate's job in a simulation is to say who somebody is. Members join by the real call and
-//! get real certificates; afterwards a connection to the manager begins with the certificate's
-//! fingerprint in the clear, instead of a handshake whose randomness no seed decides.
+//! In a simulation a certificate only has to say who a member is. Members join by the real call and get
+//! real certificates. Afterwards a connection to the manager begins with the certificate's fingerprint in
+//! the clear instead of a TLS handshake, whose randomness no seed decides.
 
 use crate::cast::Who;
 use crate::trace::Trace;
@@ -19,14 +19,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use turmoil::net::{TcpListener, TcpStream};
 
-/// The network as one host has it.
+/// The network of one machine.
 #[derive(Debug, Clone)]
 pub struct SimNet {
     /// The machine that this network belongs to.
     pub who: Who,
-    /// Hears of every connection.
+    /// Records every attempt to connect.
     pub trace: Trace,
-    /// Number of bytes that the machine sent.
+    /// The number of bytes that the machine has sent.
     pub sent: Arc<AtomicU64>,
 }
 
@@ -61,7 +61,7 @@ impl Net for SimNet {
         })
     }
 
-    /// Nobody tells a simulated machine its name: the manager sees where it calls from.
+    /// Returns no names: a simulated machine advertises its address in its configuration.
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Vec::new()))
     }
@@ -123,11 +123,11 @@ impl AsyncWrite for SimStream {
     }
 }
 
-/// Says who calls: a member by its fingerprint, a stranger by zeros.
+/// Begins a connection with the caller's identity: a member's fingerprint, or zeros for a stranger.
 #[derive(Debug, Clone, Copy)]
 pub struct SayWho(pub Option<Digest>);
 
-/// Takes connections and believes whoever says who it is.
+/// Admits connections and believes the identity that the caller sends.
 #[derive(Debug, Clone, Copy)]
 pub struct BelieveWho;
 

@@ -1,5 +1,5 @@
-//! The plan that a seed expands to: the pool, what its clients do, and what goes wrong. Drawn whole before
-//! the run, so that a failing seed can show it.
+//! The plan that a seed expands to: the pool's options, the scripts of its clients, and the faults. It is drawn
+//! whole before the run, so that it can be printed for a failing seed.
 
 use crate::cast::{CLIENTS, DONORS, Who};
 use crate::content::{CHUNK, Content};
@@ -14,15 +14,15 @@ use std::time::Duration;
 /// The redundancies that seeds draw from.
 const REDUNDANCIES: [&str; 6] = ["2", "2", "3", "2+1", "3+1", "2+2"];
 
-/// Steps of each client.
+/// The number of steps of each client, without the races.
 const STEPS: u64 = 16;
-/// When the last of them begins at the latest.
+/// The time by which the last step is due.
 const SCRIPT: Duration = Duration::from_secs(150);
-/// When the last fault begins at the latest.
+/// The time by which the last fault begins; one that strikes during a write may begin a moment later.
 const LAST_FAULT: Duration = Duration::from_secs(110);
-/// Contents to choose from: few enough that files share chunks.
+/// The number of contents to choose from: few enough that files share chunks.
 const NUMBERS: u64 = 12;
-/// How long donors may be silent: shorter than most faults, or longer than any.
+/// The values of [`Plan::repair_grace`] to choose from: shorter than many faults last, or longer than any does.
 const GRACES: [Duration; 4] = [
     Duration::from_secs(6),
     Duration::from_secs(6),
@@ -36,39 +36,39 @@ const DAY_MS: i64 = 86_400_000;
 pub struct Plan {
     /// The seed, from which everything follows.
     pub seed: u64,
-    /// How far the simulation goes at a time; messages arrive at its multiples.
+    /// The step of simulated time. Messages arrive at its multiples.
     pub tick: Duration,
-    /// The redundancy that keeps files; so many donors as it tolerates may be away or spoiled.
+    /// The redundancy of all files. As many donors as it tolerates may be away or damaged.
     pub redundancy: Redundancy,
-    /// Whether clients seal chunks.
+    /// Whether clients encrypt chunks.
     pub sealed: bool,
-    /// The ack level at which donors acknowledge.
+    /// The ack level at which donors acknowledge writes.
     pub ack: AckLevel,
-    /// The longest a message takes.
+    /// The longest time that a message takes.
     pub latency: Duration,
-    /// Messages a connection holds before its writer waits.
+    /// The number of messages that a connection holds before its writer waits.
     pub window: usize,
     /// The error of each machine's wall clock, in milliseconds.
     pub skews: Vec<(Who, i64)>,
-    /// The one donor whose disk may lose what was acknowledged.
+    /// The only donor whose disk may lose acknowledged data, in plans that seeds draw.
     pub victim: u8,
-    /// A donor silent for longer is repaired after.
+    /// How long a donor may be silent before its chunks are made again elsewhere.
     pub repair_grace: Duration,
-    /// Whether, when everything is healed, it is waited until nothing is left of what was not
-    /// committed, and everything is as safe as it should be.
+    /// Whether the run goes on after all faults are over until nothing is left of uncommitted writes, and
+    /// every file is as safe as its policy promises.
     pub until_clean: bool,
-    /// Whether donors whose reads lie must be named before they stop.
+    /// Whether a donor whose lies harm must be named in the pool's status before it stops lying.
     pub name_liars: bool,
     /// The script of each client.
     pub scripts: Vec<Vec<Step>>,
-    /// The faults, in order.
+    /// The faults, in the order in which they begin.
     pub faults: Vec<Event>,
 }
 
-/// One thing a client does.
+/// An action of a client with its time.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The time before which the step does not begin.
+    /// The earliest time at which the step begins, counted from the beginning of all scripts.
     pub at: Duration,
     /// The action of the client.
     pub op: Op,
@@ -77,31 +77,31 @@ pub struct Step {
 /// An action of a client.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Stores files in one session.
+    /// Stores files in one write session.
     Put {
         /// The path and the content of each file.
         files: Vec<(String, Content)>,
-        /// The condition under which they may replace what is there.
+        /// The condition under which they may replace existing files.
         condition: Condition,
-        /// Whether their size is told beforehand.
+        /// Whether their total size is told beforehand.
         known: bool,
     },
-    /// Stores a file whose source breaks off.
+    /// Stores a file whose source fails halfway.
     Torn(String, Content),
-    /// Reads a file, from a byte on.
+    /// Reads a file from an offset on, in bytes.
     Get(String, u64),
     /// Removes the file at a path.
     Remove(String),
     /// Lists the directory at a path.
     List(String),
-    /// Notes which chunks a file has.
+    /// Notes the chunks of a file.
     Recipe(String),
 }
 
-/// Something that goes wrong for a while.
+/// A fault with its time.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// The time at which it begins.
+    /// The time at which it begins, counted from the beginning of the scripts.
     pub at: Duration,
     /// The time for which it lasts.
     pub lasts: Duration,
@@ -112,35 +112,35 @@ pub struct Event {
 /// A fault of a machine, a link or a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Two machines don't hear each other.
+    /// No message passes between two machines.
     Cut(Who, Who),
-    /// The second does not hear the first.
+    /// Messages of the first machine do not reach the second.
     OneWay(Who, Who),
     /// The process is killed and started again later.
     Kill(Who),
-    /// The machine loses power.
+    /// The machine of a donor loses power, and gets it back at the end.
     PowerCut(u8),
     /// All donors lose power at once, and the manager is killed.
     Blackout,
-    /// Bits of some of the victim's chunks flip.
+    /// One bit flips in each of some of the victim's chunks.
     Flip,
-    /// Somebody fills a donor's disk but for so many bytes.
+    /// Other files fill a donor's disk, but for this number of bytes.
     Fill(u8, u64),
-    /// A donor's disk gives something else than was written.
+    /// A donor's disk returns other bytes for chunks than were written.
     Lie(u8, Lie),
     /// A donor's disk is copied, and at the end of the fault the copy takes its place.
     Stale(u8),
-    /// Something happens at one change of a donor's disk.
+    /// Trouble strikes at one change of a donor's disk.
     Trouble(u8, Trouble),
-    /// A wall clock jumps by so many milliseconds.
+    /// A machine's wall clock jumps by this number of milliseconds.
     Jump(Who, i64),
-    /// Every chunk on every donor is spoiled. No seed draws this: it is more than is promised, and
-    /// shows that the checks see a loss.
+    /// A bit flips in every chunk on every donor. No seed draws this: it exceeds what is promised, and proves that
+    /// the checks notice a loss.
     Ruin,
 }
 
 impl Plan {
-    /// Returns the plan with a loss added that nothing can make good.
+    /// Adds [`Fault::Ruin`], a loss that repair cannot make good.
     pub fn with_ruin(mut self) -> Self {
         let ruin = Event { at: 2 * LAST_FAULT, lasts: Duration::ZERO, fault: Fault::Ruin };
         self.faults.push(ruin);
@@ -151,7 +151,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
-        // The tick is mostly coarse, for what a run costs is its ticks.
+        // The tick is mostly coarse, because the time of a run grows with its ticks.
         let tick = Duration::from_millis(draw.pick(&[10, 20, 20, 20, 40, 40]));
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();
@@ -177,7 +177,7 @@ impl Plan {
     }
 }
 
-/// A number of copies, or an erasure code.
+/// Parses a number of copies, or an erasure code such as `2+1`.
 pub fn redundancy(text: &str) -> Redundancy {
     match text.parse() {
         Ok(copies) => Redundancy::Copies(copies),
@@ -194,7 +194,7 @@ fn seconds(draw: &Draw, first: u64, last: u64) -> Duration {
 fn scripts(draw: &Draw) -> Vec<Vec<Step>> {
     let mut scripts: Vec<Vec<Step>> =
         (0..CLIENTS).map(|client| (0..STEPS).map(|_| step(draw, client)).collect()).collect();
-    // All clients want the same path at the same time.
+    // All clients write to the same path at the same time.
     for race in 0..3 {
         let at = seconds(draw, 0, SCRIPT.as_secs());
         for script in &mut scripts {
@@ -233,7 +233,7 @@ fn step(draw: &Draw, client: u8) -> Step {
     Step { at, op }
 }
 
-/// One path twice in a session has no defined outcome.
+/// Drops files whose path occurs twice: the outcome of that in one session is undefined.
 fn distinct(mut files: Vec<(String, Content)>) -> Vec<(String, Content)> {
     files.sort_by(|a, b| a.0.cmp(&b.0));
     files.dedup_by(|a, b| a.0 == b.0);
@@ -261,9 +261,9 @@ fn content(draw: &Draw) -> Content {
 
 // ---- what goes wrong
 
-/// Every scenario has a partition, a crash of a donor, and one of the manager or a client; the rest
-/// is open. All of it together stays inside what must be survived: only the victim loses what it
-/// acknowledged, unless acknowledged means synced.
+/// Draws the faults of a scenario: a partition, a crash of a donor, one of the manager or a client, and some more.
+/// Together they stay within what must be survived: only the victim may lose acknowledged data. Other
+/// donors lose power only with [`AckLevel::Disk`], where acknowledged data is synced.
 fn faults(draw: &Draw, ack: AckLevel, victim: u8, scripts: &[Vec<Step>]) -> Vec<Event> {
     let faults = Faults { draw, ack, victim, scripts };
     let mut events = vec![
@@ -288,7 +288,7 @@ struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// A fault that `what` draws, given a client that it may concern.
+    /// Draws a time for the fault that `what` draws. The fault may concern the client that `what` is given.
     fn event(&self, what: impl Fn(&Self, Who) -> Fault) -> Event {
         let (client, at) = self.moment();
         let lasts = if self.draw.chance(40) { (1, 8) } else { (8, 70) };
@@ -296,7 +296,7 @@ impl Faults<'_> {
         Event { at, lasts: seconds(self.draw, lasts.0, lasts.1), fault }
     }
 
-    /// Mostly in the middle of a write: they are what can go wrong, and short.
+    /// Draws a client and a time, mostly in the middle of one of its writes: writes are where faults matter, and short.
     fn moment(&self) -> (Who, Duration) {
         let client = self.draw.below(CLIENTS.into()) as u8;
         let writes = self.scripts[usize::from(client)]

@@ -1,4 +1,4 @@
-//! One scenario from its first to its last moment.
+//! Plays one scenario from beginning to end.
 
 use crate::checks::RECOVERY;
 use crate::host::Host;
@@ -10,29 +10,29 @@ use potluck_core::chunk::Digest;
 use potluck_wire::control::DonorState;
 use std::time::Duration;
 
-/// Everybody has joined by then.
+/// The time within which all machines have joined.
 const SETUP: Duration = Duration::from_secs(60);
-/// Every script is done by then: the last write may have begun at the end of the last fault.
+/// The time within which every script is done, and later every file is read.
 const SHOW: Duration = Duration::from_secs(600);
-/// How often the trace notes how far everybody is.
+/// The time from one note of disks and sent bytes in the trace to the next.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
 /// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The options that the seed expanded to.
+    /// The plan that was played, as text.
     pub options: String,
-    /// The lines about everything that happened, in order.
+    /// The trace: a line for each event, in order.
     pub trace: String,
-    /// A digest of that.
+    /// The digest of the trace.
     pub hash: Digest,
     /// The simulated time that the run took.
     pub took: Duration,
-    /// The first broken promise, if any.
+    /// Success, or the first broken promise.
     pub result: Result<(), String>,
 }
 
-/// Plays a scenario. It has the calling thread to itself.
+/// Plays a scenario. Nothing else may run on the calling thread.
 pub fn run(plan: &Plan) -> Outcome {
     let mut world = World::new(plan);
     let trace = world.stage.trace.clone();
@@ -87,7 +87,7 @@ impl Show<'_> {
         })
     }
 
-    /// The scripts and the faults.
+    /// Plays the scripts and the faults.
     fn perform(&mut self) -> Result<(), String> {
         let begun = self.world.now();
         {
@@ -152,7 +152,7 @@ impl Show<'_> {
                 }
                 Err(_) => {}
             }
-            // The answer changes with every second.
+            // Some conditions read whole disks, which would be slow at each tick.
             self.wait(Duration::from_millis(200))?;
         }
         self.trace.say("driver", format_args!("{what}: done"));
@@ -161,7 +161,7 @@ impl Show<'_> {
 }
 
 impl World {
-    /// Whether all donors are heard by the manager and all clients have joined.
+    /// Checks that the manager hears all donors and that all other machines have joined.
     fn everybody_is_there(&self) -> Result<(), String> {
         let board = self.stage.board();
         let status = board.status.as_ref().ok_or("the manager does not answer")?;
@@ -179,8 +179,8 @@ impl World {
         }
     }
 
-    /// Writes to the trace how far the disks and the network are, so that any difference between two
-    /// runs shows.
+    /// Writes the sent bytes and the digests of the disks to the trace, so that any difference between two runs
+    /// shows.
     fn note(&self) {
         if self.stage.board().curtain.is_none() {
             return;

@@ -1,5 +1,5 @@
-//! Checks the promises that must hold once repair had its time: the manager calls every space as safe as
-//! its policy promises, and the disks show the same (R1, R2, L1).
+//! Checks the promises that must hold once repair has had time: the manager reports every space as safe as its
+//! policy promises, and the disks show the same (R1, R2, L1).
 
 use crate::cast::Who;
 use crate::world::{LENT, World};
@@ -11,20 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// Every disk is read back, what it lost is made again elsewhere, and copies in excess are deleted,
-/// within this long: a scrub of a few seconds, and some scans of 10 s each.
+/// The time within which every disk is scrubbed, lost copies are made again and excess copies are deleted: a
+/// scrub of a few seconds, and several scans.
 pub const HEALED: Duration = Duration::from_secs(240);
 
-/// Donors by what they hold whole.
+/// The donors that hold a whole copy, by chunk.
 type Holders = BTreeMap<ChunkName, BTreeSet<Who>>;
 
 impl World {
-    /// Has the admin trust everybody again and every disk be read back.
+    /// Has the admin trust all donors again and order a scrub of every disk.
     pub fn ask_for_healing(&self) {
         self.stage.board().healing = true;
     }
 
-    /// Why not everything is as safe as `redundancy` promises.
+    /// Returns why not everything is as safe as `redundancy` promises; `None` if it is, by the manager's status and by
+    /// the disks.
     pub fn danger(&self, redundancy: Redundancy) -> Option<String> {
         self.danger_told(redundancy).or_else(|| self.danger_seen(redundancy))
     }
@@ -94,14 +95,14 @@ impl World {
     }
 }
 
-/// The chunk of a chunk file, which ends in the hashes of the chunk's segments and a trailer.
+/// Returns the chunk in a chunk file, which ends in the hashes of the chunk's segments and a trailer.
 fn chunk_in(file: &[u8]) -> Option<&[u8]> {
     let (front, _) = file.split_last_chunk::<64>()?;
     let segments = front.len().div_ceil(SEGMENT as usize + 32);
     front.get(..front.len().checked_sub(32 * segments)?)
 }
 
-/// Whether every shard can be had from another donor: a matching of all shards.
+/// Returns whether each shard can be read from a donor of its own, by a bipartite matching of shards and donors.
 fn each_on_its_own(shards: &[&BTreeSet<Who>]) -> bool {
     fn settle(
         shard: usize,

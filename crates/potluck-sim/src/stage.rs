@@ -1,4 +1,4 @@
-//! The state that the driver of a run and the simulated hosts share.
+//! The state that the driver of a run shares with the simulated hosts.
 
 use crate::cast::Who;
 use crate::health::Health;
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The stage of one run. Clones are the same stage.
+/// The shared state of one run. Clones share it.
 #[derive(Clone, Default)]
 pub struct Stage {
     /// The record of everything that happened.
     pub trace: Trace,
-    /// Tokens for those who have not joined.
+    /// The tokens for machines that have not joined.
     pub invitations: Invitations,
     board: Arc<Mutex<Board>>,
 }
@@ -31,57 +31,57 @@ pub struct Board {
     pub curtain: Option<Duration>,
     /// The steps still to be done, by client.
     pub scripts: Vec<VecDeque<Step>>,
-    /// The action that each client is at.
+    /// The action that each client is performing.
     pub busy: BTreeMap<Who, Busy>,
     /// The reference model: all writes, and what readers may see of them.
     pub history: History,
-    /// The faults of the moment, by which it is known who can reach whom.
+    /// The faults of the moment, which decide what must work.
     pub health: Health,
-    /// Chunks of the files as they were last opened, by everybody and at rest.
+    /// The chunks of all files, as [`Op::Recipe`] found them.
     pub needed: BTreeSet<ChunkName>,
-    /// Chunks of those files by group of an erasure code: its data and its parity.
+    /// The groups of erasure-coded files among them, each with its data and its parity chunks.
     pub groups: BTreeSet<Vec<ChunkName>>,
-    /// Whether the admin is to have every disk read back.
+    /// Whether the admin is to trust quarantined donors again and order a scrub of every disk.
     pub healing: bool,
-    /// Rounds that donors had read back when they were asked to.
+    /// The number of rounds that each donor had scrubbed when the scrub was ordered; `None` before that.
     pub scrubbed: Option<BTreeMap<DonorId, u64>>,
-    /// The pool as the admin last saw it.
+    /// The pool's status as the admin last saw it; `None` while the manager does not answer.
     pub status: Option<PoolStatus>,
-    /// Donors of which it ever told bad copies.
+    /// The names of donors for which a status ever showed bad copies.
     pub named: BTreeSet<String>,
-    /// Whether donors whose reads lie must be named before they stop.
+    /// Whether a donor whose lies harm must be in [`Board::named`] before it stops lying.
     pub name_liars: bool,
-    /// The promises that were found broken.
+    /// Descriptions of the promises that were found broken.
     pub broken: Vec<String>,
 }
 
-/// Something a client is doing.
+/// An action that a client is performing.
 #[derive(Debug, Clone)]
 pub struct Busy {
     /// The action, in words.
     pub op: String,
     /// The time at which it began.
     pub since: Duration,
-    /// How long it may take.
+    /// The longest time that it may take.
     pub most: Duration,
-    /// The writes it may or may not bring about.
+    /// The writes that the action has begun.
     pub writes: Vec<WriteId>,
 }
 
 impl Stage {
-    /// A look at the board; not across an await.
+    /// Locks the board. The guard must not be held across an await.
     pub fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().expect("no holder panics")
     }
 
-    /// A promise was broken: the run will end.
+    /// Notes that a promise was broken, which ends the run.
     pub fn broken(&self, promise: &str, how: impl std::fmt::Display) {
         let text = format!("{promise} is broken: {how}");
         self.trace.say("promise", &text);
         self.board().broken.push(text);
     }
 
-    /// The next step of a client, if it is time for one.
+    /// Takes the next step of a client, if its time has come.
     pub fn next_step(&self, client: u8) -> Option<Op> {
         let now = self.trace.now();
         let mut board = self.board();

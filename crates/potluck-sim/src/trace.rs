@@ -1,11 +1,11 @@
-//! The events of a run, in order and with simulated times: two runs of one seed write the same.
+//! The events of a run, in order and with simulated times. Two runs of one seed write the same trace.
 
 use potluck_core::chunk::Digest;
 use std::fmt::{Display, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The record of one run. Clones write to the same.
+/// The record of one run. Clones write to the same record.
 #[derive(Debug, Clone, Default)]
 pub struct Trace(Arc<Mutex<Text>>);
 
@@ -20,12 +20,12 @@ impl Trace {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The simulation has come to `now`; for events outside of any host.
+    /// Sets the time of events that happen outside of any host.
     pub fn at(&self, now: Duration) {
         self.text().now = now;
     }
 
-    /// The simulated time since the run began.
+    /// Returns the simulated time since the run began.
     pub fn now(&self) -> Duration {
         if tokio::runtime::Handle::try_current().is_ok()
             && let Some(now) = turmoil::sim_elapsed()
@@ -35,7 +35,7 @@ impl Trace {
         self.text().now
     }
 
-    /// Writes a line with the simulated time, who did something and what.
+    /// Writes a line with the simulated time, the actor and the event.
     pub fn say(&self, who: impl Display, what: impl Display) {
         let now = self.now();
         let (seconds, millis) = (now.as_secs(), now.subsec_millis());
@@ -48,7 +48,7 @@ impl Trace {
         self.text().lines.clone()
     }
 
-    /// A digest of all of it.
+    /// Returns the digest of all lines.
     pub fn hash(&self) -> Digest {
         Digest::of(self.text().lines.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! A whole pool in one thread: the product's manager, donors and clients on simulated machines.
+//! A whole pool in one thread: manager, donors and clients of the product on simulated machines.
 
 use crate::admin;
 use crate::cast::{DONORS, Who};
@@ -22,32 +22,32 @@ use std::time::Duration;
 use tempfile::TempDir;
 use turmoil::Sim;
 
-/// A write session without calls ends after this long.
+/// The time after which a write session without calls ends.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// Chunks without files are kept this long.
+/// How long chunks that no file uses are kept.
 pub const GC_DELAY: Duration = Duration::from_secs(10);
-/// How long interrupted writes can be taken up.
+/// How long an interrupted write can be resumed.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
-/// The manager scans everything this often.
+/// The time from one scan of the manager for repair to the next.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
-/// Bytes of a donor's disk.
+/// The size of a donor's disk in bytes.
 const DISK: u64 = 512 << 20;
 /// The directory where a donor keeps chunks.
 pub const LENT: &str = "/lend";
 /// The directory where a donor keeps its own state.
 const STATE: &str = "/state";
 
-/// The simulated machines, and the driver's hands on them.
+/// The simulated machines, with the means to steer them.
 pub struct World {
     /// The simulation of turmoil.
     pub sim: Sim<'static>,
-    /// Shared with the machines.
+    /// The state that the driver shares with the machines.
     pub stage: Stage,
     /// The machines of the pool.
     pub hosts: BTreeMap<Who, Host>,
     /// The disks of the donors.
     pub drives: Vec<Drive>,
-    /// Decides what faults leave open.
+    /// The random decisions about details of faults.
     pub draw: Draw,
     state: Arc<Mutex<PathBuf>>,
     root: TempDir,
@@ -55,7 +55,7 @@ pub struct World {
 }
 
 impl World {
-    /// Sets the stage for `plan`; nothing has happened yet.
+    /// Makes the machines for `plan`; no simulated time has passed yet.
     pub fn new(plan: &Plan) -> Self {
         let mut builder = turmoil::Builder::new();
         builder
@@ -118,8 +118,7 @@ impl World {
                 resume_window: RESUME_WINDOW,
                 repair_grace,
                 scan_every: SCAN_EVERY,
-                // Blocks of the log on donors come and go, and chunks of nobody could not be told from
-                // them.
+                // Without the metadata log on donors, every stored chunk that no file needs is an orphan.
                 metadata_copies: 0,
                 ..ManagerConfig::default()
             };
@@ -168,9 +167,9 @@ impl World {
         self.sim.host(who.to_string(), move || client::live(stage.clone(), host.clone(), number));
     }
 
-    /// Goes on by one tick.
+    /// Advances the simulation by one tick.
     ///
-    /// Errors: a process that ended by itself, which none should.
+    /// Errors: a process ended by itself.
     pub fn step(&mut self) -> Result<(), String> {
         self.stage.trace.at(self.sim.elapsed());
         self.sim.step().map_err(|why| format!("a process ended: {why}"))?;
@@ -183,7 +182,7 @@ impl World {
         self.sim.elapsed()
     }
 
-    /// Kills a process. What it had written stays; connections break.
+    /// Kills a process. What it has written stays, and its connections break.
     pub fn kill(&mut self, who: Who) {
         match who {
             Who::Donor(number) => self.drives[usize::from(number)].kill(),
@@ -193,8 +192,8 @@ impl World {
         self.sim.crash(who.to_string());
     }
 
-    /// The next manager goes on with the files as they are at this moment: whatever the dying one
-    /// does to its own while it is taken apart would not happen after a kill -9.
+    /// Gives the next manager a copy of the files as they are now. The killed manager may still write while it is
+    /// dropped, which would not happen after a kill -9.
     fn keep_state(&mut self) {
         self.managers += 1;
         let mut state = self.state.lock().expect("no holder panics");
@@ -209,8 +208,8 @@ impl World {
     }
 }
 
-/// A directory for the manager's files, in memory where there is such a place: the catalog syncs
-/// often, and no simulated fault reaches a real disk.
+/// Makes a directory for the manager's files, in memory if possible: the catalog syncs often, and the
+/// simulation needs no real durability.
 pub(crate) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();

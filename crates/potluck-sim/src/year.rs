@@ -1,11 +1,12 @@
-//! A year of ordinary use: a pool of desktops that sleep at night, are started anew each week and replaced now
+//! A year of ordinary use: a pool of desktops that sleep at night, are restarted each week and replaced now
 //! and then, while files are written and removed each day.
 //!
-//! It looks for what grows. At the end the same files are written into a new pool, and what the old one takes is
-//! held against that: rows of the catalog, its file, the metadata log, disks, memory. Every file is read back.
+//! The aim is to find what grows. At the end the same files are written into a new pool, and the sizes of the old
+//! pool are compared with those of the new one: rows of the catalog, its file, the metadata log, disks, memory.
+//! Every file is read back.
 //!
-//! Unlike in [`crate::run`] nothing fails but machines that go, and there is no latency; what is simulated are
-//! machines and time ([`time_lapse`]), at the cost of a few microseconds for each call.
+//! Unlike in [`crate::run`] there is no latency, and the only faults are machines that lose power or go for good.
+//! Simulated time passes fast ([`time_lapse`]), and a call costs a few microseconds.
 
 pub mod figures;
 mod files;
@@ -34,27 +35,28 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How much a pool may take in proportion to a new one with the same files.
+/// The size that a pool may have, relative to a new pool with the same files.
 pub const MOST: f64 = 1.2;
-/// Backups of the catalog that the manager keeps on purpose.
+/// The number of backups of the catalog that the manager keeps.
 const BACKUPS: u64 = 3;
-/// How long a machine that was replaced may wait to be removed.
+/// The longest time from the replacement of a machine to its removal from the pool.
 const MOST_WAITING: Duration = DAY.saturating_mul(7);
-/// Rows that a single table may have more than that: members who left are remembered, and few tables are large.
+/// The rows that a single table may have beyond [`MOST`]: members who left are remembered, and a small table exceeds
+/// a ratio easily.
 const FEW_ROWS: u64 = 200;
 
-/// What happens in a run.
+/// The options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct YearOptions {
-    /// Desktops that lend.
+    /// The number of donors at all times.
     pub donors: u32,
-    /// Files at all times.
+    /// The number of files at all times.
     pub files: u64,
-    /// How long it goes on.
+    /// The number of simulated days.
     pub days: u64,
-    /// What chance begins with.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// Simulated seconds from heartbeat to heartbeat while no file is written or removed.
+    /// Simulated seconds per second of timers, while no file is written or removed.
     pub speed: u32,
     /// Days from one replacement of a machine to the next.
     pub replace_every: u64,
@@ -69,27 +71,27 @@ pub struct Year {
     pub days: Vec<Figures>,
     /// The figures of a new pool with the files of the end.
     pub fresh: Figures,
-    /// Size of a backup of the catalog of the end, which is a base of the log and nothing else. In bytes.
+    /// The size in bytes of a backup of the catalog at the end, which is a base of the metadata log alone.
     pub base: u64,
-    /// Writes and removals that had to be tried again.
+    /// The number of tries of writes and removals that failed.
     pub tried_again: u64,
 }
 
-/// A figure of the end against that of a new pool.
+/// A figure at the end, compared with that of a new pool.
 #[derive(Debug, Clone)]
 pub struct Ratio {
     /// The name of the figure.
     pub name: String,
-    /// What the pool takes at the end.
+    /// The figure of the pool at the end.
     pub aged: u64,
-    /// How much a new pool takes.
+    /// The figure of a new pool.
     pub fresh: u64,
-    /// How much the old pool may take.
+    /// The largest value that is allowed at the end.
     pub most: u64,
 }
 
 impl Ratio {
-    /// How many times what a new pool takes the old one takes.
+    /// Returns the figure at the end divided by that of a new pool.
     pub fn ratio(&self) -> f64 {
         self.aged as f64 / self.fresh.max(1) as f64
     }
@@ -112,7 +114,7 @@ impl Year {
             of("catalog", aged.catalog, fresh.catalog),
             of("log", aged.log, self.base),
             of("on donors", aged.on_donors, fresh.on_donors),
-            // Backups are nearly all of it.
+            // Nearly all of the manager's other files are backups.
             of("manager's files", aged.manager_files, BACKUPS * self.base),
             of("write-ahead log", aged.write_ahead, fresh.write_ahead),
             of("heap", aged.heap, fresh.heap),
@@ -127,9 +129,10 @@ impl Year {
     }
 }
 
-/// Lives through it. `each` hears of each day.
+/// Plays the year, and calls `each` with the figures of each day and of the end.
 ///
-/// Errors: a file that was lost, a machine whose process ended, a write that never worked.
+/// Errors: a file was lost, a process failed, a write or removal failed at every try, or a replaced machine could
+/// not be removed.
 pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year, String> {
     let before = Figures::heap_now();
     let (days, base, mut files) = within_runtime(async {
@@ -144,7 +147,7 @@ pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year,
         let mut pool = OldPool::found(options).await?;
         std::mem::swap(&mut pool.files, &mut files);
         pool.files.write_all(&pool.desk).await?;
-        // The log begins anew a day after all these changes.
+        // A day later the metadata log may begin anew, without all these changes.
         pool.world.time.run_at(options.speed);
         pool.pass(2 * DAY).await;
         pool.settle().await?;
@@ -155,21 +158,21 @@ pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year,
     Ok(Year { days, fresh, base, tried_again: files.tried_again })
 }
 
-/// Runs `work` on one thread, whose timers never wait.
+/// Runs `work` on one thread, where time jumps to the next timer whenever nothing else is to do.
 fn within_runtime<T>(work: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(work)
 }
 
-/// A machine that is going to be replaced.
+/// A machine that was replaced and is to be removed from the pool.
 struct Going {
     machine: DonorMachine,
     gives_back: bool,
     since: Duration,
 }
 
-/// A pool and the people around it.
+/// A pool with its machines and files.
 struct OldPool {
     options: YearOptions,
     world: World,
@@ -177,14 +180,14 @@ struct OldPool {
     manager: ManagerMachine,
     desk: Desk,
     donors: Vec<DonorMachine>,
-    /// Donors that ever joined.
+    /// The number of donors that ever joined.
     joined: u32,
     going: Vec<Going>,
     files: Files,
     draw: Draw,
 }
 
-/// What happens at a time of the day.
+/// An event at a time of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Wakes(DonorId),
@@ -196,7 +199,7 @@ enum Event {
 }
 
 impl OldPool {
-    /// A new pool with its donors, without files.
+    /// Makes a new pool with its donors, without files.
     async fn found(options: YearOptions) -> Result<Self, String> {
         let world = World { time: TimeLapse::start(), wires: Wires::default(), seed: options.seed };
         let state = scratch();
@@ -233,7 +236,7 @@ impl OldPool {
 
     async fn join(&mut self) -> Result<(), String> {
         let mut machine = DonorMachine::join(&self.world, &self.desk, self.joined).await?;
-        // Some machines are servers, which do not sleep.
+        // One in ten machines is a server, which does not sleep.
         machine.sleeps = !self.joined.is_multiple_of(10);
         self.joined += 1;
         self.donors.push(machine);
@@ -244,7 +247,8 @@ impl OldPool {
         self.world.time.sleep_until(self.world.time.now() + time).await;
     }
 
-    /// The figures of this moment; `before` is the memory that the process used before there was a pool.
+    /// Returns the figures of this moment. `before` is the memory in bytes that the process used before there was a
+    /// pool.
     fn look(&self, before: u64) -> Result<Figures, String> {
         let mut figures = Figures::look(&self.root())?;
         let going = self.going.iter().map(|going| &going.machine);
@@ -258,7 +262,7 @@ impl OldPool {
         Ok(figures)
     }
 
-    /// Bytes of a backup of the catalog as it is.
+    /// Writes a backup of the catalog, and returns its size in bytes.
     fn base(&self) -> Result<u64, String> {
         let to = self.state.path().join("backup.log");
         backup(&self.root(), &to, self.world.time.wall()).map_err(|why| why.to_string())?;
@@ -295,7 +299,7 @@ impl OldPool {
         Ok(all)
     }
 
-    /// What happens on a day, in order.
+    /// Draws the events of a day, in order.
     fn plan(&mut self, day: u64) -> Vec<(Duration, Event)> {
         let mut events = vec![(11 * HOUR, Event::Work)];
         if day % self.options.replace_every == self.options.replace_every - 1 {
@@ -320,11 +324,11 @@ impl OldPool {
     async fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Wakes(donor) | Event::Sleeps(donor) | Event::Restarts(donor) => {
-                // Machines that are being replaced are dead, or stay awake until they have given back what they
-                // lend.
+                // Machines that were replaced are not in this list: they are dead, or stay awake until they have
+                // given back what they lend.
                 let machine = self.donors.iter_mut().find(|machine| machine.donor == donor);
                 let Some(machine) = machine else { return Ok(()) };
-                // One in ten is started anew because the power went.
+                // One restart in ten is a power cut.
                 if matches!(event, Event::Restarts(_)) && self.draw.chance(10) {
                     machine.lose_power(&self.draw);
                 } else if !matches!(event, Event::Wakes(_)) {
@@ -341,10 +345,11 @@ impl OldPool {
         Ok(())
     }
 
-    /// A day's work, while clocks and timers agree, until what was removed is gone.
+    /// Writes, replaces and removes the files of a day, while clocks run as fast as timers, and waits until what was
+    /// removed is gone from the donors.
     async fn work(&mut self) -> Result<(), String> {
         self.world.time.run_at(1);
-        // All machines that are awake are heard before the work begins.
+        // The manager must have heard of all machines that are awake.
         self.pass(Duration::from_secs(3)).await;
         let (all, some) = (self.options.files, self.options.files.div_ceil(100));
         self.files.replace(&self.desk, some / 5).await?;
@@ -356,7 +361,7 @@ impl OldPool {
         Ok(())
     }
 
-    /// A machine gives back what it lends, or dies; another comes.
+    /// Replaces a machine: it begins to give back what it lends, or loses power for good, and another one joins.
     async fn replace(&mut self) -> Result<(), String> {
         let at = self.draw.below(self.donors.len() as u64) as usize;
         let mut machine = self.donors.swap_remove(at);
@@ -376,7 +381,7 @@ impl OldPool {
 
     /// Removes donors that gave back everything, or have been dead for days.
     ///
-    /// Errors: a machine that may not go for so long that replaced ones would pile up.
+    /// Errors: a donor could not be removed within [`MOST_WAITING`].
     async fn removals(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         let now = self.world.time.now();
@@ -394,13 +399,13 @@ impl OldPool {
         Ok(())
     }
 
-    /// Removes a donor if it may go; gives the reason why it may not.
+    /// Removes a donor if it may go; otherwise returns the reason why it may not.
     async fn remove(&self, going: &Going, now: Duration) -> Result<Option<String>, String> {
         let donor = going.machine.donor;
         if going.gives_back {
             let asked = GiveBackStatus { donor: Some(donor) };
             let given = self.desk.pool.call(&asked).await.map_err(|why| why.to_string())?;
-            // It need not hold nothing at all, for the marker of its store stays with its owner.
+            // Its disk is not empty even then: the files that mark its store stay.
             if !given.done {
                 return Ok(Some(given.may_go.why));
             }
@@ -411,8 +416,8 @@ impl OldPool {
         Ok(revoked.err().map(|why| why.to_string()))
     }
 
-    /// Waits until everything that is done afterwards is done: all machines are awake, what is not needed any more
-    /// is gone from the disks, and forgotten.
+    /// Wakes all machines, and waits long enough for background work to end: what is not needed any more is gone
+    /// from the disks and from the catalog.
     async fn settle(&mut self) -> Result<(), String> {
         for machine in &mut self.donors {
             machine.wake().await?;
@@ -426,7 +431,7 @@ impl OldPool {
         Ok(())
     }
 
-    /// Stops all machines; gives the files.
+    /// Stops all machines, and returns the files.
     async fn end(mut self) -> Result<Files, String> {
         for machine in &mut self.donors {
             machine.sleep().await?;
@@ -439,9 +444,9 @@ impl OldPool {
     }
 }
 
-/// Writes the figures into `dir`, as a table and as a picture.
+/// Writes the figures into `dir`, as a table in CSV and as a picture in SVG.
 ///
-/// Errors: files that cannot be written.
+/// Errors: a file cannot be written.
 pub fn save(year: &Year, dir: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     let mut table = String::new();

@@ -1,12 +1,12 @@
-//! Whole pools under seeded faults: what docs/promises.md says, for every seed that is tried.
+//! Plays whole pools under seeded faults, and checks the promises of docs/promises.md for every seed.
 //!
-//! - `POTLUCK_SIM_SEEDS=200` tries so many seeds;
-//! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays one of `cases`;
-//! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one, and prints what
-//!   it expands to, all that happens, and with `RUST_LOG=debug` what the product says.
+//! - `POTLUCK_SIM_SEEDS=200` sets how many seeds are tried.
+//! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one seed, and prints its plan,
+//!   its trace, and with `RUST_LOG=debug` the log of the product.
+//! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays a case of `cases`.
 //!
-//! Every run is a process of its own, this executable started again, because libraries keep counters
-//! in statics: tokio, for one, draws the order in which `select!` polls from them.
+//! Every run is a process of its own, which starts this executable again, because libraries keep counters
+//! in statics: tokio draws from one the order in which `select!` polls.
 
 use potluck_sim::cases;
 use potluck_sim::disk::Drive;
@@ -20,30 +20,30 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// The seed to play in this process.
+/// The environment variable with the seed to play in this process.
 const SEED: &str = "POTLUCK_SIM_SEED";
-/// The case to play in this process.
+/// The environment variable with the name of the case to play in this process.
 const CASE: &str = "POTLUCK_SIM_CASE";
-/// Environment variable with the file in which this process leaves its trace.
+/// The environment variable with the path to which this process writes its trace.
 const TRACE: &str = "POTLUCK_SIM_TRACE";
-/// Adds a loss to the scenario that must be noticed.
+/// The environment variable that adds a loss to the scenario, which must be noticed.
 const RUIN: &str = "POTLUCK_SIM_RUIN";
-/// How many seeds to try.
+/// The environment variable with the number of seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
-/// The test command has time for so many seeds.
+/// The number of seeds that are tried by default: as many as the test command has time for.
 const DEFAULT_SEEDS: u64 = 140;
 
-/// Mixed into every thread's randomness.
+/// The seed of [`getrandom`] in every thread.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
-/// A panic in a task would otherwise only be seen by whoever joins it.
+/// Whether any thread or task has panicked, also a task that nothing joins.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's randomness as libraries ask for it, for hash maps above all: here it follows from the
-/// seed. Keys and certificates are not made from it.
+/// Replaces the system's source of randomness for libraries, mainly for hash maps, by one that follows from
+/// the seed. Keys and certificates do not use it.
 ///
 /// # Safety
 /// As the system's: `out` has room for `len` bytes.
@@ -68,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not “{text}”")))
 }
 
-/// A piece to be played: a seed's scenario, or a case.
+/// A scenario to play: a seed's, or a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Seed(u64),
@@ -76,7 +76,7 @@ enum Piece {
 }
 
 impl Piece {
-    /// The variable that makes a process play it.
+    /// Returns the environment variable, with its value, that makes a process play it.
     fn variable(&self) -> (&'static str, String) {
         match self {
             Self::Seed(seed) => (SEED, seed.to_string()),
@@ -98,7 +98,7 @@ impl Piece {
     }
 }
 
-/// Plays `piece` in another process, which leaves its trace at `trace`.
+/// Plays `piece` in another process, which writes its trace to `trace`.
 fn play(piece: &Piece, trace: &Path) -> Output {
     player(piece, trace).output().expect("this executable starts")
 }
@@ -113,7 +113,7 @@ fn player(piece: &Piece, trace: &Path) -> Command {
     player
 }
 
-/// Plays all of them, as many at a time as there are cores, and gives those that failed.
+/// Plays all `pieces`, as many at a time as there are cores, and returns those that failed.
 fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
     let (_dir, trace) = traces();
     let next = AtomicU64::new(0);
@@ -129,7 +129,7 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
                 if !played.status.success() {
                     failed.push((piece.clone(), played));
                 }
-                // The traces of a thousand runs would be a lot of memory.
+                // The traces of all runs together would take much space.
                 let _ = std::fs::remove_file(trace);
             }
         };
@@ -138,7 +138,7 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
     })
 }
 
-/// Fails with the first of those that failed, and says which others did.
+/// Prints how many pieces kept every promise, and fails with the first one that failed.
 fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
     let which: Vec<String> = failed.iter().map(|(piece, _)| piece.variable().1).collect();
     let kept = pieces.len() - which.len();
@@ -148,9 +148,9 @@ fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
     }
 }
 
-/// Writes where people see it also when the test passes.
+/// Writes to standard output past the test harness, so that it is seen although the test passes.
 fn say(text: &str) {
-    // A closed output fails no test.
+    // A closed output must not fail the test.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
@@ -172,7 +172,7 @@ fn traces() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
     (dir, move |name| path.join(name))
 }
 
-/// Plays the one seed that the environment names; without one there is nothing to play.
+/// Plays the seed or case that the environment names; without one it does nothing.
 #[test]
 fn replay() {
     let Some(piece) = Piece::wanted() else { return };
@@ -185,7 +185,7 @@ fn replay() {
         PANICKED.store(true, Ordering::Relaxed);
         earlier(panic);
     }));
-    // Each run has a thread on which nothing random happened yet.
+    // The run has a new thread, on which nothing was drawn yet.
     let Outcome { options, trace, hash, took, result } = thread::spawn(move || {
         let told = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -214,7 +214,7 @@ fn replay() {
 #[test]
 fn the_same_seed_gives_the_same_trace_twice() {
     if Piece::wanted().is_some() {
-        return; // one piece is played, and nothing else
+        return; // this process plays one piece, and nothing else
     }
     let (_dir, trace) = traces();
     let seed = Piece::Seed(1);
@@ -238,7 +238,7 @@ fn the_same_seed_gives_the_same_trace_twice() {
 #[test]
 fn every_seed_keeps_committed_files_whole_and_readable_through_its_faults_d1_d2_i1_a1_a2_c1() {
     if Piece::wanted().is_some() {
-        return; // as above
+        return; // this process plays one piece, and nothing else
     }
     let seeds = number(SEEDS).unwrap_or(DEFAULT_SEEDS);
     let pieces: Vec<Piece> = (1..=seeds).map(Piece::Seed).collect();
@@ -248,7 +248,7 @@ fn every_seed_keeps_committed_files_whole_and_readable_through_its_faults_d1_d2_
 #[test]
 fn a_donor_that_lies_is_read_around_and_named_i1_i3_l1() {
     if Piece::wanted().is_some() {
-        return; // as above
+        return; // this process plays one piece, and nothing else
     }
     let pieces: Vec<Piece> =
         cases::liars().into_iter().map(|case| Piece::Case(case.name)).collect();
@@ -258,7 +258,7 @@ fn a_donor_that_lies_is_read_around_and_named_i1_i3_l1() {
 #[test]
 fn a_write_survives_trouble_at_every_change_of_a_disk_d1_d2_s1() {
     if Piece::wanted().is_some() {
-        return; // as above
+        return; // this process plays one piece, and nothing else
     }
     let (_dir, trace) = traces();
     let (count, trace) = (Piece::Case(cases::sweep_without_trouble().name), trace("count"));
@@ -275,7 +275,7 @@ fn a_write_survives_trouble_at_every_change_of_a_disk_d1_d2_s1() {
 #[test]
 fn a_loss_beyond_what_is_promised_is_noticed_l1() {
     if Piece::wanted().is_some() {
-        return; // as above
+        return; // this process plays one piece, and nothing else
     }
     let (_dir, trace) = traces();
     let played = player(&Piece::Seed(1), &trace("ruin"))
@@ -328,24 +328,24 @@ fn a_full_disk_says_so_s1() {
     file.append(&[7; 11]).expect("room again");
 }
 
-/// A year in small: what files were removed is gone from everywhere, whatever machines came and went, and what is
-/// left can be read. Memory is not looked at, which the other tests of this process use as well.
+/// Plays two weeks: removed files leave nothing behind, although machines come and go, and the others can be read.
+/// Memory is not compared, because other tests of this process use it as well.
 #[test]
 fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
     let options = YearOptions {
         donors: 6,
         files: 200,
         days: 14,
-        // With this seed, one of the machines that are replaced gives back what it lends.
+        // With this seed one of the replaced machines gives back what it lends.
         seed: 3,
         speed: 3600,
-        // A machine that may not be removed within a week is an error, and by the end the last one has been removed.
+        // The last replacement is early enough that the machine has been removed by the end.
         replace_every: 5,
         log_copies: 2,
     };
     let lived = year::run(options, |_| {}).expect("nothing is lost");
     assert_eq!(lived.days.len(), 15, "a line for each day, and one for the end");
-    // Changes that wait for the log are bounded by the size of its base.
+    // Other tables, such as that of changes in the metadata log, may have more rows; the log itself is checked below.
     let (aged, fresh) = (&lived.days[14].rows, &lived.fresh.rows);
     for table in ["entries", "versions", "recipe_pages", "chunks", "placements", "donors", "trash"]
     {

@@ -1,4 +1,4 @@
-//! The command line as it is written.
+//! The command line as it is written, before it is resolved.
 
 mod checkpoints;
 mod daemons;

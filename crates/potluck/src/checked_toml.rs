@@ -1,5 +1,5 @@
-//! TOML files that people write: every key must be one that is known, every value of its kind. What is
-//! wrong is said with the file, the line and the key.
+//! TOML files that people write: every key must be known, and every value must be of its kind. An error names
+//! the file, the line and the key.
 
 use crate::keys::{self, SettingKind};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -14,7 +14,7 @@ pub struct TomlSource<'a> {
     pub text: &'a str,
 }
 
-/// Reads a file; one that is not there is empty.
+/// Reads a file; a missing file is empty.
 pub fn read(path: &Path) -> Result<String, Failure> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> Result<String, Failure> {
 }
 
 impl<'a> TomlSource<'a> {
-    /// The file as TOML.
+    /// Parses the file as TOML.
     pub fn parse(self) -> Result<Document<&'a str>, Failure> {
         Document::parse(self.text).map_err(|why| {
             let what = why.message().lines().next().unwrap_or("not TOML").to_owned();
@@ -36,7 +36,8 @@ impl<'a> TomlSource<'a> {
         })
     }
 
-    /// Refuses unknown keys and bad values among the `known`; what is in `tables` is looked at elsewhere.
+    /// Refuses keys that are neither `known` nor in `tables`, and bad values of the `known`. The `tables` are checked
+    /// elsewhere.
     pub fn check(
         self,
         table: &Table,
@@ -75,7 +76,7 @@ impl<'a> TomlSource<'a> {
             .map_err(|why| self.wrong(item.span(), &format!("{name}: {why}"), ""))
     }
 
-    /// The failure that what stands at `span` is.
+    /// Makes the failure for what stands at `span`, with file and line.
     pub fn wrong(self, span: Option<Range<usize>>, what: &str, hint: &str) -> Failure {
         let line = span.map_or(String::new(), |span| {
             let before = &self.text[..span.start.min(self.text.len())];

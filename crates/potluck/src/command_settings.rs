@@ -1,5 +1,5 @@
-//! The settings of one command, from its flags, the environment and `config.toml`: the directories, the
-//! identity to act under, how long to wait.
+//! The settings of one command, from its flags, the environment and `config.toml`: directories, the identity
+//! to act under, and how long to wait.
 
 use crate::args::Global;
 use crate::config_file::ConfigFile;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything a command needs to know of where it runs.
+/// The resolved settings of a command.
 pub struct CommandSettings {
     /// The directory of the user's configuration, `$XDG_CONFIG_HOME/potluck`.
     pub config_dir: PathBuf,
@@ -30,23 +30,23 @@ pub struct CommandSettings {
     pub state_dir: PathBuf,
     /// The directory of the user's data, `$XDG_DATA_HOME/potluck`.
     pub data_dir: PathBuf,
-    /// The directory of what can be lost, `$XDG_CACHE_HOME/potluck`.
+    /// The directory of the user's caches, `$XDG_CACHE_HOME/potluck`.
     pub cache_dir: PathBuf,
     /// Whether to draw progress bars on a terminal.
     pub progress: bool,
-    /// How long to wait for those who do not answer.
+    /// How long to wait for a manager and donors that do not answer.
     pub retry_limits: RetryLimits,
-    /// Bytes that files may take on this machine which are written through a mount.
+    /// The most bytes that files which are written through a mount may take on this machine; `None` if not set.
     pub spool_max: Option<u64>,
-    /// How files are written in order through a mount.
+    /// How files that are written in order through a mount go to donors.
     pub writing: WriteOptions,
-    /// Bytes that this user's mounts may keep on disk of what was read.
+    /// The most bytes that the disk cache of this user's mounts may take; `None` if not set.
     pub cache_max: Option<u64>,
     pool: Option<String>,
 }
 
 impl CommandSettings {
-    /// Flags win over the environment, and that over the file.
+    /// Resolves the settings. Flags win over the environment, and that over `config.toml`.
     pub fn resolve(global: &Global) -> Result<Self, Failure> {
         let base = etcetera::choose_base_strategy().map_err(|_| {
             Failure::new(ErrorKind::Usage, code::LOCAL_IO, "this user has no home directory")
@@ -73,22 +73,23 @@ impl CommandSettings {
         })
     }
 
-    /// Where mounts keep what they have not published, and what they say of it.
+    /// Returns the directory where mounts keep files that are not published yet, and their records of them.
     pub fn spool_dir(&self) -> PathBuf {
         self.cache_dir.join("spool")
     }
 
-    /// Where mounts keep what was read.
+    /// Returns the directory of the cache of chunks that mounts have read.
     pub fn chunk_cache_dir(&self) -> PathBuf {
         self.cache_dir.join("chunks")
     }
 
-    /// Where identities of users and admins live, one directory a pool.
+    /// Returns the directory that holds the identities of users and admins, with one directory for each pool.
     pub fn pools_dir(&self) -> PathBuf {
         self.config_dir.join("pools")
     }
 
-    /// Where a manager of this user keeps its state; for root also where the system's service does.
+    /// Returns the state directory of a manager: this user's, or the system service's if the user has none and may
+    /// look into it.
     pub fn manager_dir(&self) -> PathBuf {
         self.daemon_dir(Daemon::Manager)
     }
@@ -96,17 +97,18 @@ impl CommandSettings {
     fn daemon_dir(&self, daemon: Daemon) -> PathBuf {
         let own = self.state_dir.join(daemon.name());
         let systems = Path::new(SYSTEM_STATE).join(daemon.name());
-        // Only root and the service can look into it, so everybody else gets their own.
+        // Only root and the service's user can look into the system's directory, so others get their own.
         if !own.exists() && systems.is_dir() { systems } else { own }
     }
 
-    /// Returns the state directory of a donor.
+    /// Returns the state directory of a donor: this user's, or the system service's if the user has none and may look
+    /// into it.
     pub fn donor_dir(&self) -> PathBuf {
         self.daemon_dir(Daemon::Donor)
     }
 
-    /// The directory of the identity that this user joined with; not the first admin's, which is the
-    /// manager's.
+    /// Returns the directory of the identity with which this user joined a pool. Refuses that of the first admin,
+    /// which belongs to the manager's state.
     pub fn joined_dir(&self) -> Result<PathBuf, Failure> {
         let dir = self.identity_dir()?;
         if dir != self.manager_dir().join("admin") {
@@ -119,10 +121,11 @@ impl CommandSettings {
         )))
     }
 
-    /// The directory of the identity to act under.
+    /// Returns the directory of the identity to act under.
     pub fn identity_dir(&self) -> Result<PathBuf, Failure> {
         let named = self.pool.as_deref();
-        // A name never leads to the current directory, where a stranger's identity may lie.
+        // Only a path of several components names a directory: a name must not lead to the current directory, where
+        // a stranger's identity may lie.
         if let Some(dir) = named.map(Path::new).filter(|dir| dir.components().count() > 1) {
             return match Identity::exists(dir) {
                 true => Ok(dir.into()),
@@ -150,7 +153,7 @@ impl CommandSettings {
         }
     }
 
-    /// Nobody who reads and writes files has joined here.
+    /// Makes the failure that no user or admin has joined a pool here.
     fn no_member(&self) -> Failure {
         let failure = |what: String| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
         match JoinedPool::load(&self.donor_dir()) {
@@ -166,12 +169,12 @@ impl CommandSettings {
         }
     }
 
-    /// The identity to act under.
+    /// Loads the identity to act under.
     pub fn identity(&self) -> Result<Identity, Failure> {
         load_identity(&self.identity_dir()?)
     }
 
-    /// The identity of this machine's donor, whose state is in `dir`.
+    /// Loads the identity of this machine's donor, whose state is in `dir`.
     pub fn donor_identity(dir: &Path) -> Result<Identity, Failure> {
         if !Identity::exists(dir) {
             let what = format!(
@@ -191,14 +194,14 @@ impl CommandSettings {
         Ok(identity)
     }
 
-    /// A client that speaks for this machine's donor.
+    /// Makes a client that acts as this machine's donor, whose state is in `state` or in the default place.
     pub fn donor_client(&self, state: Option<&Path>) -> Result<Pool, Failure> {
         let default = self.donor_dir();
         let dir = state.unwrap_or(&default);
         self.client_of(&Self::donor_identity(dir)?, dir)
     }
 
-    /// A client of the pool.
+    /// Makes a client that acts under this user's identity.
     pub fn client(&self) -> Result<Pool, Failure> {
         let dir = self.identity_dir()?;
         self.client_of(&load_identity(&dir)?, &dir)
@@ -210,8 +213,8 @@ impl CommandSettings {
     }
 }
 
-/// How long commands wait. What was asked for holds at every moment; by default a command that has
-/// not begun says within half a minute that it cannot (promise A2).
+/// Returns how long commands wait. A time that the user sets holds in all cases. By default a command that cannot
+/// begin gives up much sooner than one that is under way (promise A2).
 fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failure> {
     let written = file.retry_for.as_deref().map(kind::time).transpose();
     let written = written.map_err(|why| {
@@ -226,7 +229,7 @@ fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failu
     })
 }
 
-/// The size that the configuration sets by a key.
+/// Parses the size that the configuration sets `key` to, if it does.
 fn size(key: &str, written: Option<&str>) -> Result<Option<u64>, Failure> {
     written.map(parse_size).transpose().map_err(|why| {
         let what = format!("`{key}` in the configuration: {why}");
@@ -234,7 +237,7 @@ fn size(key: &str, written: Option<&str>) -> Result<Option<u64>, Failure> {
     })
 }
 
-/// How the configuration has files written in order through a mount.
+/// Reads from the configuration how files that are written in order through a mount go to donors.
 fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
     let default = WriteOptions::default();
     let protocol = file.write_protocol.as_deref().map(str::parse).transpose();
@@ -252,12 +255,12 @@ fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
     })
 }
 
-/// The words of a setting that is a list.
+/// Splits a setting that is a list with commas; nothing gives an empty list.
 pub fn list(text: Option<String>) -> Vec<String> {
     text.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect()
 }
 
-/// Reads the identity in `dir`.
+/// Loads the identity in `dir`.
 pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
     Identity::load(dir).map_err(|error| {
         let what = format!("cannot use the identity in {}: {error}", dir.display());
@@ -266,7 +269,7 @@ pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
     })
 }
 
-/// Calls the manager of an identity's pool.
+/// Makes a caller of the manager of an identity's pool, which does not follow a manager that moved.
 pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
     Ok(Caller::new(Env::system().net, dial(identity)?, identity.about.manager.clone()))
 }
@@ -283,8 +286,8 @@ fn dial(identity: &Identity) -> Result<Arc<TlsDial>, Failure> {
     Ok(Arc::new(dial))
 }
 
-/// Makes a caller under an identity that finds a manager which moved, by the guide beside the identity in
-/// `dir`.
+/// Makes a caller of the manager of an identity's pool, which finds a manager that moved by the guide beside the
+/// identity in `dir`.
 pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
     let (net, dial) = (Env::system().net, dial(identity)?);
     let guide = Guide::open(Arc::clone(&net), identity.ca.clone(), dir);
@@ -296,9 +299,9 @@ pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
 pub struct JoinedPool {
     /// The directory of the identity.
     pub dir: PathBuf,
-    /// The pool and the member that the identity is of.
+    /// The pool and the member that the identity belongs to.
     pub about: About,
-    /// The pool, by its CA's fingerprint.
+    /// The fingerprint of the pool's CA, which identifies the pool.
     pub ca: Digest,
 }
 
@@ -310,23 +313,23 @@ impl JoinedPool {
         Some(Self { dir: dir.into(), ca: identity.pool(), about: identity.about })
     }
 
-    /// Returns a name that no other pool has.
+    /// Returns the pool's name with a part of its fingerprint, which no other pool has.
     fn full_name(&self) -> String {
         format!("{}-{}", self.about.pool, self.ca.short())
     }
 }
 
-/// The identities directly below `pools`, in the order of their directories' names.
+/// Loads the identities directly below `pools`, in the order of their directories' names.
 pub fn joined(pools: &Path) -> Vec<JoinedPool> {
     let entries = std::fs::read_dir(pools).into_iter().flatten().flatten();
-    // A directory with a hidden name is about to become one.
+    // A directory with a hidden name belongs to a join that is not finished.
     let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let mut dirs: Vec<_> = whole.map(|entry| entry.path()).collect();
     dirs.sort();
     dirs.iter().filter_map(|dir| JoinedPool::load(dir)).collect()
 }
 
-/// The directory of the pool that is called `name`.
+/// Returns the directory of the pool whose name, or full name, is `name`.
 fn pick(own: Vec<JoinedPool>, name: &str) -> Result<PathBuf, Failure> {
     let by = |is: &dyn Fn(&JoinedPool) -> bool| -> Vec<JoinedPool> {
         own.iter().filter(|own| is(own)).cloned().collect()

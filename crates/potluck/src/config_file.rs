@@ -1,8 +1,8 @@
-//! The user's `config.toml` as it is written. Flags and environment are read by `clap` (args.rs);
-//! command_settings.rs puts all of it together. What daemons are told is in settings_file.rs.
+//! The machine's and the user's `config.toml` as they are written. `clap` reads flags and environment
+//! (args.rs), and command_settings.rs resolves all of it. Settings of daemons are in settings_file.rs.
 //!
-//! No file in the working directory is among them: it may be a stranger's, and would say to which pool
-//! the user's files go.
+//! No file in the working directory is read: it may be a stranger's, and would decide to which pool the
+//! user's files go.
 
 use crate::checked_toml::{self, TomlSource};
 use crate::keys::SettingKind;
@@ -23,7 +23,7 @@ const KEYS: [(&str, SettingKind); 9] = [
     ("cache-max", SettingKind::Size { least: 0 }),
 ];
 
-/// One configuration file; every field may be absent.
+/// The values of configuration files. Every one may be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigFile {
     /// The pool to use: a name, or the directory of an identity.
@@ -32,22 +32,22 @@ pub struct ConfigFile {
     pub progress: Option<bool>,
     /// Whether to look for a pool on this machine's own network.
     pub mdns: Option<bool>,
-    /// How long to wait for those who do not answer, such as `10m`.
+    /// How long to wait for a manager and donors that do not answer, such as `10m`.
     pub retry_for: Option<String>,
-    /// The most that files may take on this machine that are written through a mount, such as `20GiB`.
+    /// The most space that files which are written through a mount may take on this machine, such as `20GiB`.
     pub spool_max: Option<String>,
     /// How files that are written in order through a mount go to donors, such as `hybrid`.
     pub write_protocol: Option<String>,
-    /// Bytes in memory that programs have written to a mount and donors were not given yet, such as `32MiB`.
+    /// The most bytes in memory that were written to a mount and not sent to donors yet, such as `32MiB`.
     pub write_window: Option<String>,
-    /// Bytes of each temporary file of a mount, such as `64MiB`.
+    /// The size of each temporary file of a mount, such as `64MiB`.
     pub temporary_size: Option<String>,
-    /// Bytes that mounts may keep on disk of what was read, such as `50GiB`.
+    /// The most space that the disk cache of mounts may take, such as `50GiB`.
     pub cache_max: Option<String>,
 }
 
 impl ConfigFile {
-    /// Reads the files in the order of their precedence, lowest first, and lets later ones win.
+    /// Reads the machine's and then the user's file, whose values win.
     pub fn load(config_dir: &Path) -> Result<Self, Failure> {
         let places = [PathBuf::from("/etc/potluck/config.toml"), config_dir.join("config.toml")];
         places.iter().try_fold(Self::default(), |lower, place| {

@@ -1,24 +1,24 @@
-//! Asking before something is done that cannot be undone.
+//! Asks the user before something is done that cannot be undone.
 
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// Whether somebody sits at the terminal.
+/// Returns whether standard input and standard error are a terminal, so that the user can be asked.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks `question` at the terminal and goes on if the answer is yes. `advice` says how to go on
-/// without one.
+/// Asks `question` at the terminal, and succeeds if the answer is yes. `advice` says how to go on without
+/// being asked.
 ///
-/// Errors: the answer is another, or there is nobody to ask.
+/// Errors: the answer is not yes, or no terminal is there.
 pub async fn confirm(question: &str, advice: &str) -> Result<(), Failure> {
     if !can_ask() {
         let what = format!("nobody is here to be asked: {question}");
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice));
     }
     let prompt = format!("{question} [y/N] ");
-    // The answer is read on a thread of its own, so that Ctrl-C is heard meanwhile.
+    // The answer is read on another thread, so that Ctrl-C works meanwhile.
     let answer = tokio::task::spawn_blocking(move || {
         let mut answer = String::new();
         io::stderr().write_all(prompt.as_bytes())?;

@@ -1,9 +1,9 @@
 //! Turns a join token into an identity in a directory.
 //!
-//! The manager uses a token up for one key. So the key is written down before the manager is asked:
-//! whatever breaks afterwards, the same command run again asks with the same key, and the manager
-//! answers it again. An identity that is there is never replaced, and what can be found out without
-//! the manager is found out before the token is used.
+//! The manager accepts a token for one key only. So the key is written to disk before the manager is asked.
+//! If anything fails afterwards, the same command run again asks with the same key, and the manager answers
+//! again. An existing identity is never replaced, and everything that can be checked without the manager is
+//! checked before the token is used.
 
 use crate::command_settings::{self, JoinedPool};
 use potluck_core::chunk::Digest;
@@ -23,39 +23,39 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file of a joining that was begun, until the identity is there.
+/// The file that holds a join that was begun, until the identity is written.
 const PENDING: &str = "joining.json";
 
 /// The directory into which an identity is written.
 pub enum EnrolPlace<'a> {
     /// The identity is written into this directory.
     Dir(&'a Path),
-    /// Into one below this directory that is called by the pool's name.
+    /// The identity is written into a directory below this one, which gets the pool's name.
     Pools(&'a Path),
 }
 
-/// A join that was begun: its request is repeated until it is answered.
+/// A join that was begun. Its request is repeated until the manager answers.
 #[derive(Serialize, Deserialize)]
 struct Pending {
-    /// Digest of the token's secret.
+    /// The digest of the token's secret.
     token: Digest,
     name: String,
-    /// The key of the identity, in PKCS#8 and DER.
+    /// The private key of the identity, as PKCS#8 in DER.
     key: Blob,
-    /// The request for its certificate, in PKCS#10 and DER.
+    /// The certificate request of the identity, as PKCS#10 in DER.
     request: Blob,
 }
 
-/// A directory that this process alone joins in.
+/// A directory for a join, locked by this process.
 struct JoiningDir {
     dir: PathBuf,
     _lock: File,
 }
 
-/// Joins with a token; gives the identity and the directory it is in now.
+/// Joins with a token; returns the identity and its directory.
 ///
-/// Errors: the directory has an identity, or this user has one of the pool among `EnrolPlace::Pools`
-/// (neither uses the token up); the directory cannot be written; what the manager refuses.
+/// Errors: the directory has an identity, or this user has one of the same pool in `EnrolPlace::Pools` (neither
+/// uses the token up); the directory cannot be written; the manager refuses.
 pub async fn join(
     token: &JoinToken,
     name: Option<String>,
@@ -71,13 +71,13 @@ pub async fn join(
             joining.forget_pending();
             Ok((identity, dir.to_owned()))
         }
-        // The name of the pool, and so of the directory, is known only after joining.
+        // The pool's name, and so that of the directory, is known only after joining.
         EnrolPlace::Pools(pools) => {
             let joining = JoiningDir::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
             let begun =
                 joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
             if Identity::exists(&joining.dir) {
-                // Joining was interrupted before the directory had its name.
+                // An earlier join was interrupted before the directory got its name.
                 let identity = command_settings::load_identity(&joining.dir)?;
                 let dir = joining.settle(pools, &identity)?;
                 if begun.is_some() {
@@ -86,7 +86,7 @@ pub async fn join(
             }
             let member = command_settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
             if let Some(own) = member {
-                let _ = fs::remove_dir(&joining.dir); // nothing is in it
+                let _ = fs::remove_dir(&joining.dir); // fails if anything is in it
                 return Err(is_member(&own));
             }
             let identity = joining.enrol(token, name).await?;
@@ -97,7 +97,7 @@ pub async fn join(
 }
 
 impl JoiningDir {
-    /// Makes the directory and takes its lock, which ends with the process.
+    /// Makes the directory and takes its lock, which ends with the process at the latest.
     fn take(dir: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(dir).map_err(|why| unwritable(dir, &why))?;
         let lock = File::open(dir).map_err(|why| unwritable(dir, &why))?;
@@ -118,19 +118,19 @@ impl JoiningDir {
     }
 
     fn forget_pending(&self) {
-        // Whatever stays of it is worth nothing: its token is used up.
+        // A file that stays does no harm, because its token is used up.
         let _ = fs::remove_file(self.dir.join(PENDING));
     }
 
-    /// Asks the manager, and writes the identity down.
+    /// Asks the manager, and writes the identity to the directory.
     async fn enrol(&self, token: &JoinToken, name: Option<String>) -> Result<Identity, Failure> {
         let pending = self.begin(token, name)?;
         let identity = ask(token, &pending).await.inspect_err(|why| {
-            // Only what the manager refused for good is over: a stranger at its address refuses nothing.
+            // The join is over only if the pool's own manager refused it; a stranger at its address does not count.
             let refused = matches!(why.kind, ErrorKind::Auth | ErrorKind::Usage);
             if refused && why.code != code::WRONG_POOL {
                 self.forget_pending();
-                let _ = fs::remove_dir(&self.dir); // unless something else is in it
+                let _ = fs::remove_dir(&self.dir); // fails if anything else is in it
             }
         })?;
         identity.save(&self.dir).map_err(|why| {
@@ -143,7 +143,7 @@ impl JoiningDir {
         Ok(identity)
     }
 
-    /// The key and request for this token: those of an earlier run, or new ones, written down.
+    /// Returns the key and request for this token: those of an earlier run, or new ones, which are written to disk.
     fn begin(&self, token: &JoinToken, name: Option<String>) -> Result<Pending, Failure> {
         let token = Digest::of(&token.secret.0);
         if let Some(pending) = self.pending().filter(|pending| pending.token == token) {
@@ -160,7 +160,7 @@ impl JoiningDir {
         Ok(pending)
     }
 
-    /// Gives the directory the name of its pool, or one beside it where another pool has that.
+    /// Gives the directory the name of its pool, or the name with the pool's fingerprint if that is taken.
     fn settle(&self, pools: &Path, identity: &Identity) -> Result<PathBuf, Failure> {
         self.forget_pending();
         let plain = directory_name(&identity.about.pool);
@@ -168,7 +168,7 @@ impl JoiningDir {
         let names = plain.map(str::to_owned).into_iter().chain([full]);
         let mut last = None;
         for dir in names.map(|name| pools.join(name)) {
-            // An empty directory is replaced, and one with anything in it is not.
+            // The rename replaces an empty directory, and fails if anything is in it.
             match fs::rename(&self.dir, &dir).and_then(|()| File::open(pools)?.sync_all()) {
                 Ok(()) => return Ok(dir),
                 Err(why) => last = Some((dir, why)),
@@ -181,14 +181,15 @@ impl JoiningDir {
     }
 }
 
-/// Returns the name of a pool, where that can be a directory's name.
+/// Returns the name of a pool if it can be a directory's name.
 fn directory_name(pool: &str) -> Option<&str> {
     let odd = |c: char| c == '/' || is_unseen(c);
     (!pool.is_empty() && !pool.starts_with('.') && pool.len() < 200 && !pool.contains(odd))
         .then_some(pool)
 }
 
-/// Makes the call. The manager proves the token's CA before anything is sent.
+/// Asks the manager to admit this machine. The manager proves that it belongs to the token's CA before anything is
+/// sent.
 async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> {
     let dial = Arc::new(TlsDial::joining(token.ca));
     let caller = Caller::joining(Env::system().net, dial, token.manager.clone(), token.ca);
@@ -213,7 +214,7 @@ async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> 
     Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
 }
 
-/// Returns the name of this machine.
+/// Returns the host name of this machine.
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "unnamed".into() } else { name }
@@ -226,7 +227,7 @@ fn unwritable(dir: &Path, why: &io::Error) -> Failure {
     )
 }
 
-/// The directory has an identity.
+/// Makes the failure that the directory has an identity already.
 pub fn is_taken(dir: &Path) -> Failure {
     let place = dir.display();
     let what = match Identity::load(dir) {
@@ -238,7 +239,7 @@ pub fn is_taken(dir: &Path) -> Failure {
          one, name another directory: --state DIR; to end that membership first: \
          `potluck leave --state {place}`"
     );
-    // If a donor's identity is of no use any more, its store need not be lost with it.
+    // A new identity can take over the store of a donor whose identity is of no use any more.
     if let Some(store) = potluck_donor::lent_dirs(dir).unwrap_or_default().first() {
         let store = store.display();
         hint += &format!(
@@ -249,7 +250,7 @@ pub fn is_taken(dir: &Path) -> Failure {
     Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(hint)
 }
 
-/// The failure where this user is a member of the pool already.
+/// Makes the failure that this user is a member of the pool already.
 fn is_member(own: &JoinedPool) -> Failure {
     let place = own.dir.display();
     let what = format!("you are {} already, by the identity in {place}", who(&own.about));

@@ -1,19 +1,21 @@
-//! What becomes of memory that was freed.
+//! Settings of the C library's allocator, by which daemons return freed memory to the system.
 
 use crate::args::Command;
 
-/// Heaps that threads share: enough for as many as compute at once.
+/// The number of heaps that all threads share.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: i32 = 2;
-/// Bytes from which memory is asked of the system, and given back to it, alone: bodies of calls and pages of scans are larger,
-/// and what the catalog keeps for long is smaller.
+/// The size in bytes from which each allocation is mapped on its own, and unmapped when it is freed. Bodies of calls
+/// and pages of scans are larger, and what the catalog keeps for long is smaller.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ALONE: i32 = 256 << 10;
 
-/// Has a manager give memory back to the system that it freed, and a mount share heaps. The C library keeps what was freed otherwise,
-/// in eight heaps a processor: of the 2 GB that the manager of a thousand donors took, 98 MB were in use, and of the 390 MB of a
-/// mount in which files were changed at random, 216 MB. Other daemons and commands, and mounts, pass large buffers on, and are faster if they keep
-/// them. Call before there are threads.
+/// Has a manager and a mount use few heaps, and a manager return large freed buffers to the system. By default the C
+/// library keeps freed memory in up to eight heaps for each processor: of 2 GB that the manager of a thousand
+/// donors took, 98 MB were in use, and of 390 MB of a mount in which files were changed at random, 216 MB.
+/// Mounts, other daemons and commands reuse large buffers, and are faster if they keep them.
+///
+/// Call it before there are threads.
 pub fn give_back(command: &Command) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if matches!(command, Command::Manager(_) | Command::Mount(_)) {

@@ -1,5 +1,5 @@
-//! The table of the keys that can be set of a daemon. From it come the daemons' options on the command
-//! line, the keys of their settings files, what `potluck set` shows, and the list in docs/settings.md.
+//! The table of all settings of daemons. The daemons' options on the command line, the keys of their
+//! settings files, the output of `potluck set` and the list in docs/settings.md are made from it.
 
 pub mod kind;
 
@@ -8,10 +8,10 @@ pub use kind::SettingKind;
 use potluck_wire::addresses::{DONOR_LISTEN, MANAGER_LISTEN};
 use std::time::Duration;
 
-/// The file with what was set, in a daemon's state directory.
+/// The name of the settings file in a daemon's state directory.
 pub const FILE: &str = "settings.toml";
 
-/// Which daemon a key is for. `potluck up` is both in one process.
+/// The daemon that a key is for. `potluck up` runs both in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Daemon {
     /// The daemon that `potluck manager` runs.
@@ -21,7 +21,7 @@ pub enum Daemon {
 }
 
 impl Daemon {
-    /// The name that people call it by.
+    /// Returns the name of the daemon.
     pub fn name(self) -> &'static str {
         match self {
             Self::Manager => "manager",
@@ -30,21 +30,21 @@ impl Daemon {
     }
 }
 
-/// The default of a key, which holds while it is not set.
+/// The default of a key, which holds while the key is not set.
 #[derive(Debug, Clone, Copy)]
 pub enum Unset {
     /// The default is this value.
     Value(&'static str),
-    /// The daemon finds the value out by itself, as these words say.
+    /// The daemon determines the value by itself, as these words say.
     Words(&'static str),
 }
 
-/// When a running daemon goes by a new value.
+/// The time from which a running daemon uses a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
-    /// A running daemon goes by the new value at once.
+    /// A running daemon uses the new value at once.
     AtOnce,
-    /// The daemon goes by the new value when it is started again.
+    /// The daemon uses the new value from its next start.
     AtRestart,
 }
 
@@ -58,20 +58,20 @@ impl Applies {
     }
 }
 
-/// One thing that can be set.
+/// A setting of a daemon.
 #[derive(Debug)]
 pub struct Key {
     /// The key as `potluck set` takes it: `manager.` or `lend.`, then its name.
     pub full: &'static str,
     /// The kind of values that it takes.
     pub kind: SettingKind,
-    /// The default, which holds while it is not set.
+    /// The default, which holds while the key is not set.
     pub unset: Unset,
-    /// The moment from which a running daemon goes by a new value.
+    /// The time from which a running daemon uses a new value.
     pub applies: Applies,
-    /// Whether each lent directory has its own.
+    /// Whether each lent directory has a value of its own.
     pub per_dir: bool,
-    /// What the key means, in words that people are shown.
+    /// The meaning of the key, as help and lists show it.
     pub meaning: &'static str,
 }
 
@@ -93,7 +93,7 @@ impl Key {
         Self { per_dir: true, ..self }
     }
 
-    /// Returns the name that the settings file and the command line have for the key.
+    /// Returns the name of the key in the settings file and on the command line, without its daemon.
     pub fn name(&self) -> &'static str {
         self.full.split_once('.').map_or(self.full, |(_, name)| name)
     }
@@ -106,7 +106,7 @@ impl Key {
         }
     }
 
-    /// Returns the default, which holds while it is not set, for people.
+    /// Returns the default as text for people.
     pub fn default(&self) -> &'static str {
         match self.unset {
             Unset::Value(text) | Unset::Words(text) => text,
@@ -116,7 +116,7 @@ impl Key {
 
 const MORE_THAN_NOTHING: Duration = Duration::from_millis(1);
 
-/// Everything that can be set, in the order in which it is shown.
+/// All settings, in the order in which they are shown.
 pub static KEYS: &[Key] = &[
     Key::new(
         "manager.listen",
@@ -269,18 +269,18 @@ pub static KEYS: &[Key] = &[
     .at_restart(),
 ];
 
-/// The keys of one daemon.
+/// Returns the keys of one daemon.
 pub fn of(daemon: Daemon) -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(move |key| key.daemon() == daemon)
 }
 
-/// The key with this full name. Only for names that stand in the table.
+/// Returns the key with this full name, which must be in the table.
 pub fn key(full: &str) -> &'static Key {
     KEYS.iter().find(|key| key.full == full).expect("a key of the table")
 }
 
-/// The key that somebody named, in full or without its daemon where only one daemon has it; otherwise
-/// the names that may be meant.
+/// Finds the key that a user names, in full or without its daemon if only one daemon has it. Otherwise returns the
+/// full names that may be meant.
 pub fn named(text: &str) -> Result<&'static Key, Vec<&'static str>> {
     let wanted = text.trim();
     let mut found = KEYS.iter().filter(|key| key.full == wanted || key.name() == wanted);
@@ -293,7 +293,7 @@ pub fn named(text: &str) -> Result<&'static Key, Vec<&'static str>> {
     }
 }
 
-/// The key that is most like `text`; one of the same daemon, however unlike, if `text` names a daemon.
+/// Returns the key whose name is most like `text`; if `text` names a daemon, one of that daemon however unlike it is.
 fn nearest_key(text: &str) -> Option<&'static str> {
     if let Some((daemon, name)) = text.split_once('.') {
         let same = |key: &&Key| key.full.split_once('.').is_some_and(|(own, _)| own == daemon);
@@ -306,7 +306,7 @@ fn nearest_key(text: &str) -> Option<&'static str> {
         .or_else(|| nearest(text, KEYS.iter().map(|key| (key.name(), key.full))))
 }
 
-/// Returns the suggestion whose name is most like `text`, of pairs of a name and what to suggest for it.
+/// Returns the suggestion for `text` from pairs of a name and its suggestion; `None` if no name is like `text`.
 pub fn nearest(
     text: &str,
     names: impl Iterator<Item = (&'static str, &'static str)>,

@@ -1,5 +1,5 @@
-//! The log, on standard error: what a daemon tells its operator. Commands that end say only what
-//! goes wrong, unless asked for more.
+//! The log on standard error. A daemon logs what its operator should know. Other commands log only warnings
+//! and errors unless asked for more.
 
 use crate::args::{Args, Command};
 use crate::output;
@@ -10,15 +10,15 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Levels from the quietest, as `-v` goes through them.
+/// The levels from the quietest on; each `-v` goes one further.
 const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
 
-/// Begins to log, at the level that the flags ask for.
+/// Begins to log at the level that the flags ask for, or as `POTLUCK_LOG` says.
 pub fn begin(args: &Args) {
     let quiet = args.global.quiet || !is_daemon(&args.command);
     let at = usize::from(args.global.verbose) + usize::from(!quiet);
     let level = LEVELS[at.min(LEVELS.len() - 1)];
-    // What libraries say is shown only where somebody looks for the cause of something.
+    // Libraries log one level less, and warnings always.
     let others = LEVELS[at.saturating_sub(1).min(LEVELS.len() - 1)];
     let default = format!("{others},potluck={level}");
     let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
@@ -26,7 +26,7 @@ pub fn begin(args: &Args) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(output::colours_wanted())
-        // When standard error is gone, the library would say so on standard error, and panic.
+        // If standard error is closed, the library would report that on standard error, and panic.
         .log_internal_errors(false);
     if goes_to_journal() {
         log.event_format(Plain(for_journal)).init();
@@ -47,18 +47,18 @@ fn is_daemon(command: &Command) -> bool {
     }
 }
 
-/// Whether systemd's journal reads standard error (systemd.exec(5), `JOURNAL_STREAM`). The variable
-/// is inherited also by processes whose standard error leads elsewhere; hence the comparison.
+/// Returns whether systemd's journal reads standard error (systemd.exec(5), `JOURNAL_STREAM`). Processes whose
+/// standard error leads elsewhere inherit the variable as well, so it is compared.
 fn goes_to_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let Ok(stderr) = rustix::fs::fstat(std::io::stderr()) else { return false };
     stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)
 }
 
-/// One line an event without time and module: what stands before it, by its level, and its words.
+/// A format with one line for each event: a prefix by its level and its text, without time and module.
 struct Plain(fn(Level) -> &'static str);
 
-/// Returns what stands before a line of a command that ends, by its level.
+/// Returns the prefix of a line for people, by its level.
 fn for_people(level: Level) -> &'static str {
     match level {
         Level::ERROR | Level::WARN => "potluck: ",
@@ -67,8 +67,8 @@ fn for_people(level: Level) -> &'static str {
     }
 }
 
-/// Returns what stands before a line for the journal, which notes the time itself and takes the level off again
-/// (sd-daemon(3)): `journalctl -p warning` works.
+/// Returns the prefix of a line for the journal, by its level. The journal strips it and keeps the level
+/// (sd-daemon(3)), so that `journalctl -p warning` works.
 fn for_journal(level: Level) -> &'static str {
     match level {
         Level::ERROR => "<3>",

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     allow_open_files(&args.command);
     freed_memory::give_back(&args.command);
     let output: &'static Output = Box::leak(Box::new(Output::new(&args.global)));
-    // Commands that only write texts work where there is no home, no configuration and no pool.
+    // These commands need no home directory, no configuration and no pool.
     match &args.command {
         Command::Completion(args) => return end(cmd::completion::run(args), output),
         Command::Man(args) => return end(cmd::man::run(args, output), output),
@@ -61,22 +61,22 @@ fn main() -> ExitCode {
             return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
         }
     };
-    // A mount runs for as long as a server, and has few connections.
+    // A mount runs for as long as a server.
     if is_server(&args.command) || matches!(args.command, Command::Mount(_)) {
         runtime.spawn(program_pages::unmap_for_ever());
     }
     let done = runtime.block_on(cmd::run(args.command, settings, output));
-    // Threads that are stuck in a system call must not keep the process from ending.
+    // Threads that hang in a system call must not keep the process from ending.
     runtime.shutdown_background();
     end(done, output)
 }
 
-/// Whether other members of the pool connect to what the command runs.
+/// Returns whether the command runs a daemon that other members of the pool connect to.
 fn is_server(command: &Command) -> bool {
     matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_))
 }
 
-/// Lets the process have as many files and connections open as the system allows.
+/// Raises the limit of open files and connections as far as the system allows, and warns if a server has too few.
 fn allow_open_files(command: &Command) {
     let limit = open_files::raise();
     if is_server(command) && limit < open_files::ENOUGH {
@@ -88,7 +88,7 @@ fn allow_open_files(command: &Command) {
     }
 }
 
-/// The exit code of what a command came to; a failure is told.
+/// Returns the exit code of a command, and prints its failure.
 fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
     match done.and_then(|ending| output.is_written().map(|()| ending)) {
         Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
@@ -99,8 +99,8 @@ fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
     }
 }
 
-/// Shows help, or says what is wrong with the arguments: to programs as any other failure, and to all what is wrong with a
-/// path in the pool, as commands do that find it out later.
+/// Shows help, or says what is wrong with the arguments. With `--json`, and for a bad path in the pool, that has the
+/// form of any other failure.
 fn refuse(why: &clap::Error) -> ExitCode {
     let mut given = std::env::args_os().skip(1).take_while(|arg| arg != "--");
     let to_programs = given.any(|arg| arg == "--json");
@@ -113,7 +113,7 @@ fn refuse(why: &clap::Error) -> ExitCode {
         why.exit();
     }
     let text = why.render().to_string();
-    // The lines below the first may say which argument it is; after an empty one comes how to call the command.
+    // The lines up to the first empty one say what is wrong; then comes how to call the command.
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let what = lines.collect::<Vec<_>>().join(" ");
     let what = what.trim_start_matches("error: ");
@@ -121,12 +121,12 @@ fn refuse(why: &clap::Error) -> ExitCode {
     output.fail(&failure.hint("`potluck --help` shows how commands are called"))
 }
 
-/// The stack of the runtime's threads, of which only what is used takes memory: as much as the system gives the first
-/// thread, for commands run on them.
+/// The size in bytes of the stack of the runtime's threads, on which commands run: as much as the system usually gives
+/// the main thread. Only what is used takes memory.
 const STACK: usize = 8 << 20;
 
-/// A donor idles on one thread; its connections bring their own. Everything else overlaps
-/// hashing, sealing and sockets.
+/// Makes the runtime for a command. A donor needs one thread, because its bulk connections have threads of their
+/// own. Other commands hash, encrypt and serve sockets at the same time.
 fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = match command {
         Command::Lend(_) => tokio::runtime::Builder::new_current_thread(),

@@ -1,4 +1,4 @@
-//! `mount.potluck`: how mount(8) calls this program for a line of /etc/fstab, under this name.
+//! `mount.potluck`: the name under which mount(8) calls this program for a line of /etc/fstab.
 //!
 //! Its arguments become those of `potluck mount`, which then runs in this process.
 
@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The name of the link by which mount(8) finds it.
+/// The name of the link by which mount(8) finds this program.
 const NAME: &str = "mount.potluck";
-/// Options that are for mount(8), systemd or the kernel, and that a mount of a pool has or does without.
+/// Options for mount(8), systemd or the kernel that are accepted and have no effect on a mount of a pool.
 const IGNORED: [&str; 19] = [
     "defaults",
     "rw",
@@ -32,7 +32,7 @@ const IGNORED: [&str; 19] = [
     "relatime",
     "nodiratime",
 ];
-/// Options with a value, which `potluck mount` has, too.
+/// Options with a value that become options of `potluck mount`.
 const WITH_VALUE: [&str; 7] = [
     "pool",
     "spool_max",
@@ -46,8 +46,8 @@ const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTI
                      allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
                      write_protocol=NAME, write_window=SIZE, temporary_size=SIZE; those of mount(8) and systemd are ignored";
 
-/// Runs `potluck mount` in the place of this process if mount(8) called it; returns if it did not, or if its
-/// arguments make no sense, with what is wrong with them.
+/// Runs `potluck mount` in the place of this process if mount(8) called it. Returns `None` if it did not, and what is
+/// wrong if the mount cannot be run.
 pub fn run_if_called() -> Option<String> {
     let mut args = std::env::args_os();
     let called = args.next()?;
@@ -68,7 +68,7 @@ pub fn run_if_called() -> Option<String> {
     Some(format!("cannot run potluck: {why}"))
 }
 
-/// The arguments of `potluck` for those of a helper of mount(8); `None` where nothing is to be done.
+/// Translates the arguments of a helper of mount(8) to those of `potluck`; `None` if nothing is to be done (`-f`).
 fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
     let mut words = Vec::new();
     let mut flags: Vec<OsString> = Vec::new();
@@ -85,7 +85,7 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                         b'v' => flags.push("-v".into()),
                         b'n' => {}
                         b'o' => options.push(value(&mut args, "-o")?),
-                        // The type is known, and mount(8) has entered the namespace already.
+                        // Type and namespace are ignored: mount(8) has entered the namespace already.
                         b't' | b'N' => drop(value(&mut args, "-t")?),
                         other => return Err(format!("unknown flag -{}", char::from(*other))),
                     }

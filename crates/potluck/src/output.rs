@@ -11,15 +11,15 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// Writes results; a reader that went away ends the process quietly, as `head` expects.
+/// Writes results to standard output. If the reader has closed it, the process ends quietly, as `head` expects.
 pub struct Output {
     json: bool,
     quiet: bool,
-    /// Why a result could not be written.
+    /// The first error of writing a result.
     unwritten: OnceLock<io::Error>,
 }
 
-/// Whether standard error may be coloured (<https://no-color.org>).
+/// Returns whether standard error may be coloured (<https://no-color.org>).
 pub fn colours_wanted() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
@@ -34,37 +34,38 @@ impl Output {
         Self::with(global.json, global.quiet)
     }
 
-    /// JSON, whatever the flags say that could not be read.
+    /// Makes an output in JSON, for use before the flags are parsed.
     pub fn for_programs() -> Self {
         Self::with(true, false)
     }
 
-    /// Text, whatever the flags say that could not be read.
+    /// Makes an output as text, for use before the flags are parsed.
     pub fn for_people() -> Self {
         Self::with(false, false)
     }
 
-    /// Makes an output that says errors only.
+    /// Makes an output that shows only errors and answers.
     pub fn silent() -> Self {
         Self::with(false, true)
     }
 
-    /// Makes the output for one of several steps: to programs, only what comes of them all is told.
+    /// Makes the output for one of several steps. With `--json`, results and notes of a
+    /// single step are not shown.
     pub fn of_step(&self) -> Self {
         Self::with(false, self.quiet || self.json)
     }
 
-    /// Whether only what cannot be had a second time is said.
+    /// Returns whether only errors and answers are shown.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether people are told what goes on.
+    /// Returns whether notes for people are shown.
     pub fn tells_people(&self) -> bool {
         !self.json && !self.quiet
     }
 
-    /// Whether a progress bar makes sense.
+    /// Returns whether a progress bar makes sense.
     pub fn wants_progress(&self) -> bool {
         self.tells_people() && io::stderr().is_terminal()
     }
@@ -76,7 +77,7 @@ impl Output {
         }
     }
 
-    /// Prints what the command is for and what cannot be had a second time, however quiet.
+    /// Prints a result that is the purpose of the command, or cannot be had again, also with `--quiet`.
     pub fn answer<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
         if self.json {
             self.print(&serde_json::to_string(value).expect("results are plain data"));
@@ -92,12 +93,12 @@ impl Output {
         let mut out = Piped::stdout();
         let written = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
         if let Err(why) = written {
-            // The first reason counts.
+            // Only the first error is kept.
             let _ = self.unwritten.set(why);
         }
     }
 
-    /// Fails if a result could not be written: what the command did is done, and whoever wanted to know of it does not.
+    /// Fails if a result could not be written, although the command has done its work.
     pub fn is_written(&self) -> Result<(), Failure> {
         let Some(why) = self.unwritten.get() else { return Ok(()) };
         let what = format!("cannot write to standard output: {why}");
@@ -105,14 +106,14 @@ impl Output {
             .hint("what the command did is done; its result is lost"))
     }
 
-    /// Says something to people only.
+    /// Writes a note for people to standard error.
     pub fn note(&self, text: &str) {
         if self.tells_people() {
             say(text);
         }
     }
 
-    /// Says what went wrong and what to do next, and gives the exit code.
+    /// Writes what went wrong and what to do next to standard error, and returns the exit code.
     pub fn fail(&self, failure: &Failure) -> ExitCode {
         let exit = failure.kind.exit_code();
         if self.json {
@@ -124,20 +125,20 @@ impl Output {
         exit.into()
     }
 
-    /// Says what went wrong with one of many things; to programs not, which find it in the result.
+    /// Writes what went wrong with one of many things. With `--json` it writes nothing, because the result has it.
     pub fn complain(&self, failure: &Failure) {
         if self.json {
             return;
         }
         let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        // The text has names of files and members in it, which others chose.
+        // The text holds names of files and members, which others chose, so it is escaped.
         say(format!("{bold}potluck:{plain} {}", told_lines(&failure.to_string())));
         if !failure.hint.is_empty() {
             say(format!("  {}", told_lines(&failure.hint)));
         }
     }
 
-    /// Says what went wrong with the one of many things that is at `path`, to programs as one line of JSON.
+    /// Writes what went wrong with the thing at `path`, with `--json` as one line of JSON.
     pub fn complain_of(&self, path: &str, failure: &Failure) {
         match self.json {
             true => say(serde_json::json!({ "path": path, "error": failure })),
@@ -146,14 +147,14 @@ impl Output {
     }
 }
 
-/// Writes a line to standard error. One that cannot be written is lost: a daemon goes on when the terminal is gone that
-/// it was started from, and a command ends with the exit code of what it came to.
+/// Writes a line to standard error. A line that cannot be written is lost: a daemon goes on when the terminal that it
+/// was started from is gone, and the exit code of a command does not change.
 pub fn say(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Standard output for the bytes of a file. A reader that went away has all it wants: the process
-/// ends quietly, as `head` expects.
+/// Standard output as a pipe. If the reader has closed it, the process ends quietly with exit code 0, as
+/// `head` expects.
 pub struct Piped(io::Stdout);
 
 impl Piped {
@@ -179,7 +180,7 @@ fn end_without_reader(error: &io::Error) {
     }
 }
 
-/// Rows under a head, in columns; numbers (columns named in `right`) are flush right.
+/// Formats rows in columns under a head. The columns with indexes in `right` are aligned to the right.
 pub fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|cell| cell.to_string()).collect();
     let all = || std::iter::once(&head).chain(rows);
@@ -198,25 +199,25 @@ pub fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Milliseconds since 1970 as people write them, in UTC.
+/// Formats milliseconds since 1970 as date and time in UTC.
 pub fn time(ms: i64) -> String {
     let since = std::time::Duration::from_millis(ms.max(0) as u64);
     let text = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).to_string();
     text.replace('T', " ").trim_end_matches('Z').to_string()
 }
 
-/// A name as a terminal may show it: what would move its cursor, or be taken for another line, is
-/// escaped. Programs get names as they are.
+/// Returns a name as standard output may show it. On a terminal, characters that would move the cursor or begin
+/// another line are escaped.
 pub fn name(name: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { escaped(name) } else { name.into() }
 }
 
-/// A name as standard error may show it: escaped where that is a terminal, as by [`name`].
+/// Returns a name as standard error may show it: escaped as by [`name`] if that is a terminal.
 pub fn told(name: &str) -> Cow<'_, str> {
     if io::stderr().is_terminal() { escaped(name) } else { name.into() }
 }
 
-/// A text of several lines as standard error may show it: each as by [`told`].
+/// Returns a text of several lines as standard error may show it: each line as by [`told`].
 pub fn told_lines(text: &str) -> String {
     text.split('\n').map(told).collect::<Vec<_>>().join("\n")
 }

@@ -1,22 +1,22 @@
-//! Pages of the program that an idle daemon does not use.
+//! Unmaps pages of the program that an idle daemon does not use.
 //!
-//! The kernel maps the pages around each one that a start touches, so that most of the program counts as resident in
-//! a daemon that then runs one small loop for months. Unmapped, they stay in the page cache for as long as anybody needs
-//! them, and one that is wanted again is mapped by a fault of a microsecond.
+//! The kernel maps the pages around each page that the start touches, so that most of the program counts as resident
+//! in a daemon that then runs one small loop for months. Unmapped pages stay in the page cache while other processes
+//! use them, and a page that is needed again is mapped by a page fault of a microsecond.
 
 use std::io;
 use std::time::Duration;
 
-/// Time from the start to the first round, in which connections are made and what is lent is listed.
+/// The time from the start to the first round: by then connections are made and stores are listed.
 const AFTER_START: Duration = Duration::from_secs(10);
-/// What work has mapped since then is unmapped again this often.
+/// The time from one round to the next, which unmaps what was used meanwhile.
 const EVERY: Duration = Duration::from_secs(600);
 
 /// Unmaps the program's pages from time to time.
 pub async fn unmap_for_ever() {
     tokio::time::sleep(AFTER_START).await;
     loop {
-        // If this fails, the daemon is as good, and larger.
+        // A failure does no harm but that the daemon stays larger.
         if let Err(why) = unmap() {
             tracing::debug!("the program's pages stay mapped: {why}");
         }
@@ -40,8 +40,8 @@ fn unmap() -> io::Result<()> {
     Ok(())
 }
 
-/// The addresses of a mapping, if a line of `/proc/self/maps` says that it is code of `program`: what the
-/// dynamic linker has written to is never among it.
+/// Returns the addresses of a mapping, if a line of `/proc/self/maps` says that it is code of `program`. Code is never
+/// written to, so that it can be read again from the file.
 fn code_range(line: &str, program: &str) -> Option<std::ops::Range<usize>> {
     let (range, rest) = line.split_once(' ')?;
     let is_code = rest.starts_with("r-xp ") && rest.ends_with(program);

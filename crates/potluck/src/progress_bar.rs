@@ -1,4 +1,4 @@
-//! A progress bar with rate and time left, on a terminal's standard error; elsewhere only whom a
+//! Progress on standard error: on a terminal a bar with rate and time left, elsewhere only notes about what a
 //! command waits for.
 
 use crate::output::{self, Output, duration};
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 struct Bar {
     bar: ProgressBar,
-    /// The effect of Ctrl-C, for people.
+    /// The effect of Ctrl-C, as text for people.
     interrupted: &'static str,
 }
 
-/// A bar for a transfer of `total` bytes, if known; unless `shown`, only the client's own watcher is
-/// told.
+/// Makes a bar for a transfer of `total` bytes, if known. Unless `shown`, returns the client's own progress
+/// watcher.
 pub fn transfer(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     bar(client, shown, total, "Ctrl-C gives up")
 }
 
-/// A bar for an upload of `total` bytes, if known, of which the pool keeps what was sent.
+/// Makes a bar for an upload of `total` bytes, if known. The pool keeps what was sent of an interrupted one.
 pub fn upload(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     bar(client, shown, total, "Ctrl-C keeps what was sent")
 }
@@ -47,8 +47,8 @@ fn bar(
     Arc::new(Bar { bar, interrupted })
 }
 
-/// Says whom a command waits for: with bars on a line that is there only while it does, elsewhere in
-/// one line that stays.
+/// Makes what tells people for what a command waits: if `shown` on a line that disappears when the wait ends,
+/// otherwise on lines that stay.
 pub fn waits(shown: bool, output: &Output) -> Arc<dyn Progress> {
     match (shown, output.tells_people()) {
         (true, _) => Arc::new(Waits::default()),
@@ -57,8 +57,8 @@ pub fn waits(shown: bool, output: &Output) -> Arc<dyn Progress> {
     }
 }
 
-/// Whom a command waits for, in the log of a script: said once, however long it takes, and by however many
-/// transfers that wait for others in turn.
+/// Notes about waits for the log of a script. Each text is written once, however long the wait takes and however
+/// many transfers wait.
 #[derive(Default)]
 struct Announced(Mutex<BTreeSet<String>>);
 
@@ -93,7 +93,7 @@ impl Progress for Waits {
     }
 }
 
-/// `donor-3 does not answer, waiting 0:42 of 10:00, Ctrl-C keeps what was sent`
+/// Formats a wait, such as `donor-3 does not answer, waiting 0:42 of 10:00, Ctrl-C keeps what was sent`.
 fn told(wait: &Wait, interrupted: &str) -> String {
     let Wait { why, waited, limit } = wait;
     format!("{why}, waiting {} of {}, {interrupted}", minutes(*waited), minutes(*limit))
@@ -104,10 +104,10 @@ fn minutes(time: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// One line that says how something stands.
+/// A line on the terminal that shows the state of something.
 pub struct Line(ProgressBar);
 
-/// A line that is written over and over; silent unless `shown`.
+/// Makes a line that is overwritten in place; it is hidden unless `shown`.
 pub fn line(shown: bool) -> Line {
     if !shown {
         return Line(ProgressBar::hidden());
@@ -131,10 +131,10 @@ impl Drop for Line {
     }
 }
 
-/// Bytes that become fewer, or more, on the way to a goal.
+/// A bar for bytes whose count, and total, may change in both directions.
 pub struct Level(ProgressBar);
 
-/// A bar for something that is watched from outside; silent unless `shown`.
+/// Makes a bar for work that other processes do; it is hidden unless `shown`.
 pub fn level(shown: bool) -> Level {
     if !shown {
         return Level(ProgressBar::hidden());
@@ -147,7 +147,7 @@ pub fn level(shown: bool) -> Level {
 }
 
 impl Level {
-    /// `done` bytes of `total`, and what else there is to say.
+    /// Shows `done` bytes of `total`, with a text.
     pub fn set(&self, done: u64, total: u64, text: String) {
         self.0.set_length(total);
         self.0.set_position(done);

@@ -1,8 +1,8 @@
-//! Which daemon runs on a state directory, and how it is told to read its settings again.
+//! Finds the daemon that runs on a state directory, and has it read its settings again.
 //!
-//! A daemon holds a lock on `daemon.json` in its state directory for as long as it runs, and says there
-//! who it is and what became of its settings. Whoever finds the file unlocked knows that nobody runs: a
-//! signal never reaches a stranger that was given the number of a daemon that ended.
+//! A daemon holds a lock on `daemon.json` in its state directory while it runs, and writes its process number
+//! and the outcome of reading its settings to it. An unlocked file means that no daemon runs, so that a signal
+//! never reaches another process that got the number of a daemon that ended.
 
 use crate::keys::Daemon;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -16,30 +16,30 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const FILE: &str = "daemon.json";
-/// How long a daemon may take to read its settings.
+/// How long a daemon may take to read its settings again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time from one look at what the daemon says to the next.
+/// The time from one look at the file, or try to lock it, to the next.
 const LOOK: Duration = Duration::from_millis(20);
-/// Whoever looks whether a daemon runs holds the lock for a moment.
+/// The number of further tries to lock the file: a process that looks for a daemon holds the lock for a moment.
 const TRIES: u32 = 50;
 
-/// The facts that a daemon tells of itself.
+/// The facts that a daemon writes to its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// The number of the daemon's process.
     pub pid: u32,
     /// The address at which it listens, once it does.
     pub address: Option<SocketAddr>,
-    /// How often it has read its settings again.
+    /// The number of times that it was asked to read its settings again, and did or failed.
     pub reloads: u64,
-    /// The fault of its settings the last time, if they had one; then it goes by those of before.
+    /// The fault of its settings the last time, if they had one; then it keeps its earlier settings.
     pub refused: Option<String>,
-    /// The notes for whoever changed them.
+    /// The notes for the user who changed the settings.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// Held by a daemon while it runs.
+/// The lock and the file of a daemon, held while it runs.
 #[derive(Debug)]
 pub struct Running {
     file: File,
@@ -48,9 +48,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Takes the state directory `dir` for this process.
+    /// Locks the state directory `dir` for this process.
     ///
-    /// Errors: another daemon has it.
+    /// Errors: another daemon runs on it; the file cannot be written.
     pub async fn take(daemon: Daemon, dir: &Path) -> Result<Self, Failure> {
         let path = dir.join(FILE);
         let failed = |why: io::Error| {
@@ -81,12 +81,12 @@ impl Running {
         Ok(running)
     }
 
-    /// Says that the daemon serves at `address` from now on.
+    /// Notes that the daemon serves at `address` from now on.
     pub fn serves(&mut self, address: SocketAddr) {
         self.say(|said| said.address = Some(address));
     }
 
-    /// It has read its settings again, or could not; whoever changed them is told.
+    /// Notes that the daemon has read its settings again, or could not, for the command that asked for it.
     pub fn reloaded(
         &mut self,
         done: Result<(), Failure>,
@@ -104,8 +104,8 @@ impl Running {
         change(&mut self.said);
         let mut text = serde_json::to_vec(&self.said).expect("plain data");
         text.push(b'\n');
-        // It is written in place, for the lock is on this file. A half-written text does not parse and
-        // is read again.
+        // The file is written in place, because the lock is on it. A reader of a half-written text cannot
+        // parse it, and reads again.
         let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&text, 0));
         if let Err(why) = written {
             tracing::warn!("cannot write {}: {why}", self.path.display());
@@ -113,7 +113,7 @@ impl Running {
     }
 }
 
-/// Logs what became of the settings of all daemons in one process, after a hangup.
+/// Logs the outcome of reading the settings of all daemons in this process again, after a hangup.
 pub fn tell_reloaded(all: impl IntoIterator<Item = Result<(), Failure>>) {
     let refused: Vec<_> = all.into_iter().filter_map(Result::err).collect();
     if refused.is_empty() {
@@ -125,7 +125,7 @@ pub fn tell_reloaded(all: impl IntoIterator<Item = Result<(), Failure>>) {
     }
 }
 
-/// Which daemon runs on the state directory `dir`, if one does.
+/// Returns the facts of the daemon that runs on the state directory `dir`, if one does.
 pub fn find(dir: &Path) -> io::Result<Option<Said>> {
     let path = dir.join(FILE);
     let file = match File::open(&path) {
@@ -136,7 +136,7 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => {
-            // The text is not written yet, or being written: the daemon runs all the same.
+            // The daemon runs, even if its text is not written yet or is being written.
             let said = std::fs::read(&path)?;
             Ok(Some(serde_json::from_slice(&said).unwrap_or_default()))
         }
@@ -144,20 +144,20 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
     }
 }
 
-/// The outcome of a change of settings.
+/// The outcome of asking a daemon to read its settings again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    /// No daemon runs that could be told.
+    /// No daemon runs.
     Nobody,
-    /// It goes by them; with what one should know.
+    /// The daemon uses the new settings. It has these notes for the user.
     Took(Vec<String>),
-    /// The daemon goes by its earlier settings, for this reason.
+    /// The daemon keeps its earlier settings, for this reason.
     Refused(String),
-    /// It could not be told, or did not answer.
+    /// The daemon could not be asked or did not answer, for this reason.
     Unheard(String),
 }
 
-/// Has the daemon on the state directory `dir`, if one runs, read its settings again.
+/// Has the daemon that runs on the state directory `dir`, if one does, read its settings again.
 pub async fn reload(dir: &Path) -> Told {
     let unheard = |why: String| Told::Unheard(why);
     let before = match find(dir) {

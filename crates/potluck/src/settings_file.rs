@@ -1,5 +1,5 @@
-//! A daemon's `settings.toml`: what it was told on the command line, by `potluck set`, or by hand. It
-//! holds only what was set; comments and order are people's own and stay.
+//! A daemon's `settings.toml`: the settings given on the command line, by `potluck set`, or by hand. It holds
+//! only what was set. Comments and order, which belong to the user, stay.
 
 use crate::checked_toml::{self, TomlSource};
 use crate::keys::{self, Daemon, FILE, Key, SettingKind, Unset};
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString, Table, Value};
 
-/// The directories that a donor lends: `[[lend]]` with `dir`, and what holds for that one.
+/// The tables of the directories that a donor lends: `[[lend]]` with `dir` and the directory's own settings.
 const LEND: &str = "lend";
 const DIR: &str = "dir";
-/// Where the identity of a directory's own donor is; of the one that the daemon began with, in the
-/// daemon's own state directory.
+/// The key for the state directory of a lent directory's donor. It is missing if that is the daemon's own donor, or if
+/// the donor has not joined yet.
 const STATE: &str = "state";
 
 const ABOUT: &str = "# What this daemon was told. Change it here or with `potluck set`; `potluck set` alone lists all\n\
@@ -33,7 +33,7 @@ pub struct SettingsFile {
 }
 
 impl SettingsFile {
-    /// Reads the settings of a daemon whose state is in `dir`; without a file nothing is set.
+    /// Reads the settings of a daemon whose state is in `dir`. A missing file sets nothing.
     ///
     /// Errors: unknown keys and bad values, with file, line and key.
     pub fn read(daemon: Daemon, dir: &Path) -> Result<Self, Failure> {
@@ -52,18 +52,18 @@ impl SettingsFile {
         let text = self.document.to_string();
         match text.is_empty() || !self.read.is_empty() {
             true => text,
-            // An empty line separates what is about the file from what is about its first table.
+            // An empty line separates the comment about the file from one about its first table.
             false if text.starts_with('[') => format!("{ABOUT}\n{text}"),
             false => format!("{ABOUT}{text}"),
         }
     }
 
-    /// Returns the value that a key of the whole daemon is set to.
+    /// Returns the value that a key of the whole daemon is set to, if it is.
     pub fn set_to(&self, key: &Key) -> Option<String> {
         self.document.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
     }
 
-    /// Sets a key of the whole daemon; the text was checked.
+    /// Sets a key of the whole daemon to a text that was checked.
     pub fn set(&mut self, key: &Key, text: &str) {
         let root = self.document.as_table_mut();
         let is_first = !root.iter().any(|(_, item)| item.is_value());
@@ -73,13 +73,13 @@ impl SettingsFile {
         }
     }
 
-    /// Leaves the comment with which the file begins above its new first line. To TOML that comment
-    /// belongs to what stood below it.
+    /// Moves the comment with which the file begins above its new first key. The parser takes that comment for a part
+    /// of the table that stood below it.
     fn put_below_header(&mut self, first: &str) {
         let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
         let Some(table) = tables.and_then(|tables| tables.get_mut(0)) else { return };
         let above = table.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-        // Lines that an empty line separates from the table are about the file.
+        // The lines above the last empty line before the table are about the file.
         let Some(end) = above.rfind("\n\n") else { return };
         let (header, own) = above.split_at(end + 1);
         let (header, own) = (header.to_owned(), own.to_owned());
@@ -89,13 +89,13 @@ impl SettingsFile {
         }
     }
 
-    /// Goes by the default again.
+    /// Unsets a key of the whole daemon, so that its default holds again.
     pub fn unset(&mut self, key: &Key) {
         put(self.document.as_table_mut(), key.name(), None);
     }
 
-    /// Returns the value that holds for a key of the whole daemon, as text; `None` when the daemon finds
-    /// that out.
+    /// Returns the value that holds for a key of the whole daemon, as text; `None` if the daemon determines it by
+    /// itself.
     pub fn text_of(&self, full: &str) -> Option<String> {
         let key = keys::key(full);
         debug_assert_eq!((key.daemon(), key.per_dir), (self.daemon, false));
@@ -117,7 +117,7 @@ impl SettingsFile {
         self.text_of(full).and_then(|text| text.parse().ok())
     }
 
-    /// Whether a key of the whole daemon is yes.
+    /// Returns whether `true` holds for a key of the whole daemon.
     pub fn is_on(&self, full: &str) -> bool {
         self.text_of(full).is_some_and(|text| text == "true")
     }
@@ -127,20 +127,20 @@ impl SettingsFile {
         self.tables().filter_map(dir_of).collect()
     }
 
-    /// Returns the value that a key of one lent directory is set to.
+    /// Returns the value that a key of one lent directory is set to, if it is.
     pub fn lent_set_to(&self, dir: &Path, key: &Key) -> Option<String> {
         let table = self.tables().find(|table| dir_of(table).as_deref() == Some(dir))?;
         table.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
     }
 
-    /// Returns the value that holds for a key of one lent directory, as text; `None` when the daemon finds
-    /// that out.
+    /// Returns the value that holds for a key of one lent directory, as text; `None` if the daemon determines it by
+    /// itself.
     pub fn lent_text_of(&self, dir: &Path, full: &str) -> Option<String> {
         let key = keys::key(full);
         self.lent_set_to(dir, key).or_else(|| default_of(key))
     }
 
-    /// Lends `dir`, too, unless it is lent.
+    /// Adds `dir` to the lent directories, unless it is lent.
     pub fn lend(&mut self, dir: &Path) {
         if self.lent().iter().any(|lent| lent == dir) {
             return;
@@ -151,18 +151,19 @@ impl SettingsFile {
         lent.as_array_of_tables_mut().expect("checked when it was read").push(table);
     }
 
-    /// Where the donor of a lent directory has its identity, if not where the daemon has its own.
+    /// Returns the state directory of a lent directory's donor, if that is not the daemon's own donor.
     pub fn lent_state(&self, dir: &Path) -> Option<PathBuf> {
         let table = self.tables().find(|table| dir_of(table).as_deref() == Some(dir))?;
         table.get(STATE).and_then(Item::as_str).map(PathBuf::from)
     }
 
-    /// Says where the donor of a lent directory has its identity.
+    /// Sets the state directory of a lent directory's donor.
     pub fn set_lent_state(&mut self, dir: &Path, state: &Path) {
         self.put_lent(dir, STATE, Some(state.to_string_lossy().into_owned().into()));
     }
 
-    /// Lends `dir` on the terms of `before`, and that no more.
+    /// Replaces the lent directory `before` by `dir` on the same terms. If `before` is not lent, only adds `dir`; if
+    /// `dir` is lent already, changes nothing.
     pub fn lend_instead(&mut self, before: &Path, dir: &Path) {
         let of = |tables: &mut ArrayOfTables, which: &Path| {
             tables.iter().position(|table| dir_of(table).as_deref() == Some(which))
@@ -178,14 +179,14 @@ impl SettingsFile {
         self.lend(dir);
     }
 
-    /// Lends `dir` no more.
+    /// Removes `dir` from the lent directories.
     pub fn lend_no_more(&mut self, dir: &Path) {
         if let Some(tables) = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut) {
             tables.retain(|table| dir_of(table).as_deref() != Some(dir));
         }
     }
 
-    /// Sets a key of one lent directory, or with `None` goes by its default again.
+    /// Sets a key of one lent directory, or with `None` unsets it, so that its default holds again.
     pub fn set_lent(&mut self, dir: &Path, key: &Key, text: Option<&str>) {
         self.put_lent(dir, key.name(), text.map(|text| key.kind.value_of(text)));
     }
@@ -203,8 +204,8 @@ impl SettingsFile {
         tables.into_iter().flat_map(ArrayOfTables::iter)
     }
 
-    /// Changes the file of the daemon whose state is in `dir`, and nobody else's change is lost. What
-    /// `change` refuses is not written.
+    /// Changes the file of the daemon whose state is in `dir`, under a lock, so that no other change is lost. If
+    /// `change` fails, nothing is written.
     pub fn edit(
         daemon: Daemon,
         dir: &Path,
@@ -228,7 +229,7 @@ impl SettingsFile {
     }
 }
 
-/// Returns the default of a key that is not set, where that is a value.
+/// Returns the default of a key, if that is a fixed value.
 pub fn default_of(key: &Key) -> Option<String> {
     match key.unset {
         Unset::Value(text) => Some(text.to_owned()),
@@ -240,7 +241,7 @@ fn dir_of(table: &Table) -> Option<PathBuf> {
     table.get(DIR).and_then(Item::as_str).map(PathBuf::from)
 }
 
-/// Sets a value, keeping the comments around it, or removes it.
+/// Sets a value, with the comments around the old one kept, or removes it.
 fn put(table: &mut Table, name: &str, value: Option<Value>) {
     let Some(mut value) = value else {
         table.remove(name);
@@ -289,13 +290,13 @@ fn parse(daemon: Daemon, source: TomlSource<'_>) -> Result<DocumentMut, Failure>
     Ok(document.into_mut())
 }
 
-/// Replaces a file durably; it then belongs to whom its directory belongs.
+/// Replaces a file durably. The new file belongs to the owner of its directory.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    // A file that is kept elsewhere and linked here stays a link.
+    // If the path is a symbolic link, its target is replaced and the link stays.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = path.parent().unwrap_or(Path::new("/"));
     let temp = path.with_extension("toml.tmp");
-    // The directory may belong to somebody else, so a link that was put there is not followed.
+    // The directory may belong to another user, who could have put a link there: it must not be followed.
     match fs::remove_file(&temp) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
         _ => {}
@@ -391,7 +392,7 @@ mod tests {
         });
         let edited = edited.expect("edited");
         assert_eq!(edited.lent(), [PathBuf::from("/big"), PathBuf::from("/small")]);
-        // A directory that is lent in place of another is lent on its terms.
+        // A directory that replaces another is lent on the same terms.
         let mut moved = edited.clone();
         moved.lend_instead(Path::new("/big"), Path::new("/bigger"));
         assert_eq!(moved.lent(), [PathBuf::from("/bigger"), PathBuf::from("/small")]);

@@ -1,12 +1,13 @@
-//! Signals: a command or a daemon is asked to stop (SIGINT, SIGTERM), a daemon to read its settings (SIGHUP).
+//! Signals: SIGINT and SIGTERM ask a command or a daemon to stop; SIGHUP stops a command, and asks a daemon to read
+//! its settings again.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code of something interrupted by its user.
+/// The exit code of a command that its user interrupted.
 pub const INTERRUPTED: u8 = 130;
 
-/// Completes when a command is asked to end: Ctrl-C, the terminate signal, or a terminal that is gone.
-/// From this call on, and not only while it is waited for, these no longer end the process by
+/// Completes when a command is asked to end: by Ctrl-C, the terminate signal, or the loss of its terminal.
+/// From this call on, and not only while the future is awaited, these signals no longer end the process by
 /// themselves.
 pub fn asked_to_stop() -> impl Future<Output = ()> {
     let hangup = next(SignalKind::hangup());
@@ -19,8 +20,8 @@ pub fn asked_to_stop() -> impl Future<Output = ()> {
     }
 }
 
-/// Ends the process with `code` when it is asked for the second time: whatever goes on then, also what
-/// does not look at its surroundings, such as a walk through a large tree.
+/// Ends the process with `code` when it is asked to stop for the second time, also in the middle of work that does
+/// not react to the first time, such as a walk through a large tree.
 pub fn second_stop_ends(code: u8) {
     let (mut interrupt, mut terminate) =
         match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
@@ -38,9 +39,9 @@ pub fn second_stop_ends(code: u8) {
     });
 }
 
-/// Returns the signal to stop and the hangups of a daemon, which a hangup does not end ([`asked_to_stop`]): it
-/// outlives the terminal that it was started from, and reads its settings again. Call before anybody takes it
-/// for ready.
+/// Returns a future of the signal to stop a daemon, and its hangups. Unlike with [`asked_to_stop`] a hangup does not
+/// end the daemon, which outlives the terminal that it was started from. Call it before the daemon says that it is
+/// ready.
 pub fn daemon_signals() -> (impl Future<Output = ()>, Hangups) {
     (told_to_stop(), Hangups(signal(SignalKind::hangup()).ok()))
 }
@@ -65,11 +66,11 @@ fn next(kind: SignalKind) -> impl Future<Output = ()> {
     }
 }
 
-/// Hangups that a daemon gets.
+/// The hangups (SIGHUP) that a daemon gets.
 pub struct Hangups(Option<Signal>);
 
 impl Hangups {
-    /// Waits for the next.
+    /// Waits for the next hangup.
     pub async fn next(&mut self) {
         match &mut self.0 {
             Some(signal) => signal.recv().await.unwrap_or_default(),
@@ -77,7 +78,7 @@ impl Hangups {
         }
     }
 
-    /// Does `what` at each, for ever.
+    /// Calls `what` at each hangup, and never returns.
     pub async fn each<T>(mut self, mut what: impl AsyncFnMut()) -> T {
         loop {
             self.next().await;

@@ -1,7 +1,7 @@
-//! Daemons as services of systemd: which units there are, where they go, and what they may write.
+//! Daemons as services of systemd: the units, their places, and the directories that they may write.
 //!
-//! The units stand in packaging/systemd, for packages install them, too. What differs from machine to
-//! machine is in a drop-in beside them: where the program is, and which directories are lent.
+//! The units are in packaging/systemd, because packages install them as well. What differs between machines is
+//! in a drop-in beside them: the path of the program, and the directories that it writes.
 
 use crate::command_settings::CommandSettings;
 use crate::keys::{self, Daemon};
@@ -14,11 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory in which a system's services keep their state.
+/// The directory in which the services of the system keep their state.
 pub const SYSTEM_STATE: &str = "/var/lib/potluck";
-/// Whom they run as.
+/// The user that the services of the system run as.
 pub const SYSTEM_USER: &str = "potluck";
-/// A directory that is there while systemd runs the machine.
+/// A directory that exists while systemd runs the machine.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
 /// The daemons that a service runs.
@@ -33,7 +33,7 @@ pub enum UnitRole {
     Up,
 }
 
-/// The daemons of all services, manager first.
+/// All roles, in the order in which they are shown.
 pub const ROLES: [UnitRole; 3] = [UnitRole::Manager, UnitRole::Lend, UnitRole::Up];
 
 impl UnitRole {
@@ -54,7 +54,7 @@ impl UnitRole {
         }
     }
 
-    /// The daemons in it.
+    /// Returns the daemons that run in the service.
     pub fn daemons(self) -> &'static [Daemon] {
         match self {
             Self::Manager => &[Daemon::Manager],
@@ -84,13 +84,13 @@ impl UnitRole {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// The machine's: it starts with the machine, as a user of its own.
+    /// The services of the machine, which start with it and run as a user of their own.
     System,
     /// The services of one user.
     User,
 }
 
-/// Where the services of one scope are, below another root in tests and images.
+/// The place of the services of one scope, below another root directory in tests and images.
 #[derive(Debug, Clone)]
 pub struct UnitPlace {
     pub scope: Scope,
@@ -107,7 +107,7 @@ pub struct UnitFile {
 }
 
 impl UnitPlace {
-    /// The place of `scope`, below `root` if given.
+    /// Returns the place of `scope`, below `root` if given.
     pub fn new(scope: Scope, root: Option<PathBuf>, settings: &CommandSettings) -> Self {
         let (units, state) = match scope {
             Scope::System => ("/etc/systemd/system".into(), SYSTEM_STATE.into()),
@@ -119,17 +119,17 @@ impl UnitPlace {
         Self { scope, root, units, state }
     }
 
-    /// Whether systemd is to be told of changes.
+    /// Returns whether the place is of this machine, and systemd runs it.
     fn has_systemd(&self) -> bool {
         self.is_live() && Path::new(SYSTEMD_RUNS).exists()
     }
 
-    /// Whether it is the machine that runs here, and not a directory that will be one.
+    /// Returns whether the place is of this machine, and not of an image below another root.
     pub fn is_live(&self) -> bool {
         self.root.is_none()
     }
 
-    /// A path of that machine as it is reached here.
+    /// Returns the path under which this process reaches a path of the place's machine.
     pub fn here(&self, path: &Path) -> PathBuf {
         match &self.root {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
@@ -137,7 +137,7 @@ impl UnitPlace {
         }
     }
 
-    /// The state directory of a daemon, as its machine names it.
+    /// Returns the state directory of a daemon, as the place's machine names it.
     pub fn state_of(&self, daemon: Daemon) -> PathBuf {
         self.state.join(daemon.name())
     }
@@ -150,7 +150,7 @@ impl UnitPlace {
         self.units.join(format!("{}.d/potluck.conf", role.unit()))
     }
 
-    /// Whether a package brought the unit.
+    /// Returns whether a package installed the unit.
     fn is_packaged(&self, role: UnitRole) -> bool {
         let dir = match self.scope {
             Scope::System => "/usr/lib/systemd/system",
@@ -159,7 +159,7 @@ impl UnitPlace {
         self.here(&Path::new(dir).join(role.unit())).exists()
     }
 
-    /// Whether the service is installed, by a command here and not merely by a package.
+    /// Returns whether a unit or drop-in was installed by `potluck service`, and not only by a package.
     pub fn is_installed(&self, role: UnitRole) -> bool {
         self.here(&self.unit(role)).exists() || self.here(&self.drop_in(role)).exists()
     }
@@ -180,7 +180,7 @@ impl UnitPlace {
         Ok(written)
     }
 
-    /// The files of a service that runs `program`.
+    /// Makes the files of a service that runs `program`.
     pub fn files(&self, role: UnitRole, program: &Path) -> Result<Vec<UnitFile>, Failure> {
         let mut files = Vec::new();
         if !self.is_packaged(role) {
@@ -203,10 +203,10 @@ impl UnitPlace {
             .to_owned();
         let mut add = |line: String| writeln!(text, "{line}").expect("a string takes it");
         add("ExecStart=".into());
-        // In a command `$` begins a variable, so it is doubled.
+        // `$` begins a variable in a command, so it is doubled.
         add(format!("ExecStart={} -v {}", quoted(program)?.replace('$', "$$"), role.verb()));
         match self.scope {
-            // These are a user's own directories, where they are not the usual ones.
+            // The service does not inherit the user's XDG_STATE_HOME.
             Scope::User => {
                 let parent = self.state.parent().unwrap_or(&self.state);
                 add(format!(
@@ -216,7 +216,7 @@ impl UnitPlace {
             }
             Scope::System => {
                 for path in written {
-                    // `-`: a disk that is not mounted holds up nothing but itself.
+                    // With `-` the service starts although the path is missing, as on a disk that is not mounted.
                     let lies_in_a_home =
                         ["/home", "/root", "/run/user"].iter().any(|home| path.starts_with(home));
                     match lies_in_a_home {
@@ -229,7 +229,7 @@ impl UnitPlace {
         Ok(text)
     }
 
-    /// Removes the files of a service; gives those that were there.
+    /// Removes the files of a service, and returns those that existed.
     pub fn remove(&self, role: UnitRole) -> Result<Vec<PathBuf>, Failure> {
         let mut removed = Vec::new();
         for path in [self.unit(role), self.drop_in(role)] {
@@ -240,12 +240,12 @@ impl UnitPlace {
             }
         }
         let dir = self.drop_in(role);
-        // This fails if there are drop-ins of others.
+        // This fails if other drop-ins are there, which stay.
         let _ = dir.parent().map(|dir| fs::remove_dir(self.here(dir)));
         Ok(removed)
     }
 
-    /// Calls `systemctl` for this scope, and gives what it printed.
+    /// Calls `systemctl` for this scope, and returns what it printed.
     pub fn systemctl(&self, args: &[&str]) -> Result<String, Failure> {
         let mut command = Command::new("systemctl");
         if self.scope == Scope::User {
@@ -254,7 +254,7 @@ impl UnitPlace {
         call(command.args(args))
     }
 
-    /// Refuses where no systemd runs.
+    /// Fails if the place is of this machine and systemd does not run it.
     pub fn needs_systemd(&self) -> Result<(), Failure> {
         if !self.is_live() || self.has_systemd() {
             return Ok(());
@@ -265,14 +265,13 @@ impl UnitPlace {
     }
 }
 
-/// Where services run the donor whose state is in `state`: those of this user, or of the system.
+/// Returns the place of the services that run the donor whose state is in `state`: this user's, or the system's.
 pub fn of_donor(state: &Path, settings: &CommandSettings) -> Option<UnitPlace> {
     let places = [Scope::User, Scope::System].map(|scope| UnitPlace::new(scope, None, settings));
     places.into_iter().find(|place| place.state_of(Daemon::Donor) == state)
 }
 
-/// Takes the service of `role` away: stopped, disabled, its files removed. What its daemons keep, stays.
-/// Gives the files that were removed.
+/// Stops and disables the service of `role`, and removes and returns its files. The state of its daemons stays.
 pub fn uninstall(place: &UnitPlace, role: UnitRole) -> Result<Vec<PathBuf>, Failure> {
     if place.has_systemd() {
         place.systemctl(&["disable", "--now", role.unit()])?;
@@ -284,7 +283,7 @@ pub fn uninstall(place: &UnitPlace, role: UnitRole) -> Result<Vec<PathBuf>, Fail
     Ok(removed)
 }
 
-/// Calls a program of the system, and gives what it printed.
+/// Calls a program of the system, and returns what it printed.
 pub fn call(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |why: String| {
@@ -298,7 +297,7 @@ pub fn call(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Says that a file could not be written or removed.
+/// Makes the failure that a file could not be written or removed.
 pub fn file_failed(doing: &str, path: &Path, why: &io::Error) -> Failure {
     let what = format!("cannot {doing} {}: {why}", path.display());
     Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
@@ -312,13 +311,13 @@ fn shown(path: &Path) -> Result<&str, Failure> {
     })
 }
 
-/// A path as a unit has it.
+/// Quotes a path for a unit.
 fn quoted(path: &Path) -> Result<String, Failure> {
     Ok(quoted_text(shown(path)?))
 }
 
 fn quoted_text(text: &str) -> String {
-    // `%` begins a specifier, so it is doubled.
+    // `%` begins a specifier in a unit, so it is doubled.
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{text}\"")
 }

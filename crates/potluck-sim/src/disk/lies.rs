@@ -1,4 +1,4 @@
-//! The bytes that a bad disk, or a donor that lies, gives for a chunk.
+//! The wrong bytes that a bad disk, or a donor that lies, returns for a chunk.
 
 use super::{Inode, Node, Tree, lock};
 use potluck_donor::disk::OldFile;
@@ -9,41 +9,41 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Bytes after a chunk in its file.
+/// Bytes of the trailer at the end of a chunk file. Between it and the chunk are the hashes of its segments.
 const TRAILER: usize = 64;
 
-/// A way to lie about chunks.
+/// A way to lie about chunk files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
-    /// One bit of the chunk is another.
+    /// One bit of the chunk is flipped.
     BitFlip,
-    /// The chunk has its length, and ends early.
+    /// The file tells its true length, but its bytes end early.
     CutBody,
-    /// The chunk is shorter than it should be.
+    /// The file is shorter than it should be.
     Shorter,
-    /// The chunk is longer than it should be.
+    /// The file is longer than it should be.
     Longer,
-    /// The chunk consists of zeros.
+    /// The file consists of zeros, trailer included.
     Zeros,
-    /// Zeros from the middle on.
+    /// The file consists of zeros from the middle to the trailer.
     HalfZeros,
-    /// Another chunk, valid under its own name.
+    /// The file of another chunk, valid under its own name.
     AnotherChunk,
-    /// Another chunk of the same length if there is one: an older version's.
+    /// The file of another chunk of the same length, such as an older version's; without one, no bytes.
     OlderVersion,
-    /// The chunk's own trailer behind another chunk's bytes.
+    /// The bytes of another chunk of the same length, with the chunk's own trailer.
     AnotherBytes,
-    /// The chunk consists of random bytes.
+    /// The file consists of random bytes.
     Garbage,
-    /// The chunk has no bytes.
+    /// The file has no bytes.
     Empty,
-    /// The chunk is said not to be there.
+    /// The file cannot be opened: it is said not to be there.
     Missing,
-    /// The disk cannot read it.
+    /// The file cannot be opened: the disk fails.
     Refused,
-    /// The disk cannot read the second half.
+    /// The disk fails to read the second half.
     RefusedHalfway,
-    /// The bytes come a few at a time, and are right.
+    /// The bytes are right, and come a few at a time.
     Drip,
     /// The bytes are right, the trailer is not.
     TrailerOnly,
@@ -70,24 +70,24 @@ impl Lie {
         Self::TrailerOnly,
     ];
 
-    /// Whether readers get something else than the chunk.
+    /// Returns whether readers get anything but the right chunk.
     pub fn harms(self) -> bool {
         !matches!(self, Self::Drip | Self::TrailerOnly)
     }
 }
 
-/// Whether lies are told of the file at `path`: of chunks, in quarantine too.
+/// Returns whether lies are told about the file at `path`, which is so for chunks, also quarantined ones.
 pub fn concerns(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "chunks" || part.as_os_str() == "quarantine")
 }
 
-/// A file as a liar shows it.
+/// An open file whose bytes are a lie.
 pub struct Liar {
     bytes: Vec<u8>,
     len: u64,
-    /// Bytes that can be read.
+    /// The number of bytes, from the start, that can be read; further ones are an error.
     most: usize,
-    /// Bytes that one read gives.
+    /// The most bytes that one read returns.
     step: usize,
 }
 
@@ -139,7 +139,7 @@ impl Liar {
     }
 }
 
-/// The file of another chunk, of this length if one is given.
+/// Returns the bytes of another chunk's file, one of `len` bytes if a length is given.
 fn another(path: &Path, len: Option<usize>, tree: &Tree) -> Option<Vec<u8>> {
     let others = tree.iter().filter(|(other, _)| *other != path && concerns(other));
     let mut files = others.filter_map(|(_, node)| match node {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 impl Drive {
-    /// Syncs everything, as operating systems do within a minute.
+    /// Syncs everything, as operating systems do by themselves within a minute.
     pub fn write_back(&self) {
         let mut state = self.state();
         for node in state.seen.values() {
@@ -19,8 +19,8 @@ impl Drive {
         state.durable = state.seen.clone();
     }
 
-    /// The power goes. Of every name that was not synced, either side of its change may have reached
-    /// the disk; of bytes that were not synced, none, some, or something else.
+    /// Cuts the power. Each change of a name that was not synced is either kept or undone. Of bytes that were
+    /// not synced all are kept, or a first part, or zeros are in their place.
     pub fn cut_power(&self, draw: &Draw) {
         self.kill();
         let mut state = self.state();
@@ -42,7 +42,7 @@ impl Drive {
     }
 }
 
-/// The node as it is found again, all of it on the disk.
+/// Returns a node as a power cut leaves it, all of it synced.
 fn survivor(node: &Node, draw: &Draw) -> Node {
     let Node::File(inode) = node else { return Node::Dir };
     let inode = lock(inode);
@@ -50,7 +50,7 @@ fn survivor(node: &Node, draw: &Draw) -> Node {
     let mut bytes = inode.bytes.clone();
     if synced < whole {
         match draw.below(3) {
-            // Lengths reach the disk before bytes do.
+            // A file's length may be recorded before its bytes are.
             0 => bytes[synced..].fill(0),
             1 => bytes.truncate(synced + draw.below((whole - synced) as u64) as usize),
             _ => {}

@@ -1,13 +1,13 @@
-//! Something happens at exactly one change of a disk: the means to try every one of them.
+//! Trouble at exactly one change of a disk, so that a test can try every change in turn.
 
 use super::{Drive, State};
 use rustix::io::Errno;
 use std::io;
 
-/// The trouble at the change with this number, from 1; 0 only counts.
+/// Trouble at one change of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trouble {
-    /// The number of the change.
+    /// The number of the change, from 1; with 0 changes are only counted.
     pub at: u64,
     /// The kind of trouble.
     pub kind: Kind,
@@ -24,47 +24,47 @@ pub enum Kind {
     Kill,
     /// The power goes before the change.
     PowerCut,
-    /// Syncs say that they are done and do nothing, until the power goes before this change.
+    /// Syncs succeed without doing anything, until the power goes before this change.
     LyingSync,
 }
 
 impl Kind {
-    /// The trouble of all kinds.
+    /// All kinds of trouble.
     pub const ALL: [Self; 5] =
         [Self::Full, Self::Broken, Self::Kill, Self::PowerCut, Self::LyingSync];
 }
 
-/// The part of a disk that a change changes.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Name,
     Bytes,
     Sync,
-    /// Never for lack of space.
+    /// The removal of a name, which never fails for lack of space.
     Remove,
 }
 
-/// Trouble to come, and what came of it.
+/// Trouble that is armed, with the changes counted so far.
 #[derive(Debug)]
 pub(super) struct Armed {
     trouble: Trouble,
     changes: u64,
-    /// The process is dead, though nobody has taken its machine down yet.
+    /// Whether the trouble has killed the process, and [`Drive::struck`] has not told so yet.
     struck: bool,
 }
 
 impl Drive {
-    /// Counts changes from now on, and lets `trouble` happen at its time.
+    /// Counts changes from now on, and lets `trouble` happen at its change.
     pub fn arm(&self, trouble: Trouble) {
         self.state().trouble = Some(Armed { trouble, changes: 0, struck: false });
     }
 
-    /// How many changes there were since.
+    /// Returns the number of changes since [`Drive::arm`]; 0 if it was never called.
     pub fn changes(&self) -> u64 {
         self.state().trouble.as_ref().map_or(0, |armed| armed.changes)
     }
 
-    /// Whether the process has died of its trouble since this was last asked, and how.
+    /// Returns the trouble that has killed the process since the last call, if any.
     pub fn struck(&self) -> Option<Kind> {
         let mut state = self.state();
         let armed = state.trouble.as_mut().filter(|armed| armed.struck)?;
@@ -74,7 +74,7 @@ impl Drive {
 }
 
 impl State {
-    /// Counts a change; false when it must not be made although it succeeds.
+    /// Counts a change, and fails if trouble strikes. Returns `false` for a sync that is to succeed without effect.
     pub(super) fn trouble(&mut self, change: Change) -> io::Result<bool> {
         let Some(armed) = self.trouble.as_mut() else { return Ok(true) };
         armed.changes += 1;

@@ -10,32 +10,33 @@ use std::path::Path;
 pub struct Figures {
     /// The simulated day.
     pub day: u64,
-    /// Number of files of people.
+    /// The number of files.
     pub files: u64,
-    /// Size of these files.
+    /// The size of these files.
     pub file_bytes: u64,
-    /// Size of their chunks with all redundancy.
+    /// The size of their chunks with all redundancy.
     pub needed_on_donors: u64,
-    /// Size of everything on the disks of donors that are members.
+    /// The size of everything on the disks of donors, without those that were replaced.
     pub on_donors: u64,
-    /// Size of the metadata log that donors have, one copy of it.
+    /// The size of one copy of the metadata log on donors.
     pub log: u64,
-    /// Size of the catalog's file.
+    /// The size of the catalog's file.
     pub catalog: u64,
-    /// Size of the catalog's write-ahead log.
+    /// The size of the catalog's write-ahead log.
     pub write_ahead: u64,
-    /// Size of everything else in the manager's directory: backups, the audit log.
+    /// The size of everything else in the manager's directory, such as backups and the audit log.
     pub manager_files: u64,
-    /// Memory in use in the whole process but for the donors' disks.
+    /// The heap in use by the pool: that of the process, without the donors' simulated disks and without what was in
+    /// use before there was a pool.
     pub heap: u64,
-    /// Resident memory of the whole process, donors' disks included.
+    /// The resident memory of the whole process, donors' simulated disks included.
     pub resident: u64,
-    /// Rows of the catalog by table.
+    /// The number of rows of each table of the catalog.
     pub rows: BTreeMap<String, u64>,
 }
 
 impl Figures {
-    /// Looks at the manager's directory and at the memory of the process.
+    /// Measures the manager's directory and the memory of the process. Figures about files and donors stay 0.
     pub fn look(state: &Path) -> Result<Self, String> {
         let path = state.join("catalog.db");
         let mut figures = Self { resident: resident(), heap: Self::heap_now(), ..Self::default() };
@@ -49,7 +50,7 @@ impl Figures {
         Ok(figures)
     }
 
-    /// Bytes that the allocator has given out and not got back.
+    /// Returns the bytes that the allocator has given out and not got back.
     pub fn heap_now() -> u64 {
         // SAFETY: the call takes nothing and returns numbers.
         let info = unsafe { libc::mallinfo2() };
@@ -61,7 +62,7 @@ impl Figures {
         self.rows.values().sum()
     }
 
-    /// The figures by name, but for the rows of single tables.
+    /// Returns all figures with their names, with the rows of all tables in one sum.
     pub fn columns(&self) -> [(&'static str, u64); 12] {
         [
             ("day", self.day),
@@ -79,7 +80,7 @@ impl Figures {
         ]
     }
 
-    /// The figures as a line of a table in CSV, and the line above it.
+    /// Returns the header and the line of a table in CSV, with the rows of each table.
     pub fn csv(&self) -> (String, String) {
         let columns = self.columns().map(|(name, value)| (name.to_owned(), value));
         let rows = self.rows.iter().map(|(table, rows)| (format!("rows_{table}"), *rows));
@@ -89,7 +90,7 @@ impl Figures {
     }
 }
 
-/// Bytes of the file at `path`, or of all files below it; 0 where nothing is.
+/// Returns the bytes of the file at `path`, or of all files below it; 0 if nothing is there.
 fn size(path: &Path) -> u64 {
     if path.is_dir() {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -98,7 +99,7 @@ fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |about| about.len())
 }
 
-/// Resident bytes of this process.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

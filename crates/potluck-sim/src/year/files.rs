@@ -1,4 +1,4 @@
-//! What people do with their files, and which files there are by what they did.
+//! The writes and removals of files during the year, and the files that exist as their result.
 
 use super::machines::Desk;
 use crate::client::Sink;
@@ -13,12 +13,12 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Files of a directory when it is made.
+/// The number of files of a directory when it is made.
 const PER_DIR: u64 = 20;
-/// How often a write is tried that did not work.
+/// The number of tries of a write or removal.
 const ATTEMPTS: u32 = 20;
 
-/// A space, by how its files are kept.
+/// A space, named by the redundancy of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     Copies,
@@ -60,23 +60,23 @@ impl Dir {
     }
 }
 
-/// The files that there are.
+/// The files that exist, by directory.
 pub struct Files {
     draw: Draw,
     dirs: Vec<Dir>,
-    /// The number of the last directory, file or content.
+    /// The number that was given last to a directory, file or content.
     last: u64,
-    /// Number of writes and removals that had to be tried again.
+    /// The number of tries of writes and removals that failed.
     pub tried_again: u64,
 }
 
 impl Files {
-    /// Nothing yet; `seed` decides what comes.
+    /// Begins without files. `seed` decides which ones will be written and removed.
     pub fn none(seed: u64) -> Self {
         Self { draw: Draw::new(seed, "files"), dirs: Vec::new(), last: 0, tried_again: 0 }
     }
 
-    /// Makes the spaces for them.
+    /// Makes the spaces of the files.
     pub async fn make_spaces(desk: &Desk) -> Result<(), String> {
         for space in Space::ALL {
             desk.pool.create_space(space.name(), space.policy()).await.map_err(text)?;
@@ -119,7 +119,8 @@ impl Files {
         self.last
     }
 
-    /// Most files are small, as on desktops: three in five fit into the catalog, few have more than one chunk.
+    /// Draws a content. Most are small, as on desktops: three in five are stored in the catalog, and few have more than
+    /// one chunk.
     fn new_content(&mut self) -> Content {
         let number = self.new_number();
         let chunk = u64::from(MIN_CHUNK);
@@ -131,7 +132,7 @@ impl Files {
         Content { number, len }
     }
 
-    /// Writes new files, at least so many.
+    /// Writes at least `files` new files.
     pub async fn write(&mut self, desk: &Desk, files: u64) -> Result<(), String> {
         for _ in 0..files.div_ceil(PER_DIR) {
             let space = if self.draw.chance(20) { Space::Coded } else { Space::Copies };
@@ -145,7 +146,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes other content to so many files.
+    /// Writes new content to existing files, `files` times.
     pub async fn replace(&mut self, desk: &Desk, files: u64) -> Result<(), String> {
         for _ in 0..files {
             let at = self.draw.below(self.dirs.len() as u64) as usize;
@@ -159,7 +160,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes files until there are no more than `left`: half of them with their directory.
+    /// Removes files until there are no more than `left`, about half of them with their whole directory.
     pub async fn remove(&mut self, desk: &Desk, left: u64) -> Result<(), String> {
         let mut excess = self.count().saturating_sub(left);
         while excess > 0 {
@@ -180,7 +181,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes all files that `self` has, which are in no pool yet.
+    /// Writes all files of `self` into a pool that has none of them yet.
     pub async fn write_all(&mut self, desk: &Desk) -> Result<(), String> {
         let dirs = std::mem::take(&mut self.dirs);
         for dir in &dirs {
@@ -241,9 +242,9 @@ impl Files {
         Ok(())
     }
 
-    /// Reads everything back.
+    /// Reads every file back.
     ///
-    /// Errors: a file that is not there, or has other bytes.
+    /// Errors: a file cannot be read, or has other bytes.
     pub async fn compare(&self, desk: &Desk) -> Result<(), String> {
         for dir in &self.dirs {
             for (number, content) in &dir.files {

@@ -1,4 +1,4 @@
-//! The machines of the year: the manager's, the donors' and the one at which files are written.
+//! The machines of the year: the manager's, the donors', and the one at which files are written.
 
 use super::time_lapse::TimeLapse;
 use super::wires::Wires;
@@ -30,19 +30,19 @@ const POOL: &str = "simulated";
 const LENT: &str = "/lend";
 /// The directory where a donor keeps its own state.
 const STATE: &str = "/state";
-/// Chunks that no file uses are kept this long.
+/// How long chunks that no file uses are kept.
 pub const GC_DELAY: Duration = Duration::from_secs(20);
-/// Bytes of a donor's disk.
+/// The size of a donor's disk in bytes.
 const DISK: u64 = 4 << 30;
 
-/// The surroundings of all machines.
+/// The environment that all machines share.
 #[derive(Clone)]
 pub struct World {
-    /// The clock of all of them.
+    /// The clock of all machines.
     pub time: TimeLapse,
-    /// What connects them.
+    /// The network of all machines.
     pub wires: Wires,
-    /// The seed of what they draw.
+    /// The seed of what the machines draw.
     pub seed: u64,
 }
 
@@ -66,7 +66,7 @@ fn manager_address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7700))
 }
 
-/// A process of a machine.
+/// A process on a machine.
 struct Process {
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Result<(), String>>,
@@ -81,7 +81,7 @@ impl Process {
         Self { stop, ended: tokio::spawn(run(stopped)) }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the process to end, and waits until it has.
     async fn stop(self) -> Result<(), String> {
         drop(self.stop);
         self.ended.await.map_err(|why| why.to_string())?
@@ -117,14 +117,14 @@ impl ManagerMachine {
     }
 }
 
-/// The machine of the admin, at which files are written and read too.
+/// The admin's machine, at which files are also written and read.
 pub struct Desk {
     /// The client that all files are written and read with.
     pub pool: Pool,
 }
 
 impl Desk {
-    /// Makes the machine of the admin whom the new pool in `state` made.
+    /// Makes the machine of the first admin, whose identity the new pool in `state` has made.
     pub fn sit_down(world: &World, state: &Path) -> Result<Self, String> {
         let identity = Identity::load(&state.join("admin")).map_err(|why| why.to_string())?;
         let here = SocketAddr::from(([10, 0, 0, 2], 7702));
@@ -133,7 +133,7 @@ impl Desk {
     }
 }
 
-/// A desktop that lends.
+/// A machine whose donor lends its disk.
 pub struct DonorMachine {
     /// The donor that the machine's membership stands for.
     pub donor: DonorId,
@@ -144,13 +144,13 @@ pub struct DonorMachine {
     here: SocketAddr,
     certificate: Digest,
     drive: Drive,
-    /// How often it was started: no two of its processes draw the same.
+    /// The number of times its donor was started, so that no two of its processes draw the same.
     starts: u32,
     process: Option<Process>,
 }
 
 impl DonorMachine {
-    /// Joins the pool as the `number`th donor that ever was, and lends.
+    /// Joins the pool as donor `number`, counted from 0 over all that ever joined, and starts the donor.
     pub async fn join(world: &World, desk: &Desk, number: u32) -> Result<Self, String> {
         let [.., high, low] = number.to_be_bytes();
         let (here, name) = (SocketAddr::from(([10, 1, high, low], 7701)), format!("desk-{number}"));
@@ -175,12 +175,12 @@ impl DonorMachine {
         Ok(machine)
     }
 
-    /// Returns the donor's number among the members.
+    /// Returns the member that the donor is.
     pub fn member(&self) -> MemberId {
         MemberId(self.donor.0)
     }
 
-    /// Starts its donor, unless it runs.
+    /// Starts the donor, unless it runs.
     pub async fn wake(&mut self) -> Result<(), String> {
         if self.process.is_some() {
             return Ok(());
@@ -210,18 +210,18 @@ impl DonorMachine {
         Ok(())
     }
 
-    /// The machine is shut down, or sleeps: its donor ends as it should.
+    /// Shuts the machine down, or puts it to sleep. Its donor ends in order.
     pub async fn sleep(&mut self) -> Result<(), String> {
         if let Some(process) = self.process.take() {
             process.stop().await.map_err(|why| format!("{}: {why}", self.name))?;
-            // Tasks that it left behind end with their process, and so does what they hold.
+            // Tasks that the donor left behind must not use the disk any more, as if they had ended with it.
             self.drive.kill();
             self.world.wires.cut(self.here);
         }
         Ok(())
     }
 
-    /// The machine loses its power, hours after anything was written: by then its system has synced everything.
+    /// Cuts the machine's power, as if long after the last write: its system has synced everything by then.
     pub fn lose_power(&mut self, draw: &Draw) {
         self.drive.write_back();
         self.drive.cut_power(draw);
@@ -231,21 +231,21 @@ impl DonorMachine {
         }
     }
 
-    /// Bytes on its disk.
+    /// Returns the bytes of the files on its disk.
     pub fn disk_bytes(&self) -> u64 {
         self.drive.used()
     }
 }
 
 impl Drop for DonorMachine {
-    /// A machine that is gone took its disk along, whatever tasks of its last process are left.
+    /// Frees the memory of the disk, although tasks of the last process may still have a handle of it.
     fn drop(&mut self) {
         self.drive.scrap();
     }
 }
 
-/// The manager's limits in a pool of desktops that sleep at night, whose clocks may pass `speed` seconds between
-/// heartbeats that are a second apart.
+/// Returns the manager's limits for a pool of desktops that sleep at night, where up to `speed` simulated seconds
+/// pass between two heartbeats.
 pub fn limits(speed: u32) -> ManagerConfig {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     ManagerConfig {
@@ -253,7 +253,7 @@ pub fn limits(speed: u32) -> ManagerConfig {
         silent_after: Duration::from_secs(6) * speed,
         repair_grace: hours(24),
         gc_delay: GC_DELAY,
-        // Everything is looked at for each donor that comes or goes as well.
+        // A donor that comes or goes causes a scan as well.
         scan_every: hours(24),
         ..ManagerConfig::default()
     }

@@ -1,15 +1,15 @@
-//! The figures of a year as a picture: one small plot for each, from 0 up.
+//! The figures of a year as a picture, with a small plot for each.
 
 use super::Year;
 use std::fmt::Write;
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 130.0;
-/// Around each plot, for its words.
+/// The space around each plot, which holds its labels.
 const MARGIN: f64 = 34.0;
 const PER_ROW: usize = 3;
 
-/// Draws all figures over the days; a dashed line shows what a new pool takes with the files of the end.
+/// Draws all figures over the days as SVG. A dashed line shows the figure of a new pool with the files of the end.
 pub fn svg(year: &Year) -> String {
     let fresh = year.fresh.columns();
     let series: Vec<(&str, u64, Vec<u64>)> = fresh
@@ -72,7 +72,7 @@ fn plot(svg: &mut String, (x, y): (f64, f64), name: &str, fresh: u64, days: &[u6
     }
 }
 
-/// A number with three digits and a letter.
+/// Formats a number with one or two decimals and a decimal unit, such as `12.34 M`.
 fn short(value: u64) -> String {
     let value = value as f64;
     match value {

@@ -1,7 +1,6 @@
-//! A network in memory, without latency: many machines over a long time, at little cost.
+//! A network in memory without latency, which costs little for many machines over a long time.
 //!
-//! Machines go off the network at once, as they do when they sleep: what they were connected to finds its
-//! connections reset.
+//! A machine leaves the network at once, as when it goes to sleep, and its peers find their connections reset.
 
 use potluck_wire::net::{BoxFuture, BoxStream, Detached, Listener, Net, Stream};
 use std::collections::BTreeMap;
@@ -13,28 +12,28 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes on their way in one direction of a connection.
+/// The most bytes that are on their way in one direction of a connection.
 const WINDOW: usize = 256 << 10;
 
-/// All machines. Clones are the same network.
+/// The network of all machines. Clones are the same network.
 #[derive(Clone, Default)]
 pub struct Wires(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     listeners: BTreeMap<SocketAddr, UnboundedSender<(BoxStream, SocketAddr)>>,
-    /// The connections of each machine, of which some may be gone.
+    /// The connections of each machine, some of which may have ended.
     connections: BTreeMap<SocketAddr, Vec<Weak<Connection>>>,
 }
 
-/// A connection, as both of its ends know it.
+/// The state that both ends of a connection share.
 #[derive(Debug, Default)]
 struct Connection(Mutex<Ends>);
 
 #[derive(Debug, Default)]
 struct Ends {
     is_reset: bool,
-    /// Who waits for either end to be read or written.
+    /// The wakers of the reader and the writer of one end, and then those of the other.
     waiting: [Option<Waker>; 4],
 }
 
@@ -49,7 +48,7 @@ impl Connection {
         ends.waiting.iter_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 
-    /// Fails once it is reset; until then wakes `context` for it.
+    /// Fails if the connection was reset; otherwise has `context` woken when it is.
     fn check(&self, side: usize, context: &Context<'_>) -> io::Result<()> {
         let mut ends = self.ends();
         if ends.is_reset {
@@ -65,12 +64,12 @@ impl Wires {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The network as the machine at `here` has it.
+    /// Returns the network of the machine at `here`.
     pub fn machine(&self, here: SocketAddr) -> MachineNet {
         MachineNet { wires: self.clone(), here }
     }
 
-    /// The machine at `here` goes off the network.
+    /// Takes the machine at `here` off the network.
     pub fn cut(&self, here: SocketAddr) {
         let connections = {
             let mut state = self.state();
@@ -91,7 +90,7 @@ impl Wires {
         }
         for machine in [from, to] {
             let connections = state.connections.entry(machine).or_default();
-            // Looked through when it has doubled, so that each connection is looked at a few times at most.
+            // Ended connections are removed only when the list is full, so that this costs little on average.
             if connections.len() == connections.capacity() {
                 connections.retain(|connection| connection.strong_count() > 0);
             }
@@ -139,7 +138,7 @@ impl Listener for MachineListener {
         Box::pin(async move {
             match self.connections.recv().await {
                 Some(connection) => Ok(connection),
-                // The machine is off the network.
+                // The machine has left the network.
                 None => std::future::pending().await,
             }
         })
@@ -150,7 +149,7 @@ impl Listener for MachineListener {
 struct End {
     bytes: DuplexStream,
     connection: Arc<Connection>,
-    /// The number of its reader in [`Ends::waiting`]; that of its writer is the next.
+    /// The index of its reader in [`Ends::waiting`]; its writer has the next one.
     side: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Commands about donors: their owners' and the admins'.
+//! Commands about donors, for their owners and for admins.
 
 use super::Caution;
 use crate::keys::kind;
@@ -34,7 +34,7 @@ pub struct GiveBackArgs {
 }
 
 impl GiveBackArgs {
-    /// Whether a part is taken back, and the rest stays lent.
+    /// Returns whether only a part is taken back, and the rest stays lent.
     pub fn is_part(&self) -> bool {
         self.size.is_some() || self.to.is_some()
     }

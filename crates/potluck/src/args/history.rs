@@ -1,4 +1,4 @@
-//! Commands about old versions, and about what was removed.
+//! Commands about old versions of files, and about removed files.
 
 use super::Caution;
 use clap::Subcommand;

@@ -1,5 +1,5 @@
-//! Options of daemons that are settings: made from the table of keys, so that whatever can be set can
-//! be said when the daemon starts, under the same name and with the same checks.
+//! Options of daemons that are settings. They are made from the table of keys, so that every setting can be
+//! given when the daemon starts, under the same name and with the same checks.
 
 use crate::keys::{self, Daemon, Key};
 use crate::settings_file::SettingsFile;
@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// Some of the keys.
+/// A set of keys that a command offers as options.
 pub trait OfferedKeys {
     /// Returns the keys that are offered.
     fn keys() -> impl Iterator<Item = &'static Key>;
@@ -33,7 +33,7 @@ impl OfferedKeys for OfDonor {
     }
 }
 
-/// The keys of the donor that do not go by the name of one of the manager's: `potluck up` is both.
+/// The keys of the donor whose names no key of the manager has, for `potluck up`, which runs both.
 #[derive(Debug)]
 pub struct OfDonorAlone;
 
@@ -45,17 +45,17 @@ impl OfferedKeys for OfDonorAlone {
     }
 }
 
-/// The settings that a command line gives: only those.
+/// The settings that a command line gives, without those that it leaves out.
 #[derive(Debug)]
 pub struct Given<O> {
-    /// Each with its value.
+    /// The keys that were given, each with its value.
     pub settings: Vec<(&'static Key, String)>,
     offered: PhantomData<O>,
 }
 
 impl<O> Given<O> {
-    /// Puts what was given into a settings file; settings that each lent directory has for itself are
-    /// put there for all of `dirs`.
+    /// Puts what was given into a settings file. Settings that each lent directory has for itself are set for
+    /// all of `dirs`.
     pub fn put_into_of(&self, file: &mut SettingsFile, dirs: &[PathBuf]) {
         for (key, text) in &self.settings {
             match key.per_dir {
@@ -65,7 +65,7 @@ impl<O> Given<O> {
         }
     }
 
-    /// Puts what was given into a settings file where no directory has settings of its own.
+    /// Puts what was given into a settings file, without settings that each lent directory has for itself.
     pub fn put_into(&self, file: &mut SettingsFile) {
         self.put_into_of(file, &[]);
     }

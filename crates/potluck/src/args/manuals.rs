@@ -1,4 +1,4 @@
-//! Commands that write what a package installs beside the program.
+//! Commands that write the files that a package installs beside the program.
 
 use clap_complete::Shell;
 use std::path::PathBuf;

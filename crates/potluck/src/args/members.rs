@@ -8,7 +8,7 @@ use potluck_wire::token::Role;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Reads where a manager is.
+/// Parses the address of a manager.
 pub fn manager_address(text: &str) -> Result<Address, BadAddress> {
     Address::parse(text, MANAGER_PORT)
 }

@@ -52,7 +52,7 @@ pub struct MountArgs {
     pub reports_start: bool,
 }
 
-/// The variable by which a command has its daemon report its start.
+/// The environment variable by which a command has its daemon report its start.
 pub const START_REPORT: &str = "POTLUCK_MOUNT_REPORTS_START";
 
 #[derive(Debug, clap::Args)]

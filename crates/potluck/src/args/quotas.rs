@@ -42,7 +42,7 @@ pub struct QuotaGetArgs {
     pub of: String,
 }
 
-/// The word for a limit that is to go.
+/// The word that removes a limit.
 const NO_LIMIT: &str = "none";
 
 fn most_bytes(text: &str) -> Result<LimitChange, String> {

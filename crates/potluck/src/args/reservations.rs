@@ -1,4 +1,4 @@
-//! Commands about reserved room.
+//! Commands about reserved space.
 
 use crate::keys::kind;
 use clap::Subcommand;

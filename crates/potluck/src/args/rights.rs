@@ -6,7 +6,7 @@ use potluck_core::path::{BadPath, check_space};
 use potluck_core::rights::Right;
 use std::time::Duration;
 
-/// Reads the name of a space; `pot://lab/` names it, too.
+/// Parses the name of a space, also in the form `pot://lab/`.
 pub fn space_name(text: &str) -> Result<String, BadPath> {
     let name = text.strip_prefix("pot://").unwrap_or(text).trim_end_matches('/');
     check_space(name).map(|()| name.into())

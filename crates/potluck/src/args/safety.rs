@@ -1,4 +1,4 @@
-//! Commands about what keeps data safe.
+//! Commands about the safety of data: status, verification, repair and scrub.
 
 use clap::Subcommand;
 use potluck_core::path::PoolPath;

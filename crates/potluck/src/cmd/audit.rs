@@ -1,4 +1,4 @@
-//! `potluck audit`: what was refused to whom, and who changed what others may do.
+//! `potluck audit`: shows what was refused to whom, and who changed the rights of others.
 
 use super::Ending;
 use crate::args;

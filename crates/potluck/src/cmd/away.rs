@@ -1,4 +1,4 @@
-//! `potluck away`: an announced absence, during which nothing is made again elsewhere.
+//! `potluck away`: announces an absence, during which repair does not make copies again elsewhere.
 
 use super::Ending;
 use super::lend::OwnDonor;
@@ -10,7 +10,7 @@ use potluck_wire::control::Away;
 use potluck_wire::error::Failure;
 use std::time::Duration;
 
-/// Announces that this machine is away: all of its donors.
+/// Announces that all donors of this machine are away.
 pub async fn run(
     args: args::AwayArgs,
     donors: &[(OwnDonor, Pool)],
@@ -22,7 +22,7 @@ pub async fn run(
     announce(None, "this machine", args.time, &donors[0].1, output).await
 }
 
-/// Announces that a donor is away for `time` from now; `None`: that it is not.
+/// Announces that a donor is away for `time` from now; with `None`, that it is not away any more.
 pub async fn announce(
     donor: Option<DonorId>,
     name: &str,

@@ -1,4 +1,4 @@
-//! `potluck cat`: files, or a part of each, on standard output.
+//! `potluck cat`: writes files, or a part of each, to standard output.
 
 use super::Ending;
 use super::several::Several;
@@ -28,7 +28,7 @@ pub async fn run(args: CatArgs, client: &Pool, output: &Output) -> Result<Ending
     several.end(output)
 }
 
-/// Reads a range as in HTTP: `FIRST-LAST` (both included), `FIRST-`, or `-COUNT`.
+/// Parses a range as in HTTP: `FIRST-LAST` (both included), `FIRST-`, or `-COUNT`.
 fn parse_range(text: &str) -> Result<ByteRange, Failure> {
     let bad = || {
         Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("“{text}” is not a byte range"))

@@ -1,4 +1,4 @@
-//! `potluck ckpt`: directories of files that become visible at one moment.
+//! `potluck ckpt`: manages checkpoints, which are directories of files that become visible at one moment.
 
 mod mounted;
 mod purge;
@@ -21,13 +21,13 @@ use std::path::PathBuf;
 #[derive(Debug, Serialize)]
 struct Begun {
     id: CheckpointId,
-    /// The directory, as it was named.
+    /// The directory, as the user named it.
     dir: String,
-    /// Where to write; of a mounted pool, the directory itself.
+    /// The path to write to; for a directory of a mounted pool the directory itself.
     staging: String,
 }
 
-/// Where a directory is.
+/// The place of a directory: in the pool, or in a mount on this machine.
 enum DirPlace {
     Pool(PoolPath),
     Mounted(PathBuf),
@@ -116,7 +116,7 @@ async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, F
     let id = match open_for(path, &checkpoints) {
         Ok(id) => id,
         Err(none) => {
-            // Somebody who repeats a command whose answer was lost asks for what is done.
+            // The command may be a repetition whose first answer was lost: then the checkpoint is committed.
             let target = path.to_string();
             let mut committed = checkpoints.committed.into_iter().rev();
             committed.find(|ended| ended.target == target).ok_or(none)?.id
@@ -125,8 +125,8 @@ async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, F
     client.commit_checkpoint(path.space(), id, Condition::Always, false).await
 }
 
-/// The checkpoint that is meant by a path: its staging directory, or the directory that it is for, if this member has one
-/// open for that.
+/// Finds the checkpoint that a path means: the path is its staging directory, or the directory for which this member
+/// has it open.
 fn open_for(path: &PoolPath, checkpoints: &Checkpoints) -> Result<CheckpointId, Failure> {
     if let Some(place) = StagedPlace::of(path) {
         return Ok(place.id);

@@ -1,4 +1,4 @@
-//! `potluck completion`: what a shell reads to complete command lines.
+//! `potluck completion`: prints the script with which a shell completes command lines.
 
 use super::Ending;
 use crate::args::{Args, CompletionArgs};
@@ -8,7 +8,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::Write;
 
 pub fn run(args: &CompletionArgs) -> Result<Ending, Failure> {
-    // Generated in memory: the generator panics when its writer fails.
+    // The script is generated in memory, because the generator panics if its writer fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "potluck", &mut script);
     Piped::stdout().write_all(&script).map_err(|error| {

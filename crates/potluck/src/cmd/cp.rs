@@ -1,4 +1,4 @@
-//! `potluck cp`: files and trees into the pool or out of it.
+//! `potluck cp`: copies files and trees into the pool, out of it, or inside it.
 
 mod archived;
 mod at_once;
@@ -25,16 +25,16 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Fewer bytes are told without how fast they went.
+/// The number of bytes below which no speed is shown.
 const LEAST_FOR_A_SPEED: u64 = 4 << 20;
-/// Rates that differ by less are told as one.
+/// The ratio of two rates above which they are shown as one.
 const NEARLY: f64 = 0.95;
 
 /// The report of `cp`, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]
 struct CpReport {
     files: u64,
-    /// Symbolic links that were copied as links.
+    /// The number of symbolic links that were copied as links.
     links: u64,
     bytes: u64,
     seconds: f64,
@@ -45,39 +45,40 @@ struct CpReport {
     sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_chunks: Option<u64>,
-    /// Bytes of files that were in the pool already, in whole chunks, or occur twice in what was copied.
+    /// The bytes, in whole chunks, that were in the pool already or occur twice in what was copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_bytes: Option<u64>,
-    /// The share of all bytes that these are, from 0 to 1.
+    /// The share of `held_bytes` in all bytes, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_share: Option<f64>,
-    /// MiB a second until the files were visible (the observed application bandwidth).
+    /// MiB per second until the files were visible (the observed application bandwidth).
     #[serde(skip_serializing_if = "Option::is_none")]
     oab_mib_s: Option<f64>,
-    /// MiB a second until all copies were made (the achieved storage bandwidth); none while some are pending.
+    /// MiB per second until all copies were made (the achieved storage bandwidth); `None` while some are pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     asb_mib_s: Option<f64>,
     #[serde(skip)]
     session_times: SessionTimes,
-    /// Stored bytes that an interrupted upload had left.
+    /// The stored bytes that an interrupted upload had left, copies not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_bytes: Option<u64>,
-    /// Those stored bytes with all their copies, as `potluck status` counts them.
+    /// The stored bytes that an interrupted upload had left, with all copies, as `potluck status` counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_copies_bytes: Option<u64>,
-    /// Copies that an asynchronous protocol has not made yet.
+    /// The number of copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,
-    /// Files of which the death of one donor may lose something until pending copies are made.
+    /// The number of files that the death of one donor may damage until pending copies are made.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_risk: Option<u64>,
-    /// Files that were stored with less redundancy than their policy asks for, because donors are away.
+    /// The number of files with less redundancy than their policy asks for, because donors are away.
     #[serde(skip_serializing_if = "Option::is_none")]
     below_policy: Option<u64>,
-    /// Files that were copied inside the pool without moving their bytes.
+    /// The number of files that were copied inside the pool without moving their bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_moving: Option<u64>,
-    /// Files that were copied inside the pool and are being changed to another redundancy than their sources have.
+    /// The number of files that were copied inside the pool and are being changed to another redundancy than their
+    /// sources have.
     #[serde(skip_serializing_if = "Option::is_none")]
     changing: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,12 +155,12 @@ pub async fn run(
         }
     };
     report.timed(client.now() - started);
-    // A reader of standard output gets nothing but the file.
+    // Standard output must hold nothing but the file.
     let quiet = Output::silent();
     finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })
 }
 
-/// Begins to copy to a path in the pool.
+/// Begins a copy to a path in the pool.
 async fn destination(
     args: &CpArgs,
     to: &PoolPath,
@@ -170,7 +171,7 @@ async fn destination(
     Destination::begin(client, to, args.atomic, replacing).await
 }
 
-/// Has what was copied at once become visible, or nothing of it if anything failed.
+/// Makes a staged copy visible at once, or fails if any file of it failed, so that nothing becomes visible.
 async fn finished(
     copied: Result<CpReport, Failure>,
     destination: Destination,
@@ -191,7 +192,7 @@ async fn finished(
     Ok(report)
 }
 
-/// Says what an interrupted copy leaves, and how to go on with it.
+/// Returns the text that says what an interrupted copy leaves, and how to go on with it.
 pub fn when_interrupted(args: &CpArgs) -> &'static str {
     let in_pool = |text: &std::ffi::OsStr| text.as_encoded_bytes().starts_with(SCHEME.as_bytes());
     match (in_pool(&args.to), args.from.iter().any(|from| in_pool(from))) {
@@ -208,7 +209,7 @@ pub fn when_interrupted(args: &CpArgs) -> &'static str {
     }
 }
 
-/// How long write sessions took, one after the other.
+/// The times that write sessions took, added up.
 #[derive(Debug, Default)]
 struct SessionTimes {
     until_visible: Duration,
@@ -229,7 +230,7 @@ impl CpReport {
         self.asb_mib_s = is_stored.then(|| mib_s(self.bytes, until_stored));
     }
 
-    /// The rates of what went into the pool, where they differ from that of the command as a whole.
+    /// Formats the rates until files were visible and until all copies were made, if these differ.
     fn other_rates(&self) -> Option<String> {
         let (oab, asb) = (self.oab_mib_s?, self.asb_mib_s?);
         (asb < oab * NEARLY).then(|| {
@@ -243,7 +244,7 @@ fn mib_s(bytes: u64, took: Duration) -> f64 {
 }
 
 fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
-    // A single file that failed is the command's failure; of many, each is told.
+    // If the only file failed, that is the command's failure; otherwise each failure is told.
     if report.files + report.links == 0 && report.failed.len() == 1 {
         return Err(report.failed[0].error.clone());
     }
@@ -270,7 +271,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             Some(without) if without == report.files => {
                 format!("{files}, {size}, copied without moving bytes")
             }
-            // A copy that is over in a moment does not tell how fast the pool is.
+            // A copy that is over in a moment says nothing about the speed of the pool.
             _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
             _ => match report.other_rates() {
                 Some(rates) => format!("{files}, {size}, {rates}"),
@@ -314,7 +315,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     }
 }
 
-/// Says what the redundancy of the files lacks that were stored, and what one death would come to.
+/// Says which redundancy the stored files still lack, and what the death of a donor would mean meanwhile.
 fn less_than_promised(report: &CpReport) -> Vec<String> {
     let is_at_risk = report.at_risk.is_some_and(|files| files > 0);
     let pending = report.pending_copies.filter(|pending| *pending > 0).map(|pending| {
@@ -347,7 +348,7 @@ fn usage(what: &str) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
 }
 
-/// When files in the pool may be replaced.
+/// Returns the condition under which files in the pool may be replaced.
 fn condition(args: &CpArgs) -> Condition {
     match (args.if_absent, args.if_version) {
         (true, _) => Condition::IfAbsent,
@@ -356,7 +357,7 @@ fn condition(args: &CpArgs) -> Condition {
     }
 }
 
-/// The part of a policy that the flags set.
+/// Returns the part of a policy that the flags set.
 pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
     let chunk_size = options.chunk_size.map(u32::try_from).transpose().map_err(|_| {
         Failure::new(ErrorKind::Usage, code::BAD_POLICY, "chunks of this size are not possible")
@@ -376,7 +377,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
     })
 }
 
-/// Returns `over` with the options that say how long versions and removed files are kept.
+/// Returns `over` with how long the options keep old versions and removed files.
 pub fn with_retention(over: Override, options: &RetentionOptions) -> Override {
     let RetentionOptions { keep_versions, trash } = *options;
     Override { keep_versions, trash, ..over }

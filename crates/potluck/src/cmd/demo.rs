@@ -1,4 +1,4 @@
-//! `potluck demo`: the main job on real input, with a donor killed in the middle, in a pool that
+//! `potluck demo`: stores and reads back real files in a throw-away pool, with a donor killed in between, and
 //! leaves nothing behind.
 
 mod compare;
@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use throwaway::ThrowawayPool;
 
-/// Two, so that one donor may die.
+/// The copies of every chunk: two, so that one donor may die.
 const COPIES: u32 = 2;
 const SPACE: &str = "demo";
-/// How long donors may take to tell what they were sent; then the figures are as they are.
+/// How long donors may take to report what they were sent. After that the figures are shown as they are.
 const TELLING: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ struct DemoReport {
     store: Phase,
     read_back: Phase,
     killed: String,
-    /// How often another copy stood in for one on the killed donor.
+    /// The number of reads in which another copy replaced one that could not be read.
     failovers: u64,
     verified: bool,
     donors: Vec<DonorShare>,
@@ -46,7 +46,7 @@ struct DemoReport {
 struct Phase {
     seconds: f64,
     mib_s: f64,
-    /// CPU seconds per GiB; none where so little was moved that starting the work costs more than the work.
+    /// CPU seconds per GiB; `None` if so little was moved that the start dominates the cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_s_per_gib: Option<f64>,
 }
@@ -67,7 +67,7 @@ pub async fn run(args: DemoArgs, output: &Output) -> Result<Ending, Failure> {
         report = show(&mut pool, &sample, output) => report.map(Some),
         () = stopped => Ok(None),
     };
-    // The pool is closed before anything is said, so that nothing is left behind if that fails.
+    // The pool is closed before the result is printed, so that nothing is left behind if printing fails.
     pool.close().await;
     let Some(report) = report? else { return Ok(Ending::Interrupted) };
     output.result(&report, text);
@@ -118,7 +118,7 @@ async fn show(
     })
 }
 
-/// Wall and CPU time of `work`, over this process and all of the pool's.
+/// Does `work`, and measures its wall time and the CPU time of this process and all of the pool's.
 async fn measured(
     pool: &ThrowawayPool,
     client: &Pool,
@@ -140,7 +140,7 @@ fn per_gib(cpu_seconds: f64, bytes: u64) -> Option<f64> {
     (bytes >= 1 << 20).then(|| cpu_seconds / (bytes as f64 / f64::from(1 << 30)))
 }
 
-/// CPU seconds spent between two looks, by processes that were there at both.
+/// Returns the CPU seconds spent between two looks, by processes that existed at both.
 fn spent(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> f64 {
     let both = after.iter().filter_map(|(pid, now)| Some(now.saturating_sub(*before.get(pid)?)));
     both.sum::<Duration>().as_secs_f64()
@@ -179,7 +179,8 @@ async fn store(
     }
 }
 
-/// Where everything lies, once donors have told of all that was sent: they do so each second.
+/// Returns the pool's status once donors have reported all that was sent, or after [`TELLING`]. Donors report with
+/// each heartbeat.
 async fn told(client: &Pool, sent: &Sent) -> Result<PoolStatus, Failure> {
     let until = client.now() + TELLING;
     loop {
@@ -216,7 +217,7 @@ async fn read_back(
     Ok(())
 }
 
-/// Files are numbered, because those found on a machine may share their names.
+/// Returns the path of a file in the pool. Files are numbered, because local files may share their names.
 fn stored_path(number: usize) -> PoolPath {
     let root = PoolPath::space_root(SPACE).expect("a valid name");
     root.join(&format!("{number:05}")).expect("a valid name")

@@ -1,4 +1,4 @@
-//! Donors as people name and read them.
+//! Finds the donors that users name, and formats donors for people.
 
 use crate::output::{count, duration};
 use potluck_client::Pool;
@@ -7,7 +7,7 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The donor that a person means: by its name, or by its number, which is never a name, or by both (`vm#3`).
+/// Finds the donor that a user means by its name, its number, which is never a name, or both (`vm#3`).
 pub async fn named(client: &Pool, text: &str) -> Result<DonorStatus, Failure> {
     pick(client.call(&Status {}).await?, text)
 }
@@ -40,18 +40,18 @@ fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
     }
 }
 
-/// Bytes that new files find at a donor.
+/// Returns the bytes that a donor has free for new files.
 pub fn free(donor: &DonorStatus) -> u64 {
     if donor.takes_nothing { 0 } else { donor.room.saturating_sub(donor.promised) }
 }
 
-/// How much a donor holds of what it lends.
+/// Says how much a donor holds, and how much it lends.
 pub fn held(donor: &DonorStatus) -> String {
     let used = format_size(donor.used);
     donor.lends.map_or(used.clone(), |lends| format!("{used} of {}", format_size(lends)))
 }
 
-/// Says in words what state the pool sees a donor in.
+/// Says in which state the pool sees a donor.
 pub fn state(donor: &DonorStatus) -> String {
     let silent = donor.silent_seconds.map(duration);
     let fault = donor.disk_fault.as_ref();
@@ -96,7 +96,7 @@ pub fn state(donor: &DonorStatus) -> String {
     text
 }
 
-/// How much of a give-back is done, in percent.
+/// Returns how much of a give-back is done, in percent.
 pub fn percent_given(back: &GivingBack) -> u64 {
     let to_give = back.held_at_start;
     let given = back.held_at_start.saturating_sub(back.held).min(to_give);

@@ -1,4 +1,4 @@
-//! `potluck du`: sums over a tree.
+//! `potluck du`: adds up the sizes below a path.
 
 use super::{Ending, quota};
 use crate::args::PathArgs;

@@ -1,15 +1,16 @@
-//! How commands end that did not fail. The exit code of a failure is that of its kind (`potluck-wire/src/error.rs`).
+//! The endings of commands that did not fail. The exit code of a failure is that of its kind
+//! (`potluck-wire/src/error.rs`).
 
 use potluck_wire::error::ErrorKind;
 
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// All was done.
+    /// The command did everything.
     Done,
-    /// Some of it was; what was not has been said.
+    /// The command did a part, or found that something is not as safe as it should be, and has said what.
     Partial,
-    /// All was done, and what was asked is not well: the exit code of this kind of failure says so.
+    /// The command did everything, and its answer is bad news: the exit code is that of this kind of failure.
     Said(ErrorKind),
     /// The user stopped the command.
     Interrupted,

@@ -1,4 +1,4 @@
-//! `potluck find-manager`: the pool's manager is somewhere else now.
+//! `potluck find-manager`: finds a pool's manager that has moved.
 
 use super::{Ending, lend};
 use crate::args;
@@ -26,7 +26,7 @@ pub async fn run(
         if !at.is_empty() {
             identity.about.manager = at.clone();
         }
-        // The manager there proves that it is this pool's, before anything is written.
+        // The manager proves that it is this pool's before anything is written.
         let caller = match at.is_empty() {
             true => command_settings::guided(&identity, &dir)?,
             false => command_settings::caller(&identity)?,
@@ -74,8 +74,8 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// The identities that are to find it: the one named, or this user's and this machine's donor's; with
-/// a donor those of the further directories that its daemon lends.
+/// Returns the directories of the identities that are to find the manager: the named one, or this user's and that of
+/// this machine's donor in the same pool, and with a donor those of further directories that its daemon lends.
 fn dirs(args: &args::FindManagerArgs, settings: &CommandSettings) -> Result<Vec<PathBuf>, Failure> {
     let mut dirs = own_dirs(args, settings)?;
     for dir in dirs.clone() {

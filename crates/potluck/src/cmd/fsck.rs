@@ -1,4 +1,4 @@
-//! `potluck fsck`: files that are not as safe as they should be.
+//! `potluck fsck`: lists files that are not as safe as they should be.
 
 use super::Ending;
 use super::health::sentence;
@@ -13,36 +13,36 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long a verdict is waited for.
+/// How long to wait for a verdict of the manager.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two questions for a verdict.
+/// The time between two questions for a verdict.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The findings of a look at many files.
+/// The findings about all files below a path.
 #[derive(Debug, Default, Serialize)]
 pub struct FsckFindings {
-    /// The path below which files were looked at.
+    /// The path below which files were checked.
     pub path: String,
-    /// Number of files that were looked at.
+    /// The number of files that were checked.
     pub files: u64,
-    /// Files with less redundancy than promised.
+    /// The number of files with less redundancy than promised.
     pub incomplete: u64,
-    /// Files that cannot be read now.
+    /// The number of files that cannot be read now.
     pub unreadable: u64,
-    /// Files that are as safe as promised when donors are back that are silent now.
+    /// The number of files that are as safe as promised only when silent or away donors are back.
     pub waiting: u64,
-    /// Files with copies that readers called bad and that no donor has looked at yet.
+    /// The number of files with copies that readers reported as bad and that their donors have not checked yet.
     pub in_doubt: u64,
-    /// Files of the pool's own metadata that are not as safe as they should be.
+    /// The number of files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,
     /// The files that are not as safe as they should be, each with what it lacks.
     pub found: Vec<Damage>,
-    /// How the files are together, as the manager judges.
+    /// The manager's judgement of all files together.
     pub outcome: FsckOutcome,
-    /// The manager's advice where files cannot be read.
+    /// The manager's advice if files cannot be read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
-    /// What the pool says of itself, which is not all about files; where everything was looked at.
+    /// The verdict about the whole pool, not only its files; present if the whole pool was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
 }
@@ -61,8 +61,8 @@ pub async fn run(
     ending(&findings)
 }
 
-/// Returns the pool's verdict, when it has one: the manager looks within seconds at damage that was just
-/// found, or happened. So it does at all files being well now, when it knew otherwise.
+/// Returns the pool's verdict. Waits some time for one that is known, and, if `all_well`, for one that no longer
+/// complains of files: the manager takes some seconds to notice that.
 async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
     let started = client.now();
     loop {
@@ -76,9 +76,10 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
     }
 }
 
-/// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
+/// Checks every file below a path, as the catalog knows it. If the only finding is a doubt, which donors soon resolve,
+/// it checks again for some time.
 pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFindings, Failure> {
-    client.call_retrying(&Check {}).await?; // this returns when all that happened is known
+    client.call_retrying(&Check {}).await?; // returns when the manager knows all that happened
     let started = client.now();
     loop {
         let findings = look_once(client, path, shown).await?;
@@ -115,7 +116,7 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFi
 }
 
 impl FsckFindings {
-    /// Counts one file; a sound one is only counted by [`Self::files`].
+    /// Counts one file with its health. [`Self::files`] is counted elsewhere.
     pub fn add(&mut self, damage: Damage) {
         match damage.health.level {
             HealthLevel::Safe => return,
@@ -130,7 +131,7 @@ impl FsckFindings {
     }
 }
 
-/// The findings for people.
+/// Formats the findings for people.
 pub fn text(findings: &FsckFindings) -> String {
     let mut text = String::new();
     for damage in &findings.found {
@@ -184,12 +185,12 @@ pub fn text(findings: &FsckFindings) -> String {
     text
 }
 
-/// Returns the pool's verdict where it is not healthy.
+/// Returns the pool's verdict if the pool is not healthy.
 fn ailing(findings: &FsckFindings) -> Option<&Verdict> {
     findings.verdict.as_ref().filter(|verdict| verdict.state != PoolState::Healthy)
 }
 
-/// How a look with these findings ends: 0, 4 or 7; 5 where nobody can say yet.
+/// Returns how a command with these findings ends: exit code 0, 4 or 7, or 5 if the findings are in doubt.
 pub fn ending(findings: &FsckFindings) -> Result<Ending, Failure> {
     match findings.outcome {
         FsckOutcome::Well => Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending)),

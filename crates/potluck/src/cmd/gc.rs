@@ -1,4 +1,4 @@
-//! `potluck gc`: what is reclaimed, and whether garbage collection is frozen.
+//! `potluck gc`: shows what is reclaimed, and whether garbage collection is frozen.
 
 mod unknown;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 #[derive(Serialize)]
 struct GcState {
-    /// Why nothing is reclaimed, while a GC freeze lasts.
+    /// The reason why garbage collection is frozen, if it is.
     frozen: Option<String>,
     condemned_chunks: u64,
     condemned_at_dead: u64,

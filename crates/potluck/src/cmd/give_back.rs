@@ -1,5 +1,5 @@
-//! `potluck give-back`: an owner takes lent space back. `potluck nodes drain` is the admin's side
-//! of the same.
+//! `potluck give-back`: an owner takes lent space back. `potluck nodes drain`, with which an admin empties a
+//! donor, uses the same functions.
 
 pub mod part;
 
@@ -22,21 +22,21 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time between two looks while somebody waits.
+/// The time between two looks while the command waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long nothing may be possible before waiting makes no sense: longer than a donor's restart.
+/// How long a give-back may be stuck before the command stops waiting: longer than the restart of a donor.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is said what is waited for, where nothing moves.
+/// The time between two messages about what keeps a give-back from going on.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// Which donor is emptied, and in whose words.
+/// The donor that is emptied, and the words about it for the user.
 pub struct GiveBackPlace<'a> {
-    /// The donor that is emptied; `None`: the one that asks.
+    /// The donor that is emptied; `None` for the donor as which the client acts.
     pub donor: Option<DonorId>,
     /// The name that people call it by.
     pub name: &'a str,
-    /// The command that calls it off.
+    /// The command that calls the give-back off.
     pub cancel: String,
 }
 
@@ -48,14 +48,14 @@ pub struct GiveBackOutcome {
 }
 
 impl GiveBackOutcome {
-    /// Tells it, and gives how its command ends.
+    /// Prints the outcome, and returns how the command ends.
     pub fn tell(self, output: &Output) -> Ending {
         output.result(&self.back, |_| self.text);
         self.ending
     }
 }
 
-/// The outcome of a give-back for one of a machine's directories.
+/// The outcome of a give-back for one lent directory.
 #[derive(Serialize)]
 struct OfDirectory<'a> {
     dir: Option<&'a Path>,
@@ -63,7 +63,7 @@ struct OfDirectory<'a> {
     back: GivingBack,
 }
 
-/// Takes all from the donors of one machine, whose daemon has its state in `state`.
+/// Empties the donors of this machine's daemon, whose state is in `state`, or calls that off.
 pub async fn run(
     args: args::GiveBackArgs,
     state: &Path,
@@ -83,8 +83,8 @@ pub async fn run(
     let place = |name| GiveBackPlace { donor: None, name, cancel: cancel.clone() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
     if !args.cancel && !args.options.now && !args.options.caution.dry_run {
-        // All give-backs begin before one is waited for: nothing moves from one disk of a machine to
-        // another.
+        // All give-backs begin before the command waits for one, so that nothing moves from one disk of this
+        // machine to another.
         for ((_, client), name) in donors.iter().zip(&names).skip(usize::from(donors.len() == 1)) {
             client.call(&order(&place(name), false)).await?;
         }
@@ -111,7 +111,7 @@ pub async fn run(
     Ok(ending)
 }
 
-/// Calls an earlier give-back of everything off; `lends`: how many bytes are lent then at most.
+/// Calls an earlier give-back of everything off. `lends` is the most bytes that are lent afterwards, if known.
 pub async fn cancel(
     place: &GiveBackPlace<'_>,
     lends: Option<u64>,
@@ -147,17 +147,17 @@ fn called_off(
     text
 }
 
-/// Asks for all that a donor holds.
+/// Makes the request that gives back all that a donor holds.
 pub fn order(place: &GiveBackPlace<'_>, now: bool) -> GiveBack {
     GiveBack { donor: place.donor, now, agreed: None, cancel: false }
 }
 
-/// Asks what it means that all is taken.
+/// Makes the request that asks what giving back everything would mean.
 pub fn look(place: &GiveBackPlace<'_>) -> Departing {
     Departing { donors: place.donor.into_iter().collect(), over: None }
 }
 
-/// Takes all from a donor, and waits until it is done.
+/// Empties a donor, and waits until that is done unless the options say otherwise; with a dry run only looks.
 pub async fn empty(
     place: &GiveBackPlace<'_>,
     options: GiveBackOptions,
@@ -192,8 +192,10 @@ pub async fn empty(
     wait(place, client, background, shown).await
 }
 
-/// Begins to take all at once, when its user agreed to what is lost by that; `None`:
-/// did not. What changed while the user was thinking is shown and asked about again.
+/// Begins to give back everything at once, after the user agreed to the files that are lost by that. If these
+/// changed while the user was thinking, the user is asked again.
+///
+/// Errors: the user did not agree.
 async fn begin_now(
     place: &GiveBackPlace<'_>,
     client: &Pool,
@@ -215,7 +217,7 @@ async fn begin_now(
     }
 }
 
-/// Says what taking all would mean.
+/// Says what giving back everything would mean.
 fn plan(place: &GiveBackPlace<'_>, now: bool, planned: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(planned.held));
     let mut text = format!("{name} holds {held} and would keep nothing");
@@ -245,7 +247,7 @@ fn plan(place: &GiveBackPlace<'_>, now: bool, planned: &GivingBack) -> String {
     text
 }
 
-/// How a look at what leaves a donor ends: as the give-back itself would.
+/// Returns how a dry run ends: as the give-back itself would.
 pub fn ending(planned: &GivingBack) -> Ending {
     match planned.may_go.verdict {
         Going::Stuck => Ending::Partial,
@@ -253,7 +255,7 @@ pub fn ending(planned: &GivingBack) -> Ending {
     }
 }
 
-/// Says what becomes of the chunks that leave a donor, and whether their move comes to its end.
+/// Says what happens to the chunks that leave a donor, and whether all of them can move.
 pub fn moving(planned: &GivingBack) -> String {
     let MayGo { verdict, why, .. } = &planned.may_go;
     match verdict {
@@ -271,7 +273,7 @@ pub fn moving(planned: &GivingBack) -> String {
     }
 }
 
-/// The files that have less if a donor goes at once: for a while, or as long as nobody makes them whole.
+/// Says which files are less safe if a donor goes at once, and whether repair can change that.
 pub fn weakened(planned: &GivingBack) -> String {
     let until = match planned.may_go.verdict {
         Going::Stuck => "and the pool as it is could not make them whole",
@@ -286,7 +288,7 @@ pub fn weakened(planned: &GivingBack) -> String {
     )
 }
 
-/// The warning about the pool's own metadata for when no donor stays.
+/// The warning about the pool's own metadata if no donor stays.
 const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then on the manager's own \
      disk only; keep a copy of it elsewhere (`potluck manager backup`, and the recovery kit)";
 
@@ -295,7 +297,7 @@ fn meaning(place: &GiveBackPlace<'_>) -> String {
     format!("nothing new is stored there until `{}`", place.cancel)
 }
 
-/// Why a donor may not go now, and what to do; `None` where it may or all goes its way.
+/// Says why a give-back is stuck, and what to do; `None` if it is not stuck.
 fn why_not(back: &GivingBack) -> Option<String> {
     let MayGo { verdict, why, advice } = &back.may_go;
     let stuck = *verdict == Going::Stuck;
@@ -324,7 +326,7 @@ pub fn blockers(place: &GiveBackPlace<'_>, back: &GivingBack) -> Vec<String> {
     silent.into_iter().chain(stuck).collect()
 }
 
-/// Says, when its user stops waiting, that the work goes on all the same.
+/// A guard that says on drop that the work goes on in the background, such as when the user stops waiting.
 pub struct GoesOn<'a> {
     pub output: &'a Output,
     pub place: &'a GiveBackPlace<'a>,
@@ -332,12 +334,12 @@ pub struct GoesOn<'a> {
 }
 
 impl<'a> GoesOn<'a> {
-    /// Makes the message, which is said unless [`Self::done`] comes first.
+    /// Makes the guard. It prints its message on drop unless [`Self::done`] was called.
     pub fn new(output: &'a Output, place: &'a GiveBackPlace<'a>) -> Self {
         Self { output, place, over: false }
     }
 
-    /// Keeps the message from being said: nothing goes on any more.
+    /// Keeps the guard from printing its message, because nothing goes on any more.
     pub fn done(&mut self) {
         self.over = true;
     }
@@ -379,7 +381,7 @@ async fn wait(
             least = (back.held.min(least.0), back.to_move.min(least.1));
             moved = now;
         }
-        // A stuck give-back is looked at anew now and then, and for a moment is not called stuck.
+        // The manager looks at a stuck give-back again now and then, and reports it as not stuck for a moment.
         if back.stuck > 0 && back.stuck >= back.to_move {
             all_stuck = Some((now, back.clone()));
         }

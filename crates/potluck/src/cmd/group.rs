@@ -1,4 +1,4 @@
-//! `potluck group`: groups of members, to whom rights are granted together.
+//! `potluck group`: manages groups of members, to whom rights are granted together.
 
 use super::Ending;
 use crate::args::{self, GroupMembers};

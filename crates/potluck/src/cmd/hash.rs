@@ -1,4 +1,4 @@
-//! `potluck hash`: the digests that a pool knows local files by, without a pool.
+//! `potluck hash`: computes the digests by which a pool would know local files, without a pool.
 
 use super::Ending;
 use super::several::Several;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes read at a time.
+/// The number of bytes read at a time.
 const PIECE: usize = 1 << 20;
 
 #[derive(Serialize)]

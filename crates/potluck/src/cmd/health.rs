@@ -1,4 +1,4 @@
-//! How safe a file is, in words.
+//! Words for people about how safe files are, and about policies.
 
 use crate::output::{count, time};
 use potluck_core::policy::{KeptTime, KeptVersions, Policy, Redundancy, Retention, Width};
@@ -35,10 +35,9 @@ pub fn sentence(health: &Health) -> String {
     }
     if health.level == HealthLevel::Incomplete {
         let why = match (health.incomplete, health.changing_to) {
-            // The files were written with less redundancy than their directory asks for.
+            // The file was written with less redundancy than its directory asks for.
             (0, Some(goal)) => format!("being changed to {goal}"),
-            // These copies are made for the first time, or again, or their donors have yet to tell of
-            // them.
+            // Copies are being made for the first time or again, or their donors have not reported them yet.
             (lacking, _) => format!("{} to be completed", count(lacking, "chunk")),
         };
         text.push_str(&format!(" (below policy, which promises {}; {why})", health.promised));
@@ -46,8 +45,8 @@ pub fn sentence(health: &Health) -> String {
     text
 }
 
-/// The unsafe window: between the end of a write and the moment all that its policy promises was
-/// there. A policy of one copy promises nothing more than that, and has none.
+/// Describes the unsafe window of a file: the time from the end of its write until all that its policy promises is
+/// there. A policy that tolerates no dead donor has none.
 pub fn window(health: &Health) -> Option<String> {
     if health.promised == 0 {
         return None;
@@ -88,12 +87,12 @@ pub fn chunks(policy: &Policy) -> String {
     }
 }
 
-/// How long what is removed is kept.
+/// Says for how long removed files are kept.
 pub fn removed(policy: &Policy) -> String {
     policy.retention().removed.to_string()
 }
 
-/// A policy in one line.
+/// Formats a policy in one line.
 pub fn policy(policy: &Policy) -> String {
     let protocol = match policy.redundancy() {
         Redundancy::Copies(1) => String::new(),

@@ -1,4 +1,4 @@
-//! `potluck invite`: a token that lets a machine or person join.
+//! `potluck invite`: makes, lists and removes tokens that let a machine or person join.
 
 use super::Ending;
 use super::members::called;
@@ -52,7 +52,8 @@ async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-/// Where the manager says that it is, which may be elsewhere than when this admin joined.
+/// Returns the addresses that the manager tells now, which may differ from those when this admin joined. If it tells
+/// none that are signed, returns the latter.
 async fn told(client: &Pool, identity: &Identity) -> Addresses {
     let found = client.call(&Find {}).await.ok().and_then(|found| found.manager);
     let said = found.and_then(|signed| signed.verified(&identity.ca)).map(|said| said.addresses);

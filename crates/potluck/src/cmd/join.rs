@@ -1,4 +1,4 @@
-//! `potluck join`: a token becomes an identity.
+//! `potluck join`: turns a token into an identity.
 
 use super::Ending;
 use crate::args;
@@ -46,7 +46,7 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Reads a token's text, or the whole line that `potluck invite` prints.
+/// Parses a token, or the whole line that `potluck invite` prints.
 fn parse(text: &str) -> Result<JoinToken, Failure> {
     let words: Vec<_> = text.split_whitespace().collect();
     let token = match words[..] {
@@ -59,9 +59,9 @@ fn parse(text: &str) -> Result<JoinToken, Failure> {
     })
 }
 
-/// The donor's identity in `dir`; joins with the token first where there is none.
+/// Returns the donor's identity in `dir`, and joins with the token first if there is none.
 ///
-/// Errors: the identity there is another pool's than the token.
+/// Errors: the identity in `dir` is of another pool than the token.
 pub async fn donor(token: &str, name: Option<String>, dir: &Path) -> Result<Identity, Failure> {
     let token = parse(token)?;
     if !Identity::exists(dir) {

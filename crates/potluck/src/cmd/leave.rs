@@ -1,8 +1,9 @@
-//! `potluck leave`: a member ends its own membership, and takes away what it has on this machine.
+//! `potluck leave`: a member ends its own membership, and its files on this machine are removed.
 //!
-//! A machine's donor leaves with those of the further directories that it lends. All give back first
-//! what they hold. Which memberships end is written down before the first does, and that they have
-//! ended before anything here is removed: the same command, run again, goes on from there.
+//! A machine's donor leaves together with the donors of further directories that its daemon lends. First all
+//! give back what they hold. The memberships that are to end are recorded before the first one ends, and that
+//! they have ended is recorded before anything is removed here. So the same command, run again, goes on where
+//! it was interrupted.
 
 mod of_directory;
 mod record;
@@ -30,7 +31,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a manager that is said to be gone may take to answer.
+/// How long to wait for an answer of a manager that the user says is gone.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The effects that leaving would have.
@@ -40,18 +41,19 @@ struct Plan<'a> {
     about: &'a About,
     left: bool,
     memberships: &'a [Membership],
-    /// The chunks that its donors hold together; files that are lost are lost with `--now` only.
+    /// The chunks that its donors hold together. The files that it lists as lost are lost only with `--now`.
     holds: Option<&'a GivingBack>,
     would_remove: Vec<&'a Path>,
     /// The service that would be stopped and removed.
     service: Option<&'static str>,
-    /// Chunks here of donors that were removed: nobody can be asked any more whether files need them.
+    /// The number of chunks here of which no manager can be asked whether files need them, because their donor was
+    /// removed or the pool is gone.
     unasked_chunks: u64,
-    /// The steps to be done by hand where manager and donor are one process.
+    /// The steps to be done by hand if manager and donor are one process.
     beside_manager: Option<&'static str>,
     #[serde(skip)]
     now: bool,
-    /// The reason why nothing of that would be done.
+    /// The reason why nothing of this would be done, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Failure>,
 }
@@ -60,7 +62,7 @@ struct Plan<'a> {
 struct Open<'a> {
     membership: &'a Membership,
     client: Pool,
-    /// The chunks that its donor holds; `None` where it is no donor, or no member any more.
+    /// The chunks that its donor holds; `None` if it is no donor, or no member any more.
     held: Option<GivingBack>,
     /// The name that people call its donor by.
     name: String,
@@ -124,7 +126,7 @@ pub async fn run(
         return Ok(Ending::Partial);
     }
     if open.len() > 1 {
-        record::write(&memberships)?; // so that no other is forgotten when the first has ended
+        record::write(&memberships)?; // so that the others are known after the first has ended
     }
     for open in &open {
         open.end(&args, &mut may_lose, output).await?;
@@ -134,12 +136,14 @@ pub async fn run(
     removal::clean_up(&memberships, settings, output).await
 }
 
-/// The identity of this machine's donor, or that of its user, where there is one of them.
+/// Returns the directory of the only identity here: that of this machine's donor, or that of its user.
+///
+/// Errors: there is none, or there are several.
 fn only_identity(settings: &CommandSettings) -> Result<PathBuf, Failure> {
     let donor = settings.donor_dir();
     let pools = fs::read_dir(settings.pools_dir()).into_iter().flatten().flatten();
     let begun = pools.map(|entry| entry.path()).chain([donor.clone()]);
-    // A departure that was begun is ended first, even when half of the directory is gone.
+    // A departure that was begun goes on first, even if a part of its directory is gone.
     if let Some(begun) = begun.into_iter().find(|dir| dir.join(LEAVING).exists()) {
         return Ok(begun);
     }
@@ -164,7 +168,7 @@ fn only_identity(settings: &CommandSettings) -> Result<PathBuf, Failure> {
     }
 }
 
-/// How a user names an identity, and whose that is.
+/// Returns the option that names an identity, with the member that it belongs to.
 fn choice(dir: &Path) -> String {
     let option = format!("--state {}", dir.display());
     match Identity::load(dir) {
@@ -173,12 +177,14 @@ fn choice(dir: &Path) -> String {
     }
 }
 
-/// Chunks in lent directories. What cannot be counted cannot be removed either, and is said then.
+/// Counts the chunks in lent directories. A directory that cannot be read counts as 0; its removal will fail with the
+/// reason.
 fn stored(dirs: &[PathBuf]) -> u64 {
     dirs.iter().filter_map(|dir| potluck_donor::stored_chunks(dir).ok()).sum()
 }
 
-/// A pool whose manager answers a donor as its member is not gone, and may need what the donor holds.
+/// Refuses to take a pool for gone if its manager answers the donor as a member, because it may need what the donor
+/// holds.
 async fn refuse_if_answered(membership: &Membership) -> Result<(), Failure> {
     let looked = tokio::time::timeout(ANSWER_TIMEOUT, Open::look(membership)).await;
     if !matches!(looked, Ok(Ok(Open { held: Some(_), .. }))) {
@@ -189,7 +195,7 @@ async fn refuse_if_answered(membership: &Membership) -> Result<(), Failure> {
         .hint("leave it without --pool-is-gone, so that what is lent here is moved first"))
 }
 
-/// The last admin cannot leave, and hears that before anything is asked.
+/// Refuses the last admin, before the user is asked anything.
 async fn refuse_last_admin(open: &Open<'_>) -> Result<(), Failure> {
     let About { role, member, .. } = open.membership.about;
     if role != Role::Admin {
@@ -205,8 +211,8 @@ async fn refuse_last_admin(open: &Open<'_>) -> Result<(), Failure> {
         .hint("invite another admin first"))
 }
 
-/// Asks what it means that all donors among these leave together; `None` where none is one, or a member any
-/// more.
+/// Asks what it would mean that all donors among these leave together; `None` if none of them is a donor that is still
+/// a member.
 async fn together(all: &[Open<'_>]) -> Result<Option<GivingBack>, Failure> {
     let donors: Vec<&Open> = all.iter().filter(|one| one.held.is_some()).collect();
     match donors.as_slice() {
@@ -225,14 +231,14 @@ async fn confirm_loss(files: u64) -> Result<(), Failure> {
     confirm(&question, "without --now all is moved to other donors first").await
 }
 
-/// Why nothing begins where donors would give back without end; `dir` is the state of the membership
-/// that was to end.
+/// Returns the failure if donors could never give back all that they hold. `dir` is the state directory of the
+/// membership that was to end.
 fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     let MayGo { verdict, why, advice } = &held.may_go;
     if *verdict != Going::Stuck || !held.needed {
         return None;
     }
-    // Only one directory of several leaves, and not the whole machine.
+    // With this option only the donor of one directory leaves, and not the whole machine.
     let which = match lend::daemon_of(dir) {
         Some(_) => format!(" --state {}", dir.display()),
         None => String::new(),
@@ -243,7 +249,7 @@ fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     )))
 }
 
-/// Moves what donors hold to others, where anybody needs it.
+/// Moves what the leaving donors hold to other donors, if files need it.
 async fn give_back(
     all: &[Open<'_>],
     held: &GivingBack,
@@ -253,8 +259,8 @@ async fn give_back(
     if !held.needed {
         return Ok(Ending::Done);
     }
-    // All give-backs begin before one is waited for, so that nothing moves from one of these donors to
-    // another.
+    // All give-backs begin before the command waits for one, so that nothing moves from one of these donors
+    // to another.
     let donors = || all.iter().filter(|one| one.held.as_ref().is_some_and(|held| held.held > 0));
     for one in donors() {
         one.client.call(&give_back::order(&one.place(), false)).await?;
@@ -297,7 +303,7 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Whether it is a donor that an admin removed.
+    /// Returns whether it is a donor that an admin removed.
     fn was_removed(&self) -> bool {
         self.membership.about.role == Role::Donor && self.held.is_none()
     }
@@ -308,8 +314,7 @@ impl<'a> Open<'a> {
         GiveBackPlace { donor: None, name: &self.name, cancel }
     }
 
-    /// Ends the membership. Its owner agreed to lose `may_lose` files by that, and is asked again where
-    /// it has become more.
+    /// Ends the membership. The user agreed to lose `may_lose` files by that, and is asked again if it would be more.
     async fn end(
         &self,
         args: &args::LeaveArgs,
@@ -331,7 +336,7 @@ impl<'a> Open<'a> {
                 {
                     output.note(&failure.message);
                 }
-                // The membership ended before, and that could not be written down.
+                // Revoked means that the membership ended earlier, which could not be recorded.
                 Err(failure) if failure.code != code::REVOKED => return Err(failure),
                 Ok(_) | Err(_) => {
                     *may_lose = may_lose.saturating_sub(loses);
@@ -409,7 +414,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Says what becomes of the chunks of donors that leave.
+/// Says what happens to the chunks of donors that leave.
 fn becomes(held: &GivingBack, now: bool) -> String {
     let becomes = if !now {
         give_back::moving(held)

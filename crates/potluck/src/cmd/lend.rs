@@ -1,4 +1,4 @@
-//! `potluck lend`: the donor.
+//! `potluck lend`: runs the donors of this machine's lent directories.
 
 mod further;
 mod lent;
@@ -24,7 +24,7 @@ use potluck_wire::identity::Identity;
 use potluck_wire::mdns::{self, Announced};
 use std::path::{Path, PathBuf};
 
-/// Never lend more than this unless told to.
+/// The most bytes that are lent of a directory by default.
 const DEFAULT_MAX: u64 = 500 << 30;
 
 pub async fn run(
@@ -51,7 +51,7 @@ pub async fn run(
     let pool = identity.pool();
     let lent = start(asked, state, identity, output).await?;
     let address = lent.address();
-    // A manager on this machine announces itself, so only the donor is announced here.
+    // This process announces only its donor; a manager announces itself.
     let _announcing = address.map(|address| mdns::announce(Announced::Donor, pool, address));
     if let Some(address) = address {
         ready::announce(args.ready_file.as_deref(), address)?;
@@ -60,7 +60,7 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// The path from the root: a daemon's working directory means nothing.
+/// Makes a path absolute, because the working directory of a daemon means nothing to the user.
 pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| {
         let what = format!("“{}” names no directory: {error}", path.display());
@@ -68,7 +68,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Where a donor listens and how others reach it, as far as its settings do not say.
+/// Defaults for where a donor listens and how others reach it, for what its settings leave open.
 #[derive(Debug, Clone, Default)]
 pub struct LendPlace {
     /// The address to listen at ([`DonorConfig::listen`]).
@@ -80,7 +80,7 @@ pub struct LendPlace {
 /// The settings that all donors of one process share.
 #[derive(Debug)]
 pub struct Machine {
-    /// The label of the donors where several directories are lent: they fail together.
+    /// The label of the donors if several directories are lent, because they fail together.
     name: String,
     place: LendPlace,
 }
@@ -95,19 +95,20 @@ impl LendPlace {
     }
 }
 
-/// The directories that a daemon is told to lend, and how.
+/// The directories that the command line tells a daemon to lend, and the terms.
 pub struct LendAsked<'a, O> {
     /// The terms that the command line gives.
     pub given: &'a Given<O>,
-    /// Which directories, beside those lent before; none: only those.
+    /// The directories to lend besides those that were lent before.
     pub dirs: &'a [PathBuf],
-    /// How the daemon's own donor comes by its store.
+    /// How the daemon's own donor takes its store.
     pub claiming: Claiming,
     pub place: LendPlace,
 }
 
 impl<O> LendAsked<'_, O> {
-    /// Puts it into the settings. `own` is what the daemon's own donor lends.
+    /// Puts the directories and terms into the settings. `own` is the directory that the daemon's own donor lends, and
+    /// `before` the one that it lent before.
     fn put_into(
         &self,
         file: &mut SettingsFile,
@@ -115,7 +116,7 @@ impl<O> LendAsked<'_, O> {
         own: &Path,
         dirs: &[PathBuf],
     ) {
-        // The store this daemon began with may have moved; its terms go with it.
+        // The store of the daemon's own donor may have moved to another directory, which keeps its terms.
         match before {
             Some(before) if before != own => file.lend_instead(before, own),
             _ => file.lend(own),
@@ -126,9 +127,11 @@ impl<O> LendAsked<'_, O> {
     }
 }
 
-/// Starts the donors of all directories; [`Lent::run`] says what is lent. What was asked for is kept in the
-/// settings. A directory that cannot be lent now is named and tried again when the settings are read
-/// again, unless none can.
+/// Starts the donors of all directories; [`Lent::run`] tells the user what is lent. What was asked for is kept in
+/// the settings. If some directories cannot be lent now, the user is told, and they are tried again when the
+/// settings are read again.
+///
+/// Errors: no directory can be lent.
 pub async fn start<O>(
     asked: LendAsked<'_, O>,
     state: PathBuf,
@@ -158,13 +161,13 @@ pub async fn start<O>(
     let first = LentStarted::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
     let moved = before.as_ref().is_some_and(|before| *before != own);
     let first = match first {
-        // The settings still name the place where the store was.
+        // The settings are not written yet, and still name the earlier directory.
         Err(why) if moved => {
             let hint =
                 format!("to lend it beside the others: potluck lend --add {}", own.display());
             return Err(if why.hint.is_empty() { why.hint(hint) } else { why });
         }
-        // If it is the only one, this says why nothing is lent.
+        // If this is the only directory, nothing can be lent.
         Err(why) if file.lent().len() == 1 => return Err(why),
         first => first,
     };
@@ -210,7 +213,7 @@ pub async fn start<O>(
     Ok(lent)
 }
 
-/// A donor that lends `dir`, whose store takes `used` bytes, as its settings say.
+/// Returns the configuration of the donor that lends `dir`, whose store takes `used` bytes.
 ///
 /// Errors: terms on which nothing could ever be lent.
 fn config(
@@ -225,7 +228,7 @@ fn config(
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
         advertise: command_settings::list(file.text_of("lend.advertise")),
-        // Disks of one machine fail together: copies of a chunk on two of them count as one.
+        // Disks of one machine share a label, so that copies of a chunk on two of them count as one.
         label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
@@ -233,7 +236,8 @@ fn config(
     })
 }
 
-/// How much of the disk of `dir` is lent; by default a quarter of what its owner does not use.
+/// Returns how much of the disk of `dir` is lent; by default a quarter of the space that is free or taken by the store
+/// (`used`), up to [`DEFAULT_MAX`].
 fn limits(file: &SettingsFile, dir: &Path, used: u64) -> Result<Limits, Failure> {
     let disk = disk_of(dir)?;
     let set_to = |full| file.lent_text_of(dir, full);
@@ -256,20 +260,20 @@ pub fn check_terms(file: &SettingsFile, dir: &Path) -> Result<(), Failure> {
     limits(file, dir, 0).map(drop)
 }
 
-/// Rounds down to what people write: three digits and a unit.
+/// Rounds down to whole KiB, MiB, GiB or TiB: the largest of these units of which there are at least ten.
 fn rounded(bytes: u64) -> u64 {
     let step = [40, 30, 20, 10].map(|unit| 1 << unit).into_iter().find(|unit| bytes >= 10 * unit);
     step.map_or(bytes, |unit: u64| bytes / unit * unit)
 }
 
-/// A disk in bytes.
+/// The size of a file system in bytes.
 struct DiskSize {
     total: u64,
     free: u64,
 }
 
 fn disk_of(dir: &Path) -> Result<DiskSize, Failure> {
-    // The directory may not be made yet; its file system is that of the nearest one that is.
+    // The directory may not exist yet. Then its file system is that of the nearest directory above that does.
     let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     let about = rustix::fs::statvfs(existing).map_err(|error| {
         let what = format!("cannot look at the disk of {}: {error}", dir.display());
@@ -280,7 +284,7 @@ fn disk_of(dir: &Path) -> Result<DiskSize, Failure> {
     Ok(DiskSize { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
 }
 
-/// The owner of what is lent under an identity.
+/// Returns the owner of the store that is lent under an identity.
 pub fn owner(identity: &Identity) -> Owner {
     let about = &identity.about;
     Owner {
@@ -291,7 +295,7 @@ pub fn owner(identity: &Identity) -> Owner {
     }
 }
 
-/// A donor that cannot go on.
+/// Makes the failure of a donor that cannot start or go on.
 pub fn failed(error: DonorError) -> Failure {
     use StoreError as S;
     let (kind, code) = match &error {
@@ -336,7 +340,7 @@ mod tests {
             let why = terms(&line).expect_err("refused");
             assert!(why.contains(said), "{line:?}: {why}");
         }
-        // People give a cap above the disk's size to say “all of it”.
+        // Users give a cap above the disk's size to lend all of it.
         assert!(terms(&["--max", "1PiB", "--keep-free", "10%"]).is_ok());
         let labelled = terms(&["--max", "1GiB", "--label", " room-12 "]).expect("fine");
         assert_eq!(labelled.label.as_deref(), Some("room-12"));

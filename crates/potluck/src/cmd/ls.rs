@@ -1,4 +1,4 @@
-//! `potluck ls`: directories, spaces.
+//! `potluck ls`: lists directories and spaces.
 
 use super::Ending;
 use crate::args::LsArgs;
@@ -36,7 +36,7 @@ fn shown_name(asked: &PoolPath, entry: &ListedEntry) -> String {
     }
 }
 
-/// The name of an entry and where a link leads.
+/// Formats the name of an entry, and for a link its target.
 fn name_and_target(asked: &PoolPath, entry: &ListedEntry) -> String {
     let shown = shown_name(asked, entry);
     match &entry.target {
@@ -49,7 +49,7 @@ fn short(asked: &PoolPath, entries: &[ListedEntry]) -> String {
     entries.iter().map(|entry| shown_name(asked, entry) + "\n").collect()
 }
 
-/// Copies, or the erasure code; of what is on no donor, where it is.
+/// Returns the number of copies or the erasure code of a file, or `catalog` for one that is on no donor.
 fn kept_as(entry: &ListedEntry) -> Option<String> {
     if entry.in_catalog {
         return Some("catalog".into());

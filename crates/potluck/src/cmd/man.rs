@@ -1,4 +1,4 @@
-//! `potluck man`: manual pages, made from the same declarations as `--help`.
+//! `potluck man`: writes manual pages, made from the same declarations as `--help`.
 
 use super::Ending;
 use crate::args::{Args, ManArgs};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 pub fn run(args: &ManArgs, output: &Output) -> Result<Ending, Failure> {
     let mut root = Args::command().disable_help_subcommand(true);
-    // This gives every command its full name and the global options.
+    // Building gives every command its full name and the global options.
     root.build();
     let Some(dir) = &args.dir else {
         return match page(&root, None).and_then(|text| Piped::stdout().write_all(&text)) {
@@ -29,7 +29,7 @@ pub fn run(args: &ManArgs, output: &Output) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-/// Writes the page of `command` and of every command below it, and says how many these are.
+/// Writes the pages of `command` and of every command below it, and returns their number.
 fn write_pages(command: &Command, above: Option<&str>, dir: &Path) -> io::Result<usize> {
     let name = name(command);
     fs::write(dir.join(format!("{name}.1")), page(command, above)?)?;
@@ -64,8 +64,8 @@ fn page(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// How the command is called, as `--help` says it. The generator's own synopsis names all options,
-/// and puts arguments that exclude each other before those that come first.
+/// Makes the synopsis of a command from the usage line of `--help`. The generator's own synopsis lists all options,
+/// and puts arguments that exclude each other in the wrong order.
 fn synopsis(command: &Command) -> Roff {
     let usage = command.clone().render_usage().to_string();
     let mut section = Roff::new();
@@ -77,8 +77,8 @@ fn synopsis(command: &Command) -> Roff {
     section
 }
 
-/// Writes the text below the options in `--help`: paragraphs that begin with their heading, such as
-/// "Examples:", become sections of that name, and their lines stay as they are.
+/// Writes the text that `--help` shows below the options. A paragraph that begins with a heading, such as
+/// "Examples:", becomes a section of that name, and its lines stay as they are.
 fn after_help(command: &Command, page: &mut Roff) {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
@@ -92,7 +92,7 @@ fn after_help(command: &Command, page: &mut Roff) {
     }
 }
 
-/// `potluck-nodes-ls` for `potluck nodes ls`.
+/// Returns the name of a command's page, such as `potluck-nodes-ls` for `potluck nodes ls`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }

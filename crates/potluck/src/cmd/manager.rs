@@ -1,4 +1,4 @@
-//! `potluck manager`: the manager alone.
+//! `potluck manager`: runs a manager alone.
 
 mod restore;
 
@@ -42,7 +42,7 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Has a running manager go by its settings file.
+/// The means by which a running manager follows its settings file.
 pub struct Tuning {
     state: PathBuf,
     controls: ManagerControls,
@@ -53,7 +53,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Reads the settings again.
+    /// Reads the settings again, and has the manager use them.
     pub fn reload(&mut self) -> Result<(), Failure> {
         let read = SettingsFile::read(Daemon::Manager, &self.state);
         let done = read.map(|file| self.controls.retune(config(&file, &self.state)));
@@ -64,16 +64,16 @@ impl Tuning {
 
 /// A manager that was started.
 pub struct ManagerStarted {
-    /// The pool, if it is new, to be kept once all has begun that was asked for. It goes last: when nobody uses
-    /// the directory any more, a pool that is new is taken back.
+    /// The pool's directory. A new pool is removed again when this is dropped, unless it was kept because everything
+    /// that was asked for has started. Drop it last, when nothing uses the directory any more.
     pub made: Made,
     /// The manager that runs.
     pub manager: Manager,
-    /// The means to have it go by its settings.
+    /// The means by which it follows its settings file.
     pub tuning: Tuning,
 }
 
-/// Starts a manager and says where it is. What it was told is kept in its settings file.
+/// Starts a manager, and tells the user its address. Options that were given are kept in its settings file.
 pub async fn start(
     options: &ManagerOptions,
     state: PathBuf,
@@ -116,7 +116,7 @@ pub async fn start(
     Ok(ManagerStarted { made, manager, tuning })
 }
 
-/// A manager that runs as its settings say.
+/// Returns the configuration of a manager with these settings.
 fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
     let default = ManagerConfig::default();
     ManagerConfig {
@@ -141,7 +141,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
     }
 }
 
-/// A manager that cannot go on.
+/// Makes the failure of a manager that cannot start or go on.
 pub fn failed(error: potluck_recovery::StateError) -> Failure {
     error.failure()
 }

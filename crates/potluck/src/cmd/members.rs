@@ -1,4 +1,4 @@
-//! `potluck members`: who belongs to the pool.
+//! `potluck members`: lists and removes members of the pool.
 
 use super::Ending;
 use super::give_back::weakened;
@@ -64,7 +64,7 @@ fn row(member: &MemberAbout, all: &[MemberAbout]) -> Vec<String> {
     ]
 }
 
-/// A member by number and name.
+/// Formats a member by name and number, or by number alone if the name is unknown.
 pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
     match all.iter().find(|member| member.member == id) {
         Some(member) => format!("{} ({id})", member.name),
@@ -76,7 +76,7 @@ pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
 struct RemovedMembers<'a> {
     members: &'a [&'a MemberAbout],
     removed: bool,
-    /// Whether the donors among them may go, as they would go together.
+    /// The judgement of whether the donors among them may go together; `None` if none is a donor.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_go: Option<&'a MayGo>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ async fn remove(
     client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    // All members are found before anything is done.
+    // All members are found before any is removed.
     let mut named = Vec::new();
     for text in &args.members {
         let member = pick(all, text)?;
@@ -119,7 +119,7 @@ async fn remove(
     }
     let donors = named.iter().filter(|member| member.role == Role::Donor && !member.revoked);
     let donors: Vec<_> = donors.collect();
-    // The donors are judged together, for none of them can count on what another has.
+    // The donors are judged together, because none of them may rely on chunks of another that goes as well.
     let look = match donors.is_empty() {
         true => None,
         false => {
@@ -180,12 +180,12 @@ fn members(named: &[&MemberAbout]) -> String {
     }
 }
 
-/// Whether files need what donors have, or nobody can say yet.
+/// Returns whether files need what donors have, or that is not known yet.
 fn is_needed(look: &GivingBack) -> bool {
     look.removal != Some(RemovalNeeds::Nothing)
 }
 
-/// Why donors are not removed, and what to do.
+/// Makes the failure that says why donors are not removed, and what to do.
 fn needed(names: &str, look: &GivingBack) -> Failure {
     let hint = "move what each holds to others first: `potluck nodes drain`; `potluck nodes rm` has \
                 --now and --force, and -n says what they mean";
@@ -206,8 +206,8 @@ fn needed(names: &str, look: &GivingBack) -> Failure {
     }
 }
 
-/// The member that a person means: by name, or by number, which is never a name. One that was removed is meant by number
-/// only: removing it again changes nothing.
+/// Finds the member that a user means by name, or by number, which is never a name. A member that was removed is found
+/// only by number; removing it again changes nothing.
 fn pick<'a>(all: &'a [MemberAbout], text: &str) -> Result<&'a MemberAbout, Failure> {
     if is_number(text) {
         let numbered = all.iter().find(|member| member.member.to_string() == text);

@@ -1,4 +1,4 @@
-//! `potluck mkdir`: make a directory.
+//! `potluck mkdir`: makes a directory.
 
 use super::Ending;
 use super::cp::{policy_override, with_retention};
@@ -22,14 +22,14 @@ pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Endi
         return Ok(Ending::Done);
     }
     let path = args.path.clone();
-    // With --parents the directory may have been there, with files in it.
+    // With --parents the directory may exist already and hold files, which keep their redundancy.
     let set = PolicySet { path, policy, new_files_only: true, dry_run: false };
     let changed = match client.call(&set).await {
         Ok(changed) => changed,
         Err(why) => {
             if !args.parents {
-                // This command made it, so it is empty unless somebody was faster. The first failure is
-                // told.
+                // This command made the directory, so that it is usually empty. If its removal fails, the first
+                // failure is still the one to report.
                 let _ = client.remove(&args.path, false).await;
             }
             return Err(why);
@@ -44,7 +44,7 @@ pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Endi
 /// Refuses a policy that may not be set in the space, or cannot be kept, before anything is made.
 async fn may_set(path: &PoolPath, policy: Override, client: &Pool) -> Result<(), Failure> {
     let Ok(path) = PoolPath::space_root(path.space()) else { return Ok(()) };
-    // A space is no series; whether a directory can be one, it says itself.
+    // A space cannot be a series, so its rule is left out; that is checked when the directory is made.
     let policy = Override { series: SeriesRule::default(), ..policy };
     let tried = PolicySet { path, policy, new_files_only: true, dry_run: true };
     client.call(&tried).await.map(drop)

@@ -1,5 +1,5 @@
-//! A file for each verb of the command line, and beside them what several verbs share (`several`, `donors`,
-//! `health`).
+//! The commands, with a file for each verb of the command line, and modules that several verbs share, such as
+//! `several`, `donors` and `health`.
 
 mod audit;
 mod away;
@@ -122,8 +122,8 @@ pub async fn run(
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
                 _ => None,
             };
-            // The work runs on a thread that serves its connections, so that what they bring wakes no
-            // other.
+            // The work runs as a task on a worker thread, which also serves its connections, so that their data
+            // wakes no other thread.
             let ending = tokio::spawn(async move {
                 let work = with_client(command, &client, settings, output, shown);
                 until_stopped(&client, work).await
@@ -137,8 +137,8 @@ pub async fn run(
     }
 }
 
-/// The donors of this machine's daemon, or that of one lent directory, with clients that speak for each;
-/// at least one.
+/// Returns the donors of this machine's daemon, or only that of the lent directory `dir`, each with a client that acts
+/// as it; at least one.
 fn own_donors(
     state: &Path,
     dir: Option<&Path>,
@@ -154,8 +154,7 @@ fn own_donors(
         .collect()
 }
 
-/// Lets something work until its user stops it, and may leave it as it is then. Who asks a second time
-/// waits for nothing.
+/// Does `work` until the user stops it, and then drops it. A second request to stop ends the process at once.
 async fn until_stopped_alone(
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
@@ -166,8 +165,7 @@ async fn until_stopped_alone(
     }
 }
 
-/// Lets a client of the pool work until its user stops it; then what it leaves open is told to
-/// the manager.
+/// Does `work` of a client until it ends or the user stops it, and then tells the manager what the client leaves open.
 async fn until_stopped(
     client: &Pool,
     work: impl Future<Output = Result<Ending, Failure>>,

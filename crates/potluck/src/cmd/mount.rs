@@ -1,4 +1,4 @@
-//! `potluck mount`: a directory of a pool as a file system.
+//! `potluck mount`: mounts a directory of a pool as a file system.
 
 mod background;
 
@@ -17,10 +17,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes of segments that a mount keeps in memory of what was read at random.
+/// The size in bytes of a mount's cache in memory, which holds segments that were read at random.
 const CACHE_IN_MEMORY: usize = 32 << 20;
 
-/// The facts about a mount that are told when it serves.
+/// The facts about a mount that are reported when it serves.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MountServes {
     /// The number of the process that serves it.
@@ -29,7 +29,7 @@ pub struct MountServes {
     pub path: String,
     /// The directory at which it is mounted.
     pub dir: PathBuf,
-    /// The file in which its daemon logs, if it does not do so on standard error.
+    /// The file to which its daemon logs; `None` if that is standard error.
     pub log: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ pub async fn run(
     if args.reports_start {
         return background::serve(args, client, settings, &dir).await;
     }
-    // Signals are listened to before anybody takes the mount for ready.
+    // Signals are handled from before the mount is reported as ready.
     let (stopped, _hangups) = signals::daemon_signals();
     let mut stopped = Box::pin(stopped);
     tokio::select! {
@@ -59,8 +59,8 @@ pub async fn run(
     serve(mounted, client, stopped, &dir).await
 }
 
-/// Looks whether the mount can come about, and takes away what a dead one left at the directory; what it had not
-/// published is told.
+/// Checks whether the directory can be mounted. Removes what a dead mount left there, and tells the user what it had
+/// not published.
 async fn prepare(
     args: &MountArgs,
     client: &Pool,
@@ -107,7 +107,7 @@ async fn prepare(
     Ok(())
 }
 
-/// Mounts the directory, which is served from then on.
+/// Mounts the directory.
 fn attach(
     args: &MountArgs,
     client: &Pool,
@@ -134,7 +134,7 @@ fn attach(
         let and_in = cache.and_in(&settings.chunk_cache_dir(), most);
         cache = and_in.map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?;
     }
-    // From here on a manager that is away is waited for as in the middle of a transfer.
+    // From here on the mount waits for a manager that is away as long as in the middle of a transfer.
     let client = client.under_way().with_cache(cache);
     potluck_mount::mount(client, &args.path, dir, &options)
         .map_err(|why| cannot_mount(args, dir, &why))
@@ -146,7 +146,7 @@ fn half_of_what_is_free(dir: &Path) -> io::Result<u64> {
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize) / 2)
 }
 
-/// Writes the file that says that the mount serves.
+/// Returns the facts about the mount, and writes them to the ready file if one was asked for.
 fn announce(args: &MountArgs, dir: &Path, log: Option<PathBuf>) -> Result<MountServes, Failure> {
     let (pid, path, dir) = (std::process::id(), args.path.to_string(), dir.to_owned());
     let serves = MountServes { pid, path, dir, log };
@@ -160,7 +160,7 @@ fn announce(args: &MountArgs, dir: &Path, log: Option<PathBuf>) -> Result<MountS
     Ok(serves)
 }
 
-/// Serves the mount until it ends; what is not in the pool then as it was written is told.
+/// Serves the mount until it ends, and logs which files are not in the pool as they were written.
 async fn serve(
     mounted: Mounted,
     client: &Pool,
@@ -177,7 +177,7 @@ async fn serve(
     Ok(if lost.is_empty() { Ending::Done } else { Ending::Partial })
 }
 
-/// The directory as lists of mounts name it.
+/// Returns a directory's path as lists of mounts name it.
 pub fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     potluck_mount::mount_point(dir).map_err(|why| {
         let what = format!("“{}” is no directory to mount at: {why}", dir.display());

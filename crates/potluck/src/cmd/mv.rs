@@ -1,4 +1,4 @@
-//! `potluck mv`: move or rename inside a space.
+//! `potluck mv`: moves or renames a file or directory inside a space.
 
 use super::Ending;
 use super::cp::{CopyPlace, Landing, PlacedAt, target};
@@ -30,7 +30,7 @@ pub async fn run(args: MvArgs, client: &Pool, output: &Output) -> Result<Ending,
     Ok(Ending::Done)
 }
 
-/// Moves, and replaces a file only if somebody said so.
+/// Moves, and replaces a file only with `-y` or after the user agreed.
 async fn rename(args: &MvArgs, to: &PoolPath, client: &Pool) -> Result<(), Failure> {
     let refused = match client.rename(&args.from, to, !args.yes).await {
         Err(refused) if refused.code == code::EXISTS && !args.no_replace => refused,

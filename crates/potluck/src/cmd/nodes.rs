@@ -1,4 +1,4 @@
-//! `potluck nodes`: donors, as admins see and steer them.
+//! `potluck nodes`: lists, empties, trusts and removes donors, for admins.
 
 use super::Ending;
 use super::give_back::{self, GiveBackPlace, weakened};
@@ -52,7 +52,7 @@ pub async fn run(
     }
 }
 
-/// Says that nothing was in the way of trusting this donor.
+/// Says that the donor is trusted already, and which alarms there are about it.
 fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
     let mut text = format!("{} is trusted already: it is not quarantined", donor.name);
     alarms.iter().for_each(|alarm| text.push_str(&format!("\n{alarm}")));
@@ -144,7 +144,7 @@ async fn remove(args: NodeRemoveArgs, client: &Pool, output: &Output) -> Result<
         agreed: look.listing.filter(|_| args.force),
         ..Revoke::of(MemberId(donor.donor.0))
     };
-    // Nobody is asked to confirm a removal that is refused anyway.
+    // The user is not asked to confirm a removal that will be refused.
     let needs = look.removal.unwrap_or_default();
     let allowed = needs == RemovalNeeds::Time || needs.is_met(args.now, args.force);
     if look.may_go.verdict != Going::Now && allowed {
@@ -167,8 +167,8 @@ async fn remove(args: NodeRemoveArgs, client: &Pool, output: &Output) -> Result<
     Ok(Ending::Done)
 }
 
-/// How the removal of what was looked at would end: a look at it ends so too. `now`: files may be less safe;
-/// `force`: they may be lost.
+/// Returns how the removal of donors would end, which is how a dry run ends. With `now` files may become less safe, and
+/// with `force` they may be lost.
 pub fn would_end(look: &GivingBack, now: bool, force: bool) -> Ending {
     match look.removal.unwrap_or_default() {
         needs if needs.is_met(now, force) => Ending::Done,
@@ -177,7 +177,7 @@ pub fn would_end(look: &GivingBack, now: bool, force: bool) -> Ending {
     }
 }
 
-/// Whether a donor may be removed as it is, and what that would mean.
+/// Says whether a donor may be removed as it is, and what that would mean.
 pub fn removable(name: &str, look: &GivingBack) -> String {
     let MayGo { verdict, why, advice } = &look.may_go;
     let may = match verdict {
@@ -200,7 +200,7 @@ pub fn removable(name: &str, look: &GivingBack) -> String {
     format!("{may}\n{means}")
 }
 
-/// Says which files need chunks that nobody but one donor has.
+/// Says how many files need chunks that only the named donors hold, and names some of them.
 pub fn only_there(name: &str, loss: &GivingBack) -> String {
     let shown = loss.lost.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.lost_files > 3 { ", …" } else { "" };

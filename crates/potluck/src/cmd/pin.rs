@@ -1,4 +1,4 @@
-//! `potluck pin` and `unpin`: whether steps of series may be purged.
+//! `potluck pin` and `unpin`: set whether steps of a series may be purged.
 
 use super::Ending;
 use super::several::Several;

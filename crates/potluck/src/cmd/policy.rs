@@ -1,4 +1,4 @@
-//! `potluck policy`: how files are stored and kept safe.
+//! `potluck policy`: shows and changes how files are stored and kept safe.
 
 use super::Ending;
 use super::cp::{policy_override, with_retention};

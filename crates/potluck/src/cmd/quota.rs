@@ -1,4 +1,4 @@
-//! `potluck quota`: limits of what may be stored, and what is used of them.
+//! `potluck quota`: limits how much may be stored, and shows how much is.
 
 use super::Ending;
 use crate::args::{self, QuotaSetArgs};
@@ -41,7 +41,7 @@ pub async fn run(args: args::QuotaArgs, client: &Pool, output: &Output) -> Resul
     Ok(Ending::Done)
 }
 
-/// Whether a person means this quota by `of`.
+/// Returns whether the user means this quota by `of`.
 fn is_of(quota: &QuotaUse, of: &str) -> bool {
     match &quota.of {
         QuotaOf::Space(space) => {
@@ -51,7 +51,7 @@ fn is_of(quota: &QuotaUse, of: &str) -> bool {
     }
 }
 
-/// A limit and what is used of it, such as `3 of 10`.
+/// Formats what is used of a limit, such as `3 of 10`.
 fn used_of(used: String, most: Option<String>) -> String {
     match most {
         Some(most) => format!("{used} of {most}"),

@@ -1,4 +1,4 @@
-//! `potluck repair`: what makes lost copies again.
+//! `potluck repair`: shows and steers repair, which makes lost copies again.
 
 use super::Ending;
 use crate::args::{RepairArgs, WatchArgs};
@@ -11,12 +11,13 @@ use potluck_wire::error::Failure;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Time between two looks while somebody watches.
+/// The time between two looks while the command watches or waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A look at a pool of some million files takes longer; `--watch` waits for that.
+/// How long `potluck repair now` waits for a scan. With millions of files a scan takes longer, for which `--watch`
+/// waits.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where something is stuck and nothing was made for so long, more than one look at everything
-/// found no way.
+/// The time without progress after which stuck chunks end the watch: by then more than one scan has found no way for
+/// them.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub async fn run(
@@ -28,7 +29,7 @@ pub async fn run(
     let control = |action| RepairControl { action };
     let (state, watch) = match args {
         RepairArgs::Status(WatchArgs { watch }) => {
-            client.call(&Check {}).await?; // this returns when all that happened is known
+            client.call(&Check {}).await?; // returns when the manager knows all that happened
             (client.call(&RepairStatus {}).await?, watch)
         }
         RepairArgs::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
@@ -57,7 +58,7 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
     if open == 0 { Ending::Done } else { Ending::Partial }
 }
 
-/// Returns the state of repair once all was looked at anew, or as far as it is known after some retry_for.
+/// Returns the state of repair once there was a new scan, or as far as it is known after [`LOOK_TIMEOUT`].
 async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     let started = client.now();
     loop {
@@ -71,13 +72,13 @@ async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     }
 }
 
-/// Chunks that are to be made or being made.
+/// Returns the number of chunks that wait to be made or are being made.
 pub fn left(state: &RepairState) -> u64 {
     state.queued.iter().sum::<u64>() + state.under_way
 }
 
-/// Looks until nothing is left, or nothing that can be made now; with `anew`, not before all was
-/// looked at once more.
+/// Watches until repair is paused, nothing is left, or nothing more can be made now. With `anew` that holds only after
+/// one more scan.
 async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairState, Failure> {
     let started = client.now();
     let line = progress_bar::line(shown);
@@ -98,9 +99,9 @@ async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairStat
     }
 }
 
-/// Whether nothing is left and nothing is expected, or it moves no more after a standstill of so long.
-/// Chunks that wait for another look at everything are left, and so are those that wait until a silent
-/// donor is given up.
+/// Returns whether the watch is over: nothing is left to make and nothing is expected, or something is stuck and
+/// nothing has moved for [`STANDSTILL`]. More is expected while a scan is pending, or while a silent donor may still
+/// return.
 fn is_over(state: &RepairState, still: Duration) -> bool {
     let stuck = state.stuck + state.changing_stuck > 0;
     let nothing = left(state) + state.changing == 0;
@@ -108,7 +109,7 @@ fn is_over(state: &RepairState, still: Duration) -> bool {
     (nothing && !expected) || (stuck && still >= STANDSTILL)
 }
 
-/// Repair in one line.
+/// Describes the state of repair in one line.
 pub fn summary(state: &RepairState) -> String {
     if let Some(why) = &state.paused {
         return format!("paused: {why}");
@@ -131,7 +132,7 @@ pub fn summary(state: &RepairState) -> String {
     }
     if left(state) + state.changing > 0 {
         let mut text = format!("{}/s", format_size(state.rate));
-        // Changes of redundancy are made after what was promised.
+        // Files change their redundancy after lost copies are made, so theirs is the later time.
         let eta = if state.changing > 0 { state.changing_eta_seconds } else { state.eta_seconds };
         if let Some(eta) = eta {
             let _ = write!(text, ", done in about {}", duration(eta));

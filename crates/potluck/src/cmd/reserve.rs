@@ -1,4 +1,4 @@
-//! `potluck reserve`: room that is kept free for what is going to be written.
+//! `potluck reserve`: reserves space for files that are going to be written.
 
 use super::Ending;
 use crate::args::{ReserveArgs, ReserveLsArgs, ReserveReleaseArgs, ReserveVerb};

@@ -1,4 +1,4 @@
-//! `potluck restore`: an old version of a file becomes the current one.
+//! `potluck restore`: makes an old version of a file the current one.
 
 use super::Ending;
 use crate::args::RestoreArgs;

@@ -1,4 +1,4 @@
-//! `potluck rm`: remove files or directories.
+//! `potluck rm`: removes files or directories.
 
 use super::Ending;
 use super::several::Several;
@@ -45,8 +45,8 @@ pub async fn run(args: RmArgs, client: &Pool, output: &Output) -> Result<Ending,
     Ok(ending)
 }
 
-/// Removes what is at `path`, or only looks. A person is asked before a tree goes; a script that
-/// says -r means it.
+/// Removes what is at `path`, or with a dry run only looks. On a terminal the user is asked before a tree is removed; a
+/// script is not.
 async fn remove(args: &RmArgs, path: &PoolPath, client: &Pool) -> Result<Removed, Failure> {
     if path.names().is_empty() && !path.space().is_empty() {
         let space = path.space();
@@ -76,7 +76,7 @@ async fn remove(args: &RmArgs, path: &PoolPath, client: &Pool) -> Result<Removed
     }
 }
 
-/// Counts the files and bytes that would be removed, and says how long they would be kept.
+/// Counts the files and bytes that would be removed, and returns how long they would be kept.
 async fn look(
     path: &PoolPath,
     recursive: bool,

@@ -1,4 +1,4 @@
-//! `potluck scrub`: donors read back what they hold.
+//! `potluck scrub`: has donors read back what they hold, and shows the results.
 
 use super::{Ending, donors};
 use crate::args::{ScrubArgs, ScrubNowArgs};
@@ -10,7 +10,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Time from one look at the donors to the next; their heartbeats bring news each second.
+/// The time from one look at the donors to the next: about that between two of their heartbeats.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
@@ -63,17 +63,17 @@ async fn now(args: ScrubNowArgs, client: &Pool, output: &Output) -> Result<Endin
     Ok(Ending::Done)
 }
 
-/// The findings of a whole round of a donor.
+/// The findings of a donor's round.
 #[derive(Serialize)]
 struct Found {
     donor: String,
-    /// Whether it read all it holds.
+    /// Whether the donor read all that it holds.
     finished: bool,
-    /// Chunks found spoiled in this round.
+    /// The number of chunks found damaged in this round.
     spoiled: u64,
 }
 
-/// Waits until each donor has finished a round more than `before`, or is silent.
+/// Waits until each donor has finished one more round than in `before`, or is not heard any more; tells the findings.
 async fn finished(
     before: Vec<DonorStatus>,
     client: &Pool,

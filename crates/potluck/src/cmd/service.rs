@@ -1,4 +1,4 @@
-//! `potluck service`: daemons under systemd.
+//! `potluck service`: installs, shows and removes daemons as services of systemd.
 
 use super::Ending;
 use super::lend::absolute;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a daemon may take to answer.
+/// How long a daemon may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub async fn run(
@@ -53,7 +53,7 @@ struct Installed {
     unit: &'static str,
     scope: Scope,
     files: Vec<UnitFile>,
-    /// Whether systemd runs it now.
+    /// Whether systemd was told to start it.
     started: bool,
 }
 
@@ -131,7 +131,7 @@ fn install(
     Ok(Ending::Done)
 }
 
-/// Returns the role of this machine's daemons, as far as their state shows.
+/// Returns the role that fits the daemons whose state directories exist.
 fn role_of(place: &UnitPlace) -> Result<UnitRole, Failure> {
     let has = |daemon| place.here(&place.state_of(daemon)).is_dir();
     match (has(Daemon::Manager), has(Daemon::Donor)) {
@@ -156,7 +156,7 @@ fn role_of(place: &UnitPlace) -> Result<UnitRole, Failure> {
     }
 }
 
-/// Services of a user end when the user leaves, unless the user lingers.
+/// Lets the services of the user go on after logout, which systemd does only for users who linger.
 fn linger(output: &Output) {
     if call(Command::new("loginctl").arg("enable-linger")).is_ok() {
         output.note(
@@ -170,8 +170,8 @@ fn linger(output: &Output) {
     }
 }
 
-/// Makes the state directory of a daemon; the system's belongs to the services' user, which is made if
-/// there is none.
+/// Makes the state directory of a daemon. That of a system service belongs to the services' user, who is added to the
+/// machine if missing.
 fn make_state(place: &UnitPlace, daemon: Daemon) -> Result<(), Failure> {
     if place.is_live() && place.scope == Scope::System && user().is_none() {
         call(Command::new("useradd").args([
@@ -190,8 +190,8 @@ fn make_state(place: &UnitPlace, daemon: Daemon) -> Result<(), Failure> {
         make_dir(place, above)?;
     }
     make_dir(place, &dir)?;
-    // Files that root made there before, such as an identity by `potluck join`, are the service's from now
-    // on.
+    // Root may have made files there before, such as an identity by `potluck join`. They must belong to the
+    // service's user.
     if place.is_live() && place.scope == Scope::System {
         call(
             Command::new("chown").args(["-R", &format!("{SYSTEM_USER}:{SYSTEM_USER}")]).arg(&dir),
@@ -200,8 +200,8 @@ fn make_state(place: &UnitPlace, daemon: Daemon) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a directory that a service writes. One that is there and empty is given to the service's user;
-/// one that holds anything is left alone.
+/// Makes a directory that a service writes. For a system service, an empty directory is given to the services' user,
+/// and one that holds anything keeps its owner.
 fn make_dir(place: &UnitPlace, path: &Path) -> Result<(), Failure> {
     let here = place.here(path);
     let failed = |why: std::io::Error| file_failed("make", path, &why);
@@ -218,7 +218,7 @@ fn make_dir(place: &UnitPlace, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The numbers of the services' user on this machine.
+/// Returns the user and group number of the services' user on this machine, if there is one.
 fn user() -> Option<(u32, u32)> {
     let known = fs::read_to_string("/etc/passwd").ok()?;
     let mut lines = known.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -233,14 +233,14 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(failed)
 }
 
-/// The facts known of one service.
+/// The facts known about one service.
 #[derive(Debug, Serialize)]
 struct Known {
     unit: &'static str,
     /// The state of the unit in systemd's words: `active`, `inactive`, `failed` …; `null` where systemd does
     /// not run.
     active: Option<String>,
-    /// `enabled` when it starts with the machine.
+    /// The unit's file state in systemd's words: `enabled` if it starts with the machine.
     enabled: Option<String>,
     daemons: Vec<KnownDaemon>,
 }
@@ -251,7 +251,7 @@ struct KnownDaemon {
     state: PathBuf,
     pid: Option<u32>,
     address: Option<SocketAddr>,
-    /// Whether something answers there.
+    /// Whether a connection to the address succeeds.
     answers: bool,
 }
 
@@ -334,7 +334,7 @@ fn report(report: &ServiceReport) -> String {
 struct Uninstalled {
     units: Vec<&'static str>,
     removed: Vec<PathBuf>,
-    /// The directories that are still there.
+    /// The state directories, and others that the daemons write, that still exist.
     kept: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! `potluck set`: what a daemon of this machine was told, shown or changed.
+//! `potluck set`: shows or changes the settings of this machine's daemons.
 
 use super::Ending;
 use super::lend::{absolute, check_terms};
@@ -93,7 +93,7 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Refuses a directory that is not there: it may be on a disk that is not mounted.
+/// Refuses a directory that does not exist, because its disk may not be mounted.
 fn check_there(key: &Key, dir: &Path) -> Result<(), Failure> {
     if dir.is_dir() {
         return Ok(());
@@ -104,7 +104,7 @@ fn check_there(key: &Key, dir: &Path) -> Result<(), Failure> {
         .hint(format!("mount its disk if it is on another one, or make it: mkdir -p {dir}")))
 }
 
-/// Sets a key of the daemon or of one lent directory, or with `None` goes by its default again.
+/// Sets a key of the daemon or of one lent directory, or with `None` unsets it, so that its default holds again.
 fn change(file: &mut SettingsFile, dir: Option<&Path>, key: &Key, value: Option<&str>) {
     match (dir, value) {
         (Some(dir), value) => file.set_lent(dir, key, value),
@@ -113,7 +113,7 @@ fn change(file: &mut SettingsFile, dir: Option<&Path>, key: &Key, value: Option<
     }
 }
 
-/// Where the daemons of this machine keep what they were told, as far as it was asked for.
+/// The state directories of the daemons that a command is about.
 struct Places {
     manager: Option<PathBuf>,
     donor: Option<PathBuf>,
@@ -127,7 +127,9 @@ impl Places {
         }
     }
 
-    /// The directory of a daemon that there is.
+    /// Returns the state directory of a daemon.
+    ///
+    /// Errors: it does not exist.
     fn of(&self, daemon: Daemon) -> Result<&Path, Failure> {
         if let Some(dir) = self.dir(daemon).filter(|dir| dir.is_dir()) {
             return Ok(dir);
@@ -145,12 +147,13 @@ impl Places {
     }
 }
 
-/// A state directory is that of `potluck up`, with one for each daemon below, or a daemon's own.
+/// Finds the state directories. A `state` that is given is that of `potluck up`, with one for each daemon below it, or
+/// a daemon's own.
 fn places(state: Option<&Path>, settings: &CommandSettings) -> Places {
     let Some(state) = state else {
         let (manager, donor) = (settings.manager_dir(), settings.donor_dir());
         return match (manager.is_dir(), donor.is_dir()) {
-            // Neither is there: settings could be told to daemons that are to come.
+            // If neither exists, both are named, so that their defaults can be shown.
             (false, false) => Places { manager: Some(manager), donor: Some(donor) },
             (has_manager, has_donor) => Places {
                 manager: has_manager.then_some(manager),
@@ -181,7 +184,7 @@ fn unknown(name: &str, meant: &[&str]) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint(hint)
 }
 
-/// The lent directory that is meant.
+/// Returns the lent directory that the user means: the `wanted` one, or the only one.
 pub(super) fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     let lent = file.lent();
     let shown = lent.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -205,16 +208,16 @@ pub(super) fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathB
     }
 }
 
-/// One setting as it is.
+/// A setting with its present value.
 #[derive(Debug, Serialize)]
 struct Setting {
     key: &'static str,
-    /// The value that holds; `null` when the daemon finds that out.
+    /// The value that holds; `null` if the daemon determines it by itself.
     value: Option<String>,
-    /// Whether it was set, by whomever.
+    /// Whether the settings file sets it.
     set: bool,
     default: &'static str,
-    /// The lent directory that the setting is for, where each has its own.
+    /// The lent directory that the setting is for, if each has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     dir: Option<PathBuf>,
     applies: &'static str,
@@ -227,14 +230,14 @@ struct Shown {
     settings: Vec<Setting>,
 }
 
-/// The outcome of a change.
+/// The outcome of a change of a setting.
 #[derive(Debug, Serialize)]
 struct Changed {
     key: &'static str,
-    /// The value that was set; `null`: the default.
+    /// The value that was set; `null` if the default holds again.
     value: Option<String>,
     file: PathBuf,
-    /// Whether its daemon runs.
+    /// Whether the key's daemon runs.
     running: bool,
     applies: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Several things that one command names: what fails of them is told, and the others are done.
+//! The results of a command that names several things: failures of some are told, and the others are done.
 
 use super::Ending;
 use crate::output::{Output, count};
@@ -11,7 +11,7 @@ use std::fmt::Display;
 pub struct Several {
     #[serde(skip)]
     done: usize,
-    /// The things that could not be done, and why.
+    /// The things that failed, with the reasons.
     failed: Vec<Failed>,
 }
 
@@ -22,7 +22,7 @@ struct Failed {
 }
 
 impl Several {
-    /// Notes what became of one.
+    /// Notes the result for one thing.
     pub fn note(&mut self, path: impl Display, result: Result<(), Failure>) {
         match result {
             Ok(()) => self.done += 1,
@@ -30,8 +30,8 @@ impl Several {
         }
     }
 
-    /// How the command ends: the failure of the only thing it was asked for is its own, and of
-    /// several each is told.
+    /// Returns how the command ends. The failure of its only thing is its own; of several things, each failure is
+    /// told.
     pub fn end(&self, output: &Output) -> Result<Ending, Failure> {
         if let (0, [only]) = (self.done, self.failed.as_slice()) {
             return Err(only.error.clone());

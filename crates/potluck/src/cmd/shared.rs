@@ -1,4 +1,4 @@
-//! `potluck shared`: files that several writers write at once, each other bytes.
+//! `potluck shared`: files that several writers write at once, each a part of its own.
 
 use super::Ending;
 use super::cp::place::cannot_read;
@@ -19,10 +19,10 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are read and written at a time.
+/// The number of bytes that are read and written at a time.
 const PIECE: usize = 4 << 20;
 
-/// What became of a shared file.
+/// The outcome for a shared file.
 #[derive(Debug, Serialize)]
 struct Shared<'a> {
     path: &'a PoolPath,
@@ -65,8 +65,7 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
                 SharedOutcome::Published => String::new(),
                 _ => format!("nothing was written to {path} since its last version"),
             });
-            // A writer that said that all is written ends the sharing, too, unless others have begun with the next
-            // version.
+            // After a commit the file is no longer shared, unless writers have begun the next version.
             client.end_unused_sharing(&path).await?;
         }
         SharedArgs::Abort(SharedPathArgs { path }) => {
@@ -116,8 +115,8 @@ async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result
         }
     };
     if let Err(failure) = written {
-        // A writer that was refused all that it was to write keeps nobody waiting. If it failed otherwise its mark
-        // stays, so that no version is made with half of its bytes, or none.
+        // If another writer has all these bytes, this writer is removed, so that nobody waits for it. After any other
+        // failure it stays registered, so that no version is made without its bytes.
         if failure.code == code::CLAIMED && bytes == 0 {
             let _: Result<SharedOutcome, Failure> = writer.abort().await;
         }
@@ -133,7 +132,7 @@ async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result
     Ok(())
 }
 
-/// Writes what a stream brings, and counts it.
+/// Writes all bytes of a stream, and counts them in `bytes`.
 async fn write_stream(
     writer: &mut SharedWriter,
     at: u64,
@@ -160,11 +159,11 @@ async fn write_stream(
     }
 }
 
-/// The bytes that are written.
+/// The source of the bytes that are written.
 enum WrittenInput {
-    /// A file of this machine, and how many bytes it has.
+    /// A local file and its length in bytes.
     File(Arc<File>, u64),
-    /// Whatever it brings: nobody knows how much that is.
+    /// A stream of unknown length.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -181,7 +180,7 @@ fn open(source: &OsStr) -> Result<WrittenInput, Failure> {
     })
 }
 
-/// Fills the buffer as far as there is something to read.
+/// Fills the buffer, or as much of it as there is to read, and returns the number of bytes.
 fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,4 +1,4 @@
-//! `potluck snapshot`: directories as they were.
+//! `potluck snapshot`: takes, lists and removes snapshots of directories.
 
 use super::Ending;
 use crate::args::{SnapshotArgs, SnapshotLsArgs, SnapshotPlaceArgs};

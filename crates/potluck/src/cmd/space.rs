@@ -1,4 +1,4 @@
-//! `potluck space`: make, list and remove spaces; who may do what in them.
+//! `potluck space`: makes, lists and removes spaces, and manages the rights in them.
 
 use super::Ending;
 use super::cp::{policy_override, with_retention};
@@ -52,7 +52,7 @@ async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result
     Ok(())
 }
 
-/// Removes a space. An empty one is soon made again; of any other a person says yes to what goes.
+/// Removes a space. The user is asked first, unless the space is empty.
 async fn remove(args: SpaceRmArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
     let SpaceRmArgs { name, recursive, caution } = args;
     let spaces = client.spaces().await?;
@@ -75,7 +75,7 @@ async fn remove(args: SpaceRmArgs, client: &Pool, output: &Output) -> Result<(),
     Ok(())
 }
 
-/// A member or a group as people call them.
+/// Formats the member or group to whom rights are granted.
 fn called(granted: &Granted) -> String {
     match &granted.to {
         Grantee::Member(member) => {

@@ -1,4 +1,4 @@
-//! `potluck stat`: everything known of a path.
+//! `potluck stat`: shows everything known about a path.
 
 use super::{Ending, health};
 use crate::args;
@@ -18,7 +18,7 @@ pub async fn run(args: args::StatArgs, client: &Pool, output: &Output) -> Result
         false => client.stat(&args.path).await?,
     };
     let shown = Shown { path: args.path.to_string(), stated };
-    // The root is no directory of the catalog: nothing says when it was modified, and no policy holds there.
+    // The root is not in the catalog, and has no time of modification and no policy.
     let is_root = args.path.space().is_empty();
     output.result(&shown, |shown| text(&shown.path, is_root, &shown.stated));
     Ok(Ending::Done)
@@ -108,7 +108,7 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
     text
 }
 
-/// The mode in octal, and the owner as numbers where one is kept.
+/// Formats the mode in octal, and the owner as numbers if one is kept.
 fn mode(entry: &ListedEntry) -> String {
     match entry.owner {
         Some(owner) => format!("{}, of {owner}", entry.permissions),
@@ -116,7 +116,7 @@ fn mode(entry: &ListedEntry) -> String {
     }
 }
 
-/// The redundancy that keeps the file. The protocol by which its copies were made is its command's, and is not kept.
+/// Returns the redundancy of the file. The protocol by which its copies were made is not recorded.
 fn kept_as(stated: &Stated) -> Redundancy {
     let copies = stated.entry.copies.unwrap_or(stated.policy.copies);
     stated.entry.ec.map_or(Redundancy::Copies(copies), Redundancy::Ec)

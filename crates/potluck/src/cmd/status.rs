@@ -1,4 +1,4 @@
-//! `potluck status`: how safe the pool is, and its donors.
+//! `potluck status`: shows how safe the pool is, and its donors.
 
 use super::{Ending, donors, quota, repair};
 use crate::args;
@@ -17,11 +17,11 @@ pub async fn run(
     client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    // The answer comes when all that happened is known, so that what is asked for after it tells
-    // the same.
+    // The manager answers when it knows all that happened, so that the status that follows agrees with the
+    // verdict.
     let verdict = client.call(&Check {}).await?;
     if args.check {
-        // A healthy pool gives nobody anything to do, so nothing is said.
+        // For a healthy pool nothing is printed, because cron would mail it.
         output.result(&verdict, |verdict| match verdict.state {
             PoolState::Healthy => String::new(),
             _ => verdict_text(verdict),
@@ -33,7 +33,7 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// The verdict as people read it.
+/// Formats the verdict for people.
 pub fn verdict_text(verdict: &Verdict) -> String {
     let state = match verdict.state {
         PoolState::Healthy => "healthy",
@@ -47,7 +47,7 @@ pub fn verdict_text(verdict: &Verdict) -> String {
     }
 }
 
-/// How a command ends that was asked whether the pool is well.
+/// Returns how a command ends that was asked for the verdict.
 pub fn ending(verdict: &Verdict) -> Ending {
     match verdict.state {
         PoolState::Healthy => Ending::Done,
@@ -163,7 +163,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
     ]
 }
 
-/// Says on how many donors the metadata is that brings a lost manager back.
+/// Says how many copies of the metadata log, which brings a lost manager back, are on donors.
 fn own_metadata(metadata: &MetadataHealth) -> String {
     match metadata.copies {
         None => "on no donor, only on the manager's own disk".into(),
@@ -173,7 +173,7 @@ fn own_metadata(metadata: &MetadataHealth) -> String {
     }
 }
 
-/// Says since when the copies of the catalog have all changes, and how many wait for donors.
+/// Says how old the copies of the catalog are, and how many changes are not on donors yet.
 fn backups(status: &PoolStatus) -> Option<String> {
     let age = |place: &str, seconds: Option<u64>| {
         seconds.map(|seconds| format!("{place} as of {} ago", duration(seconds)))

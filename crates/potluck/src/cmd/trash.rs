@@ -1,4 +1,4 @@
-//! `potluck trash`: what was removed, and how it goes for good.
+//! `potluck trash`: lists removed files, and purges what is kept.
 
 use super::Ending;
 use super::versions::{by, left, size};
@@ -44,7 +44,7 @@ async fn ls(args: TrashLsArgs, client: &Pool, output: &Output) -> Result<Ending,
 async fn empty(args: TrashEmptyArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let TrashEmptyArgs { path, caution } = args;
     if path.space().is_empty() {
-        // The manager refuses this as well, but is not asked where nothing is kept, or with -n.
+        // The manager refuses this as well, but is not asked with `-n`, or if nothing is kept.
         let what = "this is done in a space, and the path names none";
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("name one: `potluck space ls` lists those that you may see"));

@@ -1,4 +1,4 @@
-//! `potluck tree`: everything below a path, drawn.
+//! `potluck tree`: draws everything below a path as a tree.
 
 use super::Ending;
 use crate::args::TreeArgs;
@@ -16,7 +16,7 @@ struct Drawn {
     entries: Vec<ListedEntry>,
 }
 
-/// A directory's children by name; a file has none.
+/// An entry of the tree with its children by name.
 #[derive(Default)]
 struct Node<'a> {
     entry: Option<&'a ListedEntry>,

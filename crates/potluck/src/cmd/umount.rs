@@ -1,4 +1,4 @@
-//! `potluck umount`: end a mount, and wait until what was closed in it is in the pool.
+//! `potluck umount`: ends a mount, and waits until files that were closed in it are in the pool.
 
 use super::{Ending, mount, unpublished};
 use crate::args::UmountArgs;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the end of a daemon is waited for without a word.
+/// How long the command waits for the end of the daemon before it tells the user so.
 const SILENT: Duration = Duration::from_secs(2);
 
 pub async fn run(
@@ -28,7 +28,7 @@ pub async fn run(
                 .hint("it takes fusermount3 (Debian: fuse3), and to be who mounted it"),
         }
     };
-    // The record is of a mount that this user made; of mounts of others nothing is known here.
+    // There are records of this user's mounts only.
     let record = FoundRecord::find(&settings.spool_dir(), &dir).map_err(failed)?;
     let was_mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
     if was_mounted {
@@ -36,7 +36,7 @@ pub async fn run(
     }
     let lost = match record {
         Some(record) => {
-            // This waits until the daemon has ended.
+            // This call blocks until the daemon has ended.
             let taken = tokio::task::spawn_blocking(move || record.take_unpublished());
             let mut taken = std::pin::pin!(taken);
             let taken = match tokio::time::timeout(SILENT, &mut taken).await {
@@ -59,7 +59,7 @@ pub async fn run(
     Ok(if lost.is_empty() { Ending::Done } else { Ending::Partial })
 }
 
-/// Unmounts the directory; programs that have something open in a dead mount do not hold it.
+/// Unmounts the directory. A mount whose daemon is dead is detached even if programs have files open in it.
 fn end_mount(dir: &Path, record: Option<&FoundRecord>) -> io::Result<()> {
     match potluck_mount::unmount(dir) {
         Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {

@@ -1,4 +1,4 @@
-//! `potluck undelete`: what was removed comes back.
+//! `potluck undelete`: brings removed files and directories back.
 
 use super::Ending;
 use super::several::Several;
@@ -23,7 +23,7 @@ pub async fn run(args: UndeleteArgs, client: &Pool, output: &Output) -> Result<E
     let (mut brought, mut several) = (Vec::new(), Several::default());
     for path in &args.paths {
         let done = match bring_back(path, client).await {
-            // The directory itself is there, and what was removed inside it is meant.
+            // The directory itself exists, and the user means what was removed inside it.
             Err(why) if args.recursive && why.code == code::EXISTS => Ok(()),
             Ok(()) => {
                 brought.push(path.clone());
@@ -45,7 +45,7 @@ pub async fn run(args: UndeleteArgs, client: &Pool, output: &Output) -> Result<E
     Ok(ending)
 }
 
-/// Brings one back. What is there, and was never removed, is told of as what is there.
+/// Brings one path back. If nothing is kept but something exists there, the failure says that it exists.
 async fn bring_back(path: &PoolPath, client: &Pool) -> Result<(), Failure> {
     match client.bring_back(path, None, true).await {
         Ok(_) => Ok(()),
@@ -79,7 +79,7 @@ async fn inside(
         for path in new {
             match client.bring_back(&path, None, true).await {
                 Ok(_) => brought.push(path),
-                // Something else is there by now, which stays as it is.
+                // Something else exists there by now, and stays, or the entry is not kept any more.
                 Err(why) if [code::EXISTS, code::NOT_KEPT].contains(&why.code.as_str()) => {}
                 Err(why) => return Err(why),
             }

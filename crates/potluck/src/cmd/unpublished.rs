@@ -1,13 +1,14 @@
-//! Says in words which files a mount that ended did not publish.
+//! Messages about the files that a mount did not publish before it ended.
 
 use potluck_mount::{Unpublished, UnpublishedState};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Names that are told on a terminal; all of them are in the result for programs, and in a daemon's log.
+/// The most files that are named on standard error. All of them are in the result of `umount` and in the log of a
+/// daemon.
 const TOLD: usize = 20;
 
-/// Returns what became of a file, with its name.
+/// Returns a sentence about the file and what happened to it.
 pub fn sentence(file: &Unpublished) -> String {
     let path = &file.path;
     match &file.state {
@@ -25,8 +26,7 @@ pub fn sentence(file: &Unpublished) -> String {
     }
 }
 
-/// Tells people, on standard error, what a mount at `dir` did not publish: also those who asked for quiet, for it is
-/// told once.
+/// Writes to standard error what a mount at `dir` did not publish, also with `--quiet`, because it is told only once.
 pub fn tell(unpublished: &[Unpublished], dir: &Path) {
     if unpublished.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! `potluck up`: a pool on this machine, manager and donor in one process.
+//! `potluck up`: runs a pool on this machine, with manager and donor in one process.
 
 use super::lend::{LendAsked, LendPlace};
 use super::manager::ManagerStarted;
@@ -19,7 +19,7 @@ use potluck_wire::token::{JoinToken, Role};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Seconds for which the token is good that this process makes for itself.
+/// The validity in seconds of the token that this process makes for its own donor.
 const OWN_TOKEN_SECONDS: u64 = 60;
 
 pub async fn run(
@@ -42,8 +42,8 @@ pub async fn run(
 
     let ManagerStarted { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
-    // If a pool is taken back, its donor goes with it. Where only the identity of a donor was lost,
-    // donors of further directories may be beside it, of another pool: these stay.
+    // If a new pool is removed again, so is its donor. Other state that was in the donor's directory before stays,
+    // such as that of donors of another pool.
     let had_state = donor_dir.join(lend::STATES).exists()
         || STATE_FILES.iter().any(|file| donor_dir.join(file).exists());
     let is_new = made.is_new() && !Identity::exists(&donor_dir);
@@ -54,7 +54,7 @@ pub async fn run(
     let place = beside(address, &SettingsFile::read(Daemon::Manager, &manager_dir)?);
     let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(manager.run(async {
-        let _ = manager_stopped.await; // a sender that is gone means stop, too
+        let _ = manager_stopped.await; // a dropped sender means stop as well
     }));
 
     let donor = async {
@@ -83,8 +83,8 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Where the donor of a machine listens whose manager listens at `manager`: at the port of donors, or
-/// at any if the manager was given any. Others reach it by the hosts by which they reach the manager.
+/// Returns where the donor listens if the manager listens at `manager`: at the port of donors, or at any port if the
+/// manager was given port 0. Others reach it by the hosts by which they reach the manager.
 fn beside(manager: SocketAddr, settings: &SettingsFile) -> LendPlace {
     let any = settings.text_of("manager.listen").is_some_and(|listen| listen.ends_with(":0"));
     let said = settings.text_of("manager.advertise").unwrap_or_default();
@@ -95,8 +95,7 @@ fn beside(manager: SocketAddr, settings: &SettingsFile) -> LendPlace {
     }
 }
 
-/// Removes what a donor that never lent was about to be: it is of a pool that is no more. Where state
-/// was there before, only the identity goes.
+/// Removes the state of a donor whose new pool is removed again. If there was state before, removes only the identity.
 fn forget_donor(dir: &Path, had_state: bool) {
     if let Err(why) = Identity::remove(dir) {
         tracing::warn!("what was begun in {} stays: {why}", dir.display());
@@ -105,14 +104,15 @@ fn forget_donor(dir: &Path, had_state: bool) {
         return;
     }
     for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
-        let _ = std::fs::remove_file(dir.join(file)); // one that was not made yet, mostly
+        let _ = std::fs::remove_file(dir.join(file)); // most do not exist yet
     }
-    // Donors of further directories joined that pool as well.
+    // The donors of further directories had joined the same pool.
     let _ = std::fs::remove_dir_all(dir.join(lend::STATES));
-    let _ = std::fs::remove_dir(dir); // stays if somebody has something there
+    let _ = std::fs::remove_dir(dir); // fails if other files are there
 }
 
-/// This machine's donor joins like any other, with a token that this process makes for it.
+/// Loads the identity of this machine's donor. If there is none, the donor joins like any other, with a token that this
+/// process makes for it.
 async fn donor_identity(
     admin_dir: &Path,
     donor_dir: &Path,
@@ -121,7 +121,7 @@ async fn donor_identity(
     let here = Addresses::from(from_this_machine(manager));
     if Identity::exists(donor_dir) {
         let mut identity = command_settings::load_identity(donor_dir)?;
-        // The admin's identity may be kept elsewhere.
+        // The admin's identity may have been moved elsewhere.
         if Identity::exists(admin_dir)
             && command_settings::load_identity(admin_dir)?.pool() != identity.pool()
         {
@@ -143,7 +143,7 @@ async fn donor_identity(
     join::donor(&token.to_string(), None, donor_dir).await
 }
 
-/// The failure where this machine lends to another pool already.
+/// Makes the failure that this machine is a donor of another pool already.
 fn another_pools(donor_dir: &Path, identity: &Identity) -> Failure {
     let place = donor_dir.display();
     let what =

@@ -1,4 +1,4 @@
-//! `potluck verify`: how safe files are, and whether their bytes are right.
+//! `potluck verify`: checks how safe files are, and whether their bytes are right.
 
 use super::Ending;
 use super::fsck::{self, FsckFindings};
@@ -20,10 +20,10 @@ use std::time::Duration;
 struct Verified {
     #[serde(flatten)]
     findings: FsckFindings,
-    /// The health of the file, where the path is of a single one.
+    /// The health of the file, if the path is of a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
-    /// The files that were read and are right.
+    /// The result of reading the files, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<ReadBack>,
 }
@@ -32,7 +32,7 @@ struct Verified {
 struct ReadBack {
     files: u64,
     bytes: u64,
-    /// Copies that were met missing or spoiled while others were read.
+    /// The number of copies that were found missing or damaged while files were read.
     bad_copies: u64,
     failed: Vec<FailedFile>,
 }
@@ -40,7 +40,7 @@ struct ReadBack {
 #[derive(Serialize)]
 struct FailedFile {
     path: String,
-    /// Bytes of it that cannot be read; none where it could not be opened.
+    /// The number of its bytes that cannot be read; 0 if it could not be opened.
     unreadable: u64,
     error: Failure,
 }
@@ -51,11 +51,11 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    // The command is to tell which files cannot be read now, so no donor is waited for.
+    // The command is to tell which files cannot be read now, so it does not wait for donors.
     let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits() };
     let client = &client.with_retry_limits(limits);
     let is_file = is_file(&args, client).await?;
-    // Files are read first, so that the judgement has what is met.
+    // Files are read first, so that the judgement knows of the bad copies that are found.
     let read = match args.read {
         true => {
             let read = read_back(&args.path, is_file, client, shown).await?;
@@ -82,7 +82,9 @@ pub async fn run(
     ending(&verified)
 }
 
-/// Whether a single file is named; a directory is verified only where that was asked for.
+/// Returns whether the path names a single file.
+///
+/// Errors: the path is a directory, and `-r` is not given; it is a link; it does not exist.
 async fn is_file(args: &VerifyArgs, client: &Pool) -> Result<bool, Failure> {
     let kind = match args.path.space().is_empty() {
         true => EntryKind::Dir,
@@ -105,8 +107,8 @@ fn is_directory(path: &PoolPath) -> Failure {
         .hint("add -r to verify all that is below it")
 }
 
-/// Reads every byte below a path. The client compares each chunk with its name and each file's
-/// recipe with its digest; what it reads goes nowhere.
+/// Reads every byte below a path. The client compares each chunk with its name, and each file's recipe with its
+/// digest. The bytes are discarded.
 async fn read_back(
     path: &PoolPath,
     is_file: bool,
@@ -125,7 +127,7 @@ async fn read_back(
     Ok(read)
 }
 
-/// Lists the trees that are opened as one each: a space, or a directory in one.
+/// Returns the trees that are each opened as a whole: the path itself, or all spaces for the root.
 async fn trees(path: &PoolPath, client: &Pool) -> Result<Vec<PoolPath>, Failure> {
     if !path.space().is_empty() {
         return Ok(vec![path.clone()]);
@@ -144,8 +146,8 @@ impl ReadBack {
         let done = check_tree(client, path, Arc::clone(progress)).await?;
         self.files += done.files;
         self.bytes += done.bytes;
-        // A file that was replaced or removed since its page was opened has nothing to be read any
-        // more: what is there now is asked for once more.
+        // A file that failed may have been replaced or removed since its page was opened. What is there now is
+        // read once more.
         for (file, _) in done.failed {
             self.file(&below(path, &file)?, client, progress).await;
         }
@@ -162,7 +164,7 @@ impl ReadBack {
                 self.files += 1;
                 self.bytes += checked.bytes;
             }
-            // The file was removed since it was listed.
+            // The file was removed after it was listed.
             Err(error) if error.code == code::NO_ENTRY => {}
             Err(error) => failed(0, error),
         }
@@ -206,7 +208,7 @@ fn ending(verified: &Verified) -> Result<Ending, Failure> {
     let failed = verified.read.as_ref().map_or(&[][..], |read| &read.failed);
     if let Some(first) = failed.first() {
         let what = format!("{} could not be read back", count(failed.len() as u64, "file"));
-        // Nothing is known to be wrong with what the caller may not read.
+        // Files that the caller may not read are not known to be damaged.
         if failed.iter().all(|file| file.error.kind == ErrorKind::Auth) {
             return Err(Failure { message: what, ..first.error.clone() });
         }

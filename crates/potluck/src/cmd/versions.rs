@@ -1,4 +1,4 @@
-//! `potluck versions`: what is kept of a file.
+//! `potluck versions`: lists the versions that are kept of a file.
 
 use super::Ending;
 use crate::args::VersionsArgs;
@@ -42,7 +42,7 @@ fn row(number: String, entry: &ListedEntry, [state, by, left]: [String; 3]) -> V
     vec![number, size(entry), time(entry.mtime.ms()), state, by, left]
 }
 
-/// The size of a file; of others what they are.
+/// Formats the size of a file, or the kind of another entry.
 pub fn size(entry: &ListedEntry) -> String {
     match entry.kind {
         EntryKind::File => format_size(entry.size),
@@ -51,13 +51,13 @@ pub fn size(entry: &ListedEntry) -> String {
     }
 }
 
-/// Who replaced or removed it.
+/// Returns who replaced or removed the entry.
 pub fn by(about: &KeptAbout) -> String {
     let number = || about.member.map_or_else(|| "-".into(), |member| member.to_string());
     about.by.clone().unwrap_or_else(number)
 }
 
-/// Says for how long it is kept yet.
+/// Says for how long an entry is still kept, or for which reason.
 pub fn left(about: &KeptAbout) -> String {
     match about.left_ms {
         Some(ms) => duration(ms / 1000),

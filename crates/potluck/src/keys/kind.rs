@@ -1,5 +1,5 @@
-//! The kinds of values that keys take. Values are kept as text, as people write it; the checks here are the
-//! same for the command line, the settings file and `potluck set`.
+//! The kinds of values that keys take. Values are kept as text, as people write them. The checks are the same for
+//! the command line, the settings file and `potluck set`.
 
 use potluck_core::owner_limits::KeepFree;
 use potluck_core::size::{format_size, parse_size};
@@ -11,12 +11,12 @@ use toml_edit::{Array, Value};
 /// The kind of values that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingKind {
-    /// A time, such as `10m`, no shorter than this.
+    /// A time, such as `10m`.
     Time {
         /// The shortest time that is taken.
         least: Duration,
     },
-    /// A size in bytes, such as `200GiB`, no less than this.
+    /// A size in bytes, such as `200GiB`.
     Size {
         /// The smallest size that is taken, in bytes.
         least: u64,
@@ -25,15 +25,15 @@ pub enum SettingKind {
     Share,
     /// A whole number, not negative.
     Count,
-    /// Text of any words.
+    /// Any text that is not empty.
     Text,
-    /// A directory of this machine.
+    /// The absolute path of a directory of this machine.
     Path,
     /// The address of a socket, as `HOST:PORT`.
     Address,
-    /// Some of `HOST` and `HOST:PORT`, with commas between them; a list in the file.
+    /// One or several of `HOST` or `HOST:PORT`, with commas between them; in the file a list.
     Addresses,
-    /// Either yes or no.
+    /// Either `true` or `false`.
     Flag,
 }
 
@@ -53,8 +53,8 @@ impl SettingKind {
         }
     }
 
-    /// The text as it is kept, if it is a value of this kind; otherwise what is wrong with it and what
-    /// to write instead.
+    /// Returns the text as it is kept, if it is a value of this kind; otherwise an error that says what to write
+    /// instead.
     pub fn check(self, text: &str) -> Result<String, String> {
         let text = text.trim();
         match self {
@@ -93,7 +93,8 @@ impl SettingKind {
         Ok(text.to_owned())
     }
 
-    /// Words of the command line as one value: `300 GiB` and `1h 30m` are written so by people.
+    /// Joins words of the command line to one value, because people write `300 GiB` and `1h 30m`. No words give
+    /// `None`.
     pub fn join_typed(self, words: &[String]) -> Result<Option<String>, String> {
         let text = words.join(" ");
         let may_be_several = matches!(self, Self::Time { .. } | Self::Size { .. } | Self::Share);
@@ -105,7 +106,7 @@ impl SettingKind {
         }
     }
 
-    /// Checks a word of the command line, where a path may begin at the working directory.
+    /// Checks a value of the command line, where a path may be relative to the working directory.
     pub fn check_typed(self, text: &str) -> Result<String, String> {
         match self {
             Self::Path => {
@@ -118,7 +119,7 @@ impl SettingKind {
         }
     }
 
-    /// Returns the value of a file as text; `None` when it is not even of the right form.
+    /// Returns a value of a file as text; `None` if its TOML type does not fit.
     pub fn text_of(self, value: &Value) -> Option<String> {
         match (self, value) {
             (Self::Flag, Value::Boolean(flag)) => Some(flag.value().to_string()),
@@ -137,7 +138,7 @@ impl SettingKind {
         }
     }
 
-    /// Text of this kind as a file has it.
+    /// Returns a text of this kind as a value for a file.
     pub fn value_of(self, text: &str) -> Value {
         match self {
             Self::Count => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
@@ -148,9 +149,9 @@ impl SettingKind {
     }
 }
 
-/// Reads a time such as `10m`.
+/// Parses a time such as `10m`.
 pub fn time(text: &str) -> Result<Duration, String> {
-    // The reader of times lists in its own error all the units it knows, down to nanoseconds.
+    // The error of `humantime` lists all the units that it knows, down to nanoseconds.
     humantime::parse_duration(text)
         .map_err(|_| format!("“{text}” is not a time: write 30s, 10m, 12h or 3d"))
 }

@@ -1,4 +1,5 @@
-//! Checkpoints of directories in a mounted pool: the mount is asked by an extended attribute, as programs may ask it.
+//! Checkpoints of directories in a mounted pool. The mount takes requests by an extended attribute, as from any
+//! program.
 
 use potluck_core::checkpoint::CheckpointId;
 use potluck_wire::control::CheckpointCommitted;
@@ -7,10 +8,10 @@ use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// The attribute of a directory by which checkpoints begin and end.
+/// The extended attribute of a directory by which checkpoints begin and end.
 const ATTRIBUTE: &str = "user.potluck.ckpt";
 
-/// Begins a checkpoint, or joins one, for a directory that need not be there.
+/// Begins a checkpoint, or joins the given one, for a directory that need not exist.
 pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failure> {
     let verb = id.map_or("begin".to_owned(), |id| format!("join {id}"));
     if dir.symlink_metadata().is_ok() {
@@ -29,7 +30,7 @@ pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failu
     open_in(dir)?.ok_or_else(|| failure(dir, "has no checkpoint", Errno::NODATA))
 }
 
-/// Has what is staged for a directory become visible.
+/// Commits the checkpoint of a directory, so that what is staged becomes visible.
 pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
     check_mounted(dir)?;
     let before = open_in(dir)?.is_none();
@@ -37,14 +38,14 @@ pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
     Ok(CheckpointCommitted { target: dir.display().to_string(), before })
 }
 
-/// Has what is staged for a directory removed.
+/// Aborts the checkpoint of a directory, so that what is staged is removed.
 pub fn abort(dir: &Path) -> Result<(), Failure> {
     check_mounted(dir)?;
     ask(dir, "abort")
 }
 
-/// Refuses a directory of another file system, which may keep any attribute and mean nothing by it. A directory of a pool
-/// always has an ack level.
+/// Refuses a directory of another file system, which could store the attribute without acting on it. A directory of a
+/// pool always has the attribute of its ack level.
 fn check_mounted(dir: &Path) -> Result<(), Failure> {
     match getxattr(dir, "user.potluck.ack", &mut [0; 64]) {
         Ok(_) => Ok(()),
@@ -53,7 +54,7 @@ fn check_mounted(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The checkpoint that is open in a directory of a mount.
+/// Returns the checkpoint that is open for a directory of a mount, if one is.
 fn open_in(dir: &Path) -> Result<Option<CheckpointId>, Failure> {
     let mut id = [0; 64];
     match getxattr(dir, ATTRIBUTE, &mut id) {
@@ -73,7 +74,7 @@ fn not_named(dir: &Path) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, what).hint("names in the pool are UTF-8")
 }
 
-/// What the number of an error means here.
+/// Makes the failure that an error number of the mount stands for.
 fn failure(dir: &Path, refusal: &str, why: Errno) -> Failure {
     let what = |meaning: &str| format!("{} {refusal}: {meaning}", dir.display());
     match why {

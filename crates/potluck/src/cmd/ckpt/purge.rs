@@ -1,4 +1,4 @@
-//! `potluck ckpt purge`: old steps of a series.
+//! `potluck ckpt purge`: purges old steps of a series, or shows which would be.
 
 use crate::args::CkptPurgeArgs;
 use crate::output::{Output, name, table, time};

@@ -1,5 +1,5 @@
-//! `cp -a`: owners, modes and times of what is copied. Files and links have them from the start, and directories get
-//! them when nothing comes into them any more.
+//! `cp -a`: keeps owners, modes and times. Files and links get them when they are stored, and directories after
+//! everything in them is stored.
 
 use super::calls::some_at_once;
 use super::place::bad_path;
@@ -14,19 +14,20 @@ use std::os::unix::fs::MetadataExt;
 /// A directory of the copy, with the attributes of its source.
 pub type ArchivedDir = (PoolPath, EntryAttributes);
 
-/// The owner of something of this machine.
+/// Returns the owner of a local file or directory.
 pub fn owner_of(about: &Metadata) -> FileOwner {
     FileOwner { uid: about.uid(), gid: about.gid() }
 }
 
-/// The attributes of something of this machine.
+/// Returns the attributes of a local file or directory.
 pub fn attributes_of(about: &Metadata) -> EntryAttributes {
     let mtime = FileTime(about.mtime().saturating_mul(1_000_000_000) + about.mtime_nsec());
     let permissions = Permissions::of_mode(about.mode());
     EntryAttributes { mtime, permissions, owner: Some(owner_of(about)) }
 }
 
-/// The directories at and below `from`, by the paths of their copies at `to`.
+/// Lists the directories at and below `from`, with the paths of their copies at `to` and the attributes of their
+/// sources.
 pub async fn dirs_of(
     client: &Pool,
     from: &PoolPath,
@@ -47,7 +48,7 @@ pub async fn dirs_of(
     }
 }
 
-/// Gives directories of the pool their attributes; gives those that could not have them.
+/// Sets the attributes of directories of the pool; returns those for which that failed.
 pub async fn set_attributes(client: &Pool, dirs: Vec<ArchivedDir>) -> Vec<(PoolPath, Failure)> {
     let set = |(path, attributes): ArchivedDir| async move {
         let set = SetAttributes { path, version: None, attributes: attributes.into() };

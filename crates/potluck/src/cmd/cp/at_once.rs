@@ -1,27 +1,27 @@
-//! `cp --atomic`: what is copied into the pool is staged as a checkpoint, and becomes visible by its commit.
+//! `cp --atomic`: stages the copy as a checkpoint, so that all of it becomes visible with the commit.
 
 use potluck_client::{CheckpointedWork, Pool};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind};
 use potluck_wire::error::Failure;
 
-/// When a copy may take the place of a file that is there.
+/// The conditions under which a copy may replace an existing file.
 #[derive(Debug, Clone, Copy)]
 pub struct Replacing {
-    /// What must be so of the file.
+    /// The condition on the existing file.
     pub condition: Condition,
-    /// Whether a file without a byte takes the place of none that has some.
+    /// Whether an empty file must not replace one that has content.
     pub spare_content: bool,
 }
 
-/// Where a copy writes: to its target, or out of sight until all of it is there.
+/// The destination of a copy: its target, or a checkpoint in which it is staged until all of it is stored.
 pub struct Destination {
     staged: Option<CheckpointedWork>,
     replacing: Replacing,
 }
 
 impl Destination {
-    /// Begins to copy to `to`, out of sight if `is_atomic`.
+    /// Begins a copy to `to`, which is staged if `is_atomic`.
     pub async fn begin(
         client: &Pool,
         to: &PoolPath,
@@ -31,7 +31,7 @@ impl Destination {
         if !is_atomic {
             return Ok(Self { staged: None, replacing });
         }
-        // A new name is one entry of the directory above, however much is below it.
+        // If the target does not exist as a directory, the checkpoint is for the directory above it.
         let target = match client.kind(to).await? {
             Some(EntryKind::Dir) => to.clone(),
             _ => to.parent().unwrap_or_else(|| to.clone()),
@@ -40,12 +40,12 @@ impl Destination {
         Ok(Self { staged, replacing })
     }
 
-    /// Whether nothing is visible before [`Destination::finish`].
+    /// Returns whether nothing is visible before [`Destination::finish`].
     pub fn is_staged(&self) -> bool {
         self.staged.is_some()
     }
 
-    /// The path at which what is to be at `path` is written.
+    /// Returns the path to write to for what is to be at `path`.
     pub fn place(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
         match &self.staged {
             Some(work) => work.checkpoint().staged(path),
@@ -53,7 +53,7 @@ impl Destination {
         }
     }
 
-    /// When a file may be replaced by what is written now. What is staged replaces none; that is asked at the end.
+    /// Returns the conditions for writes now. Staged files replace none, and the conditions are checked at the commit.
     pub fn replacing(&self) -> Replacing {
         match self.is_staged() {
             true => Replacing { condition: Condition::Always, spare_content: false },
@@ -61,7 +61,7 @@ impl Destination {
         }
     }
 
-    /// A text that names files where they will be, and not where they are staged.
+    /// Returns `text` with the paths at which files will be instead of those where they are staged.
     pub fn told(&self, text: &str) -> String {
         match &self.staged {
             Some(work) => {
@@ -72,7 +72,7 @@ impl Destination {
         }
     }
 
-    /// Copies, and keeps what is staged meanwhile.
+    /// Awaits `copying`, and keeps the checkpoint from expiring meanwhile.
     pub async fn during<T>(&self, copying: impl Future<Output = T>) -> T {
         match &self.staged {
             Some(work) => work.during(copying).await,
@@ -80,7 +80,7 @@ impl Destination {
         }
     }
 
-    /// Has all that was copied become visible.
+    /// Commits a staged copy, so that all of it becomes visible.
     pub async fn finish(self) -> Result<(), Failure> {
         let Replacing { condition, spare_content } = self.replacing;
         match self.staged {

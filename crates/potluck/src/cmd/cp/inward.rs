@@ -22,23 +22,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use walkdir::WalkDir;
 
-/// The files and directories to be stored, found before the first byte is sent.
+/// Everything that is to be stored, found before the first byte is sent.
 #[derive(Default)]
 struct Found {
     files: Vec<FileToStore>,
     empty_dirs: Vec<PoolPath>,
     links: Vec<NewLink>,
-    /// All directories, where their attributes are kept.
+    /// All directories, if their attributes are to be kept.
     archived_dirs: Vec<ArchivedDir>,
     skipped: Vec<String>,
     failed: Vec<FailedFile>,
 }
 
-/// One file to be stored.
+/// A file to be stored.
 struct FileToStore {
     path: PoolPath,
     source: Source,
-    /// `None` of a stream of unknown length.
+    /// The length in bytes; `None` for a stream of unknown length.
     bytes: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ pub async fn copy(
         client = client.under_way();
         match put {
             Ok(done) => report.stored(done),
-            // The report has to tell of other files, too, which are stored.
+            // The report must also tell of the files of other sessions, which may be stored.
             Err(failure) if several => {
                 report.failed.extend(
                     paths.into_iter().map(|path| FailedFile { path, error: failure.clone() }),
@@ -120,19 +120,19 @@ pub async fn copy(
     if let Some(failure) = ended.filter(|_| report.files == 0) {
         return Err(failure);
     }
-    // A link that appears before what it leads to would lead nowhere for as long as that is on its way.
+    // Links are made last, so that they do not lead to files that are not stored yet.
     report.link(&client, links, options.condition).await?;
     report.add_failed(archived::set_attributes(&client, archived_dirs).await);
     Ok(report)
 }
 
-/// Plaintext bytes of all; `None` while that cannot be known.
+/// Returns the plaintext bytes of all files; `None` if the length of one is unknown.
 fn bytes(files: &[FileToStore]) -> Option<u64> {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// Groups the files by their policies, each with a path where it holds, because all that one session writes is
-/// written by one policy.
+/// Groups the files by their policies, because a session writes all its files by one policy. Each group has a path at
+/// which its policy holds.
 async fn by_policy(
     client: &Pool,
     to: &PoolPath,
@@ -160,7 +160,7 @@ async fn by_policy(
 }
 
 impl CpReport {
-    /// Makes links, and adds what came of them.
+    /// Makes links, and adds the results.
     pub(super) async fn link(
         &mut self,
         client: &Pool,
@@ -177,7 +177,7 @@ impl CpReport {
         Ok(())
     }
 
-    /// Adds what a session did.
+    /// Adds the report of a write session.
     pub(super) fn stored(&mut self, done: PutReport) {
         let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
         self.files += done.stored.len() as u64;
@@ -204,7 +204,7 @@ impl CpReport {
         self.add_failed(done.failed);
     }
 
-    /// Adds what could not be copied.
+    /// Adds failures.
     pub(super) fn add_failed(&mut self, failed: Vec<(PoolPath, Failure)>) {
         let failed = failed.into_iter();
         self.failed
@@ -267,7 +267,7 @@ impl Found {
         self.files.push(FileToStore { path, source: Source::File(local), bytes });
     }
 
-    /// Refuses trees whose contents (`A/. B/.`) have a file of one name.
+    /// Refuses sources whose merged contents (`A/. B/.`) would put two files at one path.
     fn check_merged(&self) -> Result<(), Failure> {
         let files = self.files.iter().map(|file| &file.path);
         let mut seen = HashSet::new();
@@ -282,8 +282,8 @@ impl Found {
         self.failed.push(FailedFile { path: path.display().to_string(), error });
     }
 
-    /// Finds what is in a tree. Links are kept as links; or with `-L` those to files count as the files, and those to
-    /// directories, which could lead in circles, are passed over.
+    /// Finds everything in a tree. Links are stored as links. With `-L`, links to files are stored as the files, and
+    /// links to directories, which could lead in circles, are skipped.
     fn walk(&mut self, local: &Path, target: &PoolPath, args: &CpArgs) {
         let mut last_dir: Option<PoolPath> = None;
         for entry in WalkDir::new(local).sort_by_file_name() {
@@ -312,7 +312,7 @@ impl Found {
                         let attributes = archived::attributes_of(&about);
                         self.archived_dirs.push((path.clone(), attributes));
                     }
-                    _ => {} // who may not look at it finds nothing in it, and is told that
+                    _ => {} // without `-a`, or the walk reports that the directory cannot be read
                 }
                 last_dir = Some(path);
                 continue;
@@ -344,7 +344,7 @@ impl Found {
     }
 }
 
-/// A link of this machine, as the pool keeps it.
+/// Reads a local link into the form in which the pool keeps it.
 fn new_link(path: PoolPath, local: &Path, archive: bool) -> Result<NewLink, Failure> {
     let unreadable = |error| cannot_read(local, &error);
     let about = local.symlink_metadata().map_err(unreadable)?;

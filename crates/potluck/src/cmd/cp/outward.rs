@@ -64,7 +64,7 @@ impl CpReport {
     }
 }
 
-/// Where the source of a copy is read: of an old version, where that is kept.
+/// Returns the path at which the source of a copy is read: that of an old version if one is asked for.
 pub(super) async fn source_of(
     args: &CpArgs,
     path: &PoolPath,

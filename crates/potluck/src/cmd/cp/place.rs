@@ -1,5 +1,5 @@
-//! The places that `cp` and `mv` were told: in the pool, on this machine, or the standard streams, and
-//! where exactly each source lands. The rules are the table in docs/files.md.
+//! The sources and targets of `cp` and `mv`: in the pool, on this machine, or the standard streams. It decides under
+//! which name each source lands, by the rules in the table of docs/files.md.
 
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -9,19 +9,19 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One argument, as written.
+/// A source or target, as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyPlace {
-    /// The machine or the pool, and the path there.
+    /// The standard streams, this machine or the pool, with the path there.
     pub at: PlacedAt,
-    /// True where `DIR/.` names a source: what is in the directory is meant, and not the directory.
+    /// Whether a source has the form `DIR/.`, which means the content of the directory and not the directory.
     pub contents: bool,
-    /// True where things go into a target, whatever is there. A trailing slash says so, and so do a space and
-    /// `.`, which no copy can be called.
+    /// Whether sources go into a target, whatever exists there: it ends in a slash, or is a space or `.`, which cannot
+    /// be the name of a copy.
     pub into: bool,
 }
 
-/// The machine or the pool that a [`CopyPlace`] is in, and its path there.
+/// The standard streams, this machine or the pool, with the path there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacedAt {
     /// Standard input or output.
@@ -33,12 +33,12 @@ pub enum PlacedAt {
 }
 
 impl CopyPlace {
-    /// Reads the text of a source.
+    /// Parses the text of a source.
     pub fn source(text: &OsStr) -> Result<Self, Failure> {
         Self::parse(text, true)
     }
 
-    /// Reads the text of a target.
+    /// Parses the text of a target.
     pub fn target(text: &OsStr) -> Result<Self, Failure> {
         Self::parse(text, false)
     }
@@ -69,23 +69,23 @@ impl CopyPlace {
 /// The facts known of a target before anything is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landing {
-    /// True where things go into the target ([`CopyPlace::into`]).
+    /// Whether sources go into the target ([`CopyPlace::into`]).
     pub into: bool,
-    /// Whether a directory is there.
+    /// Whether the target is an existing directory.
     pub is_dir: bool,
     /// Whether there are several sources.
     pub several: bool,
 }
 
 impl Landing {
-    /// Whether a source goes into the target under its own name; otherwise the target is the name
-    /// of the copy. That of a directory never depends on what is there, so that the same command
-    /// gives the same tree when it is run again.
+    /// Returns whether a source goes into the target under its own name; otherwise the target is the name of the
+    /// copy. For a single directory that does not depend on what exists, so that the same command gives the same
+    /// tree when it is run again.
     pub fn takes_in(self, source_is_dir: bool) -> bool {
         self.into || self.several || (self.is_dir && !source_is_dir)
     }
 
-    /// Refuses several sources for a target that is no directory and was not said to become one.
+    /// Refuses several sources for a target that is no directory and was not written as one.
     pub fn check(self) -> Result<(), Failure> {
         if self.several && !self.into && !self.is_dir {
             let what = "several sources need a directory to go to";
@@ -96,7 +96,7 @@ impl Landing {
     }
 }
 
-/// Refuses several sources that would land under one name: of two files the last would be all that is left.
+/// Refuses several sources that would land under one name, where the last would replace the others.
 pub fn check_names(from: &[CopyPlace]) -> Result<(), Failure> {
     let merges =
         from.iter().any(|source| source.contents && matches!(source.at, PlacedAt::Pool(_)));
@@ -110,7 +110,7 @@ pub fn check_names(from: &[CopyPlace]) -> Result<(), Failure> {
     for source in from.iter().filter(|source| !source.contents) {
         let name = match &source.at {
             PlacedAt::Stdio => continue,
-            // If it cannot be read, that is told when its turn comes.
+            // A source that cannot be read fails when its turn comes.
             PlacedAt::Local(local) => own_name(local).ok(),
             PlacedAt::Pool(path) => Some(path.file_name().unwrap_or(path.space()).to_string()),
         };
@@ -122,7 +122,7 @@ pub fn check_names(from: &[CopyPlace]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two sources that would be one in the target.
+/// Makes the failure that two sources would land at one path.
 pub fn same_place(first: impl fmt::Display, second: impl fmt::Display, name: &str) -> Failure {
     let what = format!("{first} and {second} would both become “{name}” in the target");
     Failure::new(ErrorKind::Usage, code::OVERLAP, what)
@@ -139,19 +139,20 @@ impl fmt::Display for PlacedAt {
     }
 }
 
-/// The place of a source in the pool below or at `to`; `name` is its own.
+/// Returns the path at which a source lands: `to`, or below it under the source's own `name` if one is given.
 pub fn target(to: &PoolPath, name: Option<&str>) -> Result<PoolPath, Failure> {
     name.map_or(Ok(to.clone()), |name| to.join(name)).map_err(bad_path)
 }
 
-/// The own name of something local: as its caller wrote it, unless that is “.” or “..”.
+/// Returns the own name of a local file or directory: as the user wrote it, or that of the directory meant by `.` or
+/// `..`.
 pub fn own_name(local: &Path) -> Result<String, Failure> {
     let whole = local.canonicalize().map_err(|error| cannot_read(local, &error))?;
     let name = local.file_name().or(whole.file_name()).unwrap_or_default();
     name.to_str().map(str::to_string).ok_or_else(|| not_utf8(local))
 }
 
-/// A local file or directory that cannot be read.
+/// Makes the failure that a local file or directory cannot be read.
 pub fn cannot_read(local: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot read {}: {error}", local.display());
     let kind = match error.kind() {
@@ -161,14 +162,14 @@ pub fn cannot_read(local: &Path, error: &io::Error) -> Failure {
     Failure::new(kind, code::LOCAL_IO, what).hint("check that it exists and that you may read it")
 }
 
-/// A name that the pool cannot hold.
+/// Makes the failure that a local name is not UTF-8.
 pub fn not_utf8(local: &Path) -> Failure {
     let what = format!("the name of {} is not UTF-8, as names in the pool are", local.display());
     Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
         .hint("store it under a name of your choice: potluck cp FILE pot://SPACE/NAME")
 }
 
-/// A path that cannot be one.
+/// Makes the failure that a text is not a valid path.
 pub fn bad_path(why: BadPath) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
 }

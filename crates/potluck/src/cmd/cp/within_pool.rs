@@ -1,4 +1,4 @@
-//! Copies files and trees from the pool to the pool.
+//! Copies files and trees inside the pool.
 
 use super::archived;
 use super::at_once::Destination;
@@ -19,7 +19,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Copies inside the pool to one target.
+/// The copies of one command to its target.
 struct Copying<'a> {
     args: &'a CpArgs,
     client: Pool,
@@ -111,7 +111,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies files, and what is in directories.
+    /// Copies a file, or a directory with its content. Bytes are moved only if the pool cannot copy without that.
     async fn content(
         &self,
         from: &PoolPath,
@@ -158,8 +158,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies by reading and writing all bytes: `pairs` of sources and targets, which come into `dirs`. One session
-    /// stores them all, so that it keeps what the safest of these directories asks for.
+    /// Copies `pairs` of sources and targets by reading and writing all bytes. `dirs` are the directories that the
+    /// targets come into. One session stores them all, as the safest of these directories asks.
     async fn through(
         &self,
         pairs: &[(PoolPath, PoolPath)],
@@ -183,8 +183,8 @@ impl Copying<'_> {
         client.copy_through(&pairs, &self.destination.place(to)?, &options, progress).await
     }
 
-    /// Whether the bytes have to go through this client: each sealed space has its own key, and
-    /// chunks of another size, or written in another way, are other chunks.
+    /// Returns whether the bytes must go through this client: the command sets more than the redundancy, so that chunks
+    /// would differ, or the copy is to another space and one of the two is sealed, with a key of its own.
     async fn has_to_move(&self, from: &PoolPath, stated: &Stated) -> Result<bool, Failure> {
         let redundancy =
             Override { copies: self.over.copies, ec: self.over.ec, ..Override::default() };

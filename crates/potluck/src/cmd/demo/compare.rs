@@ -7,21 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Takes bytes and reads along in the file they should equal.
+/// A writer that compares the bytes that it gets with those of a file.
 pub struct Compare {
     file: File,
     expected: Vec<u8>,
     equal: Arc<AtomicU64>,
 }
 
-/// How far a comparison has come.
+/// The state of a comparison.
 pub struct Comparison {
     equal: Arc<AtomicU64>,
     len: u64,
 }
 
 impl Compare {
-    /// Compares with the file at `path`.
+    /// Makes a writer that compares with the file at `path`, and the state of its comparison.
     pub fn with(path: &Path) -> Result<(Self, Comparison), Failure> {
         let open = || Ok::<_, io::Error>((File::open(path)?, path.metadata()?.len()));
         let (file, len) = open().map_err(|error| {
@@ -37,7 +37,7 @@ impl Compare {
 }
 
 impl Comparison {
-    /// Whether all of the file came, and nothing else.
+    /// Returns whether the writer got exactly the bytes of the file.
     pub fn is_equal(&self) -> bool {
         self.equal.load(Ordering::Acquire) == self.len
     }

@@ -1,26 +1,26 @@
-//! Real input: what the caller names, or files that this machine has anyway.
+//! The files that the demo stores: those that the user names, or files that this machine has anyway.
 
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use walkdir::WalkDir;
 
-/// Enough to measure by, little enough to wait for.
+/// The size of a sample in bytes: enough to measure rates, and little enough to wait for.
 const ENOUGH: u64 = 300 << 20;
 
 /// Local files that the demonstration stores.
 pub struct Sample {
     /// The paths of the files.
     pub files: Vec<PathBuf>,
-    /// Size of the files together, in bytes.
+    /// The size of all files together in bytes.
     pub bytes: u64,
     /// A description of the files, for people.
     pub what: String,
 }
 
 impl Sample {
-    /// `given` whole, a file or a directory; otherwise some hundred MB of the Rust toolchain's
-    /// own files or of the system's.
+    /// Finds all files of `given`, which is a file or a directory. Without it finds some hundred MB of the Rust
+    /// toolchain's own files and the system's.
     pub fn find(given: Option<&Path>) -> Result<Self, Failure> {
         if let Some(given) = given {
             std::fs::File::open(given).map_err(|error| {
@@ -53,7 +53,7 @@ impl Sample {
                 break;
             }
             let Ok(about) = entry.metadata() else { continue };
-            // Files that cannot be read are left out, so that the demo shows Potluck and not file rights.
+            // Files that cannot be read are left out.
             if about.is_file() && std::fs::File::open(entry.path()).is_ok() {
                 sample.bytes += about.len();
                 sample.files.push(entry.into_path());

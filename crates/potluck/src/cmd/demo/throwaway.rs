@@ -1,4 +1,4 @@
-//! A pool of real processes that is gone when its owner is.
+//! A pool of real processes that ends with the process that owns it.
 
 use crate::command_settings;
 use potluck_client::Pool;
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 const DONORS: usize = 4;
-/// How long a process may take to serve.
+/// How long a process may take to be ready.
 const START: Duration = Duration::from_secs(20);
-/// How often to look whether it does.
+/// The time between two looks whether it is ready.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The processes and their files. [`ThrowawayPool::close`] ends it in order; when it is dropped,
-/// or its owner dies, the processes are killed all the same.
+/// The processes of a pool and their directory. [`ThrowawayPool::close`] ends the processes and removes the files. If
+/// it is dropped, or the owning process dies, the processes are killed as well.
 pub struct ThrowawayPool {
     dir: TempDir,
     manager: Option<Child>,
@@ -29,7 +29,7 @@ pub struct ThrowawayPool {
 }
 
 impl ThrowawayPool {
-    /// A place for the pool below `dir`.
+    /// Makes a temporary directory for the pool, below `dir` if given.
     pub fn new(dir: Option<&Path>) -> Result<Self, Failure> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("potluck-demo-");
@@ -53,7 +53,7 @@ impl ThrowawayPool {
         self.dir.path()
     }
 
-    /// Starts a manager and donors with room for `bytes` in two copies on any two of them.
+    /// Starts a manager and donors, each with room for `bytes` twice.
     pub async fn start(&mut self, bytes: u64) -> Result<Pool, Failure> {
         let state = self.dir.path().join("manager");
         let manager =
@@ -116,7 +116,7 @@ impl ThrowawayPool {
             .arg(ready_file(state))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // A Ctrl-C reaches only the demo, which then ends the others.
+            // Ctrl-C must reach only the demo, which then ends the other processes.
             .process_group(0)
             .kill_on_drop(true);
         // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
@@ -147,7 +147,7 @@ impl ThrowawayPool {
         tokio::time::timeout(START, all_live).await.unwrap_or_else(|_| Err(too_slow("the donors")))
     }
 
-    /// Kills the donor that holds most, with SIGKILL; gives its name.
+    /// Kills the donor that holds most with SIGKILL, and returns its name.
     pub async fn kill_fullest(&mut self, status: &PoolStatus) -> Result<String, Failure> {
         let fullest = status.donors.iter().max_by_key(|donor| donor.used);
         let name = fullest.map(|donor| donor.name.clone()).unwrap_or_default();
@@ -163,7 +163,7 @@ impl ThrowawayPool {
         Ok(name)
     }
 
-    /// CPU time that each process of the pool, and this one, has used.
+    /// Returns the CPU time that each process of the pool, and this one, has used, by process number.
     pub fn cpu_seconds(&self) -> BTreeMap<u32, Duration> {
         let children = self.donors.values().chain(&self.manager).filter_map(Child::id);
         let pids = children.chain([std::process::id()]);
@@ -174,7 +174,7 @@ impl ThrowawayPool {
     pub async fn close(mut self) {
         let children = std::mem::take(&mut self.donors).into_values().chain(self.manager.take());
         for mut child in children {
-            let _ = child.kill().await; // one that is dead already is as good
+            let _ = child.kill().await; // fails if the process is dead already
         }
         if let Err(error) = self.dir.close() {
             tracing::warn!(%error, "the temporary directory could not be removed");
@@ -207,10 +207,10 @@ fn too_slow(who: &str) -> Failure {
         .hint("try again when the machine is less busy")
 }
 
-/// User and system time of a process, its finished threads included (proc(5)).
+/// Returns the user and system time of a process, with that of its finished threads (proc(5)).
 fn cpu_of(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name stands in parentheses and may hold anything.
+    // The name of the command is in parentheses, and may hold spaces and parentheses.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))

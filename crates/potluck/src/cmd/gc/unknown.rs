@@ -1,4 +1,4 @@
-//! `potluck gc unknown`: chunks on donors that the catalog does not know.
+//! `potluck gc unknown`: lists and gives up chunks on donors that the catalog does not know.
 
 use crate::args::GcUnknownArgs;
 use crate::cmd::Ending;
@@ -11,13 +11,13 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Time from one look at how far the donors are to the next.
+/// The time from one look at the donors to the next.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Donors that hold chunks which the catalog does not know.
+/// The chunks that the catalog does not know, and the donors that hold them.
 #[derive(Serialize)]
 struct Unknown {
-    /// Number of unknown chunks on all donors together.
+    /// The number of unknown chunks on all donors together.
     chunks: u64,
     donors: Vec<At>,
 }
@@ -27,20 +27,19 @@ struct At {
     donor: DonorId,
     name: String,
     chunks: u64,
-    /// Whether they are being given up: the donor lists them, or is going to.
+    /// Whether the chunks are being given up, for which the donor lists them.
     reclaiming: bool,
 }
 
 #[derive(Serialize)]
 struct Reclaimed {
-    /// Whether anything was given up; with -n nothing is.
+    /// Whether anything was given up; with `-n` nothing is.
     reclaimed: bool,
-    /// Number of chunks that were unknown before the command.
+    /// The number of chunks that were unknown before the command.
     chunks: u64,
-    /// Number of chunks that are still unknown, as their donors are not there or they arrived
-    /// since.
+    /// The number of chunks that are still unknown, because their donors are not there or they arrived since.
     left: u64,
-    /// Donors that are not there: what they hold stays.
+    /// The names of donors that are not there, whose chunks stay.
     absent: Vec<String>,
 }
 
@@ -101,7 +100,7 @@ pub async fn run(args: GcUnknownArgs, client: &Pool, output: &Output) -> Result<
     Ok(if done.absent.is_empty() && done.left == 0 { Ending::Done } else { Ending::Partial })
 }
 
-/// The consequence that people should know before.
+/// The consequence of giving chunks up, as text for people.
 const CONSEQUENCE: &str = "files that this catalog knows and uploads under way keep all they need, but \
     what only a lost catalog knew (its newest files and its metadata log) cannot be brought \
     back after this";

@@ -1,6 +1,6 @@
-//! `potluck give-back SIZE`: an owner takes a part of the lent space back. That lowers `lend.max` in the
-//! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
-//! the donor holds beyond it.
+//! `potluck give-back SIZE`: an owner takes a part of the lent space back. The command lowers `lend.max` in the
+//! donor's settings. The new cap holds at once, and the pool moves what the donor holds beyond it to other
+//! donors.
 
 use super::{GiveBackPlace, GoesOn, blockers, ending, moving};
 use crate::args;
@@ -20,26 +20,27 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time between two looks while somebody waits.
+/// The time between two looks while the command waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long nothing may move before waiting makes no sense: longer than a donor's restart.
+/// How long nothing may move before the command stops waiting: longer than the restart of a donor.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The bytes lent before and afterwards.
+/// The bytes lent before and afterwards, and how far the move is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Less {
     dir: PathBuf,
-    /// Bytes lent at most before.
+    /// The most bytes that were lent before.
     lent: u64,
-    /// Bytes lent at most from now on.
+    /// The most bytes that are lent from now on.
     lends: u64,
-    /// Bytes that the donor holds.
+    /// The bytes that the donor holds.
     held: u64,
-    /// Bytes of them that go elsewhere.
+    /// The bytes among them that are to move to other donors.
     to_move: u64,
-    /// Whether no more is held than is lent now.
+    /// Whether the donor holds no more than it lends now.
     done: bool,
-    /// Whether what moves can: as the pool judged before anything was changed.
+    /// The pool's judgement, made before anything was changed, of whether the move can succeed; `None` if nothing
+    /// moves.
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<GivingBack>,
 }
@@ -51,7 +52,8 @@ impl Less {
     }
 }
 
-/// Lends less of the donor whose state is in `state`, and waits until it holds no more than that.
+/// Lowers how much this machine's donor lends, whose daemon has its state in `state`, and waits until it holds no more
+/// than that.
 pub async fn run(
     args: args::GiveBackArgs,
     state: &Path,
@@ -132,7 +134,8 @@ fn planned(
     Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false, planned: None })
 }
 
-/// Writes it down, and has the daemon go by it.
+/// Writes the new cap to the settings, and has a running daemon read them. If the daemon refuses, the old cap is
+/// written again.
 async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> {
     let write = |max: u64| {
         SettingsFile::edit(Daemon::Donor, state, |file| {

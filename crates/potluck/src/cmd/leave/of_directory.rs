@@ -1,4 +1,4 @@
-//! `potluck lend --remove`: which donor leaves.
+//! `potluck lend --remove`: finds the donor that leaves.
 
 use super::record;
 use crate::args::{Caution, LeaveArgs, LendArgs};
@@ -9,7 +9,8 @@ use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
-/// Turns `potluck lend --remove` into the arguments of `leave`: the donor of one directory leaves, the others stay.
+/// Turns the arguments of `potluck lend --remove` into those of `potluck leave`: the donor of one directory leaves, and
+/// the others stay.
 pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<LeaveArgs, Failure> {
     let state = lend::state_of(args, settings)?;
     let [dir] = args.dirs.as_slice() else {
@@ -22,7 +23,7 @@ pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<Leave
     let began = |own: &PathBuf| {
         record::read(own).is_ok_and(|begun| begun.iter().any(|it| it.lent.contains(&dir)))
     };
-    // A departure that was interrupted has taken the directory out of the settings.
+    // An interrupted departure may have removed the directory from the settings already.
     let own = match file.lent_state(&dir) {
         Some(own) => Some(own),
         None => lend::states(&state)?.into_iter().find(began),

@@ -1,5 +1,5 @@
-//! Which memberships end together, and how far that is: written down in the state directory of the
-//! machine's own donor, or of the one member that leaves.
+//! The record of the memberships that end together, and of whether they have ended. It is a file in the state
+//! directory of the machine's own donor, or of the only member that leaves.
 
 use crate::cmd::lend;
 use crate::command_settings;
@@ -12,24 +12,24 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Written before the first of several memberships ends, and once all have ended.
+/// The name of the record's file. It is written before the first of several memberships ends, and when all have ended.
 pub const LEAVING: &str = "leaving.json";
 
-/// A membership, and what this machine has of it.
+/// A membership, with the directories on this machine that belong to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Membership {
     pub about: About,
     pub owner: Owner,
-    /// Directories that it lends.
+    /// The directories that it lends.
     pub lent: Vec<PathBuf>,
     /// The directory of its identity and its state.
     pub dir: PathBuf,
-    /// True once it has ended: what else is in its directories may be gone.
+    /// Whether it has ended; then its directories may be removed in part.
     pub ended: bool,
 }
 
 impl Membership {
-    /// Reads the membership that an interrupted `potluck leave` wrote in `dir`, or that of the identity there.
+    /// Reads the membership that an interrupted `potluck leave` recorded in `dir`, or that of the identity there.
     fn of(dir: &Path) -> Result<Self, Failure> {
         if let Some(begun) = read(dir)?.pop() {
             return Ok(begun);
@@ -53,28 +53,28 @@ impl Membership {
         who(&self.about)
     }
 
-    /// Returns the directories of this machine that belong to it.
+    /// Returns the directories of this machine that belong to the membership.
     pub fn here(&self) -> impl Iterator<Item = &Path> {
         self.lent.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
 }
 
-/// Says in words which member an identity is of.
+/// Says to which member an identity belongs.
 pub fn who(about: &About) -> String {
     let About { pool, member, role, name, .. } = about;
     format!("{role} {member} (“{name}”) of pool {pool}")
 }
 
-/// The memberships that end with the one whose identity is in `dir`, which comes last: the state of a
-/// machine's further donors lies in that of its own.
+/// Returns the memberships that end together with the one whose identity is in `dir`. That one comes last, because its
+/// directory holds the state directories of the machine's further donors.
 pub fn find(dir: &Path) -> Result<Vec<Membership>, Failure> {
     let is_there = |state: &Path| Identity::exists(state) || state.join(LEAVING).exists();
     let mut found = read(dir)?;
     let own = found.pop().map_or_else(|| Membership::of(dir), Ok)?;
-    // A member that left by itself after this was begun need not leave any more.
+    // Members that left by themselves after the record was written are dropped.
     found.retain(|known| known.ended || is_there(&known.dir));
     if own.about.role == Role::Donor && !own.ended {
-        // Donors that were added since leave, too, and those whose leaving was interrupted.
+        // Donors that were added since leave as well, and those whose departure was interrupted.
         for state in lend::states(dir)? {
             if is_there(&state) && found.iter().all(|known| known.dir != state) {
                 found.push(Membership::of(&state)?);
@@ -85,14 +85,14 @@ pub fn find(dir: &Path) -> Result<Vec<Membership>, Failure> {
     Ok(found)
 }
 
-/// Reads the record that was written in `dir`, if there is one.
+/// Reads the record in `dir`; empty if there is none, or if it is of an earlier membership.
 pub fn read(dir: &Path) -> Result<Vec<Membership>, Failure> {
     let failed = |why: io::Error| local(dir, "read", &why);
     match fs::read(dir.join(LEAVING)) {
         Ok(text) => {
             let begun: Vec<Membership> =
                 serde_json::from_slice(&text).map_err(|why| failed(why.into()))?;
-            // A record that an earlier membership left behind says nothing of one that came after it.
+            // An earlier membership may have left a record behind, which does not concern the present one.
             let is_stale = begun.last().is_some_and(|own| {
                 Identity::load(dir).is_ok_and(|now| {
                     (now.about.member, now.pool()) != (own.about.member, own.owner.pool)
@@ -105,14 +105,14 @@ pub fn read(dir: &Path) -> Result<Vec<Membership>, Failure> {
     }
 }
 
-/// Writes it into the directory of the last.
+/// Writes the record to the directory of the last membership.
 pub fn write(memberships: &[Membership]) -> Result<(), Failure> {
     let Some(own) = memberships.last() else { return Ok(()) };
     let text = serde_json::to_vec(memberships).expect("plain data");
     write_private(&own.dir.join(LEAVING), &text).map_err(|why| local(&own.dir, "write to", &why))
 }
 
-/// Something failed on this machine.
+/// Makes the failure that something on this machine could not be done.
 pub fn local(dir: &Path, doing: &str, why: &io::Error) -> Failure {
     let what = format!("cannot {doing} {}: {why}", dir.display());
     Failure::new(ErrorKind::Other, code::LOCAL_IO, what)

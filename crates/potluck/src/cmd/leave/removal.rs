@@ -1,4 +1,4 @@
-//! Taking away what a machine has of memberships that have ended.
+//! Removes what a machine has of memberships that have ended.
 
 use super::record::{LEAVING, Membership, local};
 use crate::cmd::{Ending, lend};
@@ -16,14 +16,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The other files that this program keeps in a donor's state directory.
+/// The files that this program keeps in a donor's state directory, besides those of the donor and the identity.
 const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
-/// How long a daemon may take to end.
+/// How long a daemon may take to end, and a store to be unlocked.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two looks whether it has ended.
+/// The time between two looks whether that has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The removals that were done.
+/// The result of the removal.
 #[derive(Debug, Serialize)]
 struct Left<'a> {
     #[serde(flatten)]
@@ -36,13 +36,13 @@ struct Left<'a> {
 #[derive(Debug, Serialize)]
 struct Stays {
     path: PathBuf,
-    /// Whether nothing is in it, so that nobody has to look.
+    /// Whether the directory is empty, so that the user need not look at it.
     empty: bool,
     why: String,
 }
 
-/// Stops what runs, and removes what is Potluck's. The last membership's directory holds the record of
-/// all, and goes last.
+/// Stops the daemon, and removes the files of all memberships. The directory of the last membership holds the record,
+/// and is removed last.
 pub async fn clean_up(
     memberships: &[Membership],
     settings: &CommandSettings,
@@ -107,14 +107,14 @@ impl Left<'_> {
             _ => self.removed.push(dir.clone()),
         }
         if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
-            // This fails if other directories are lent.
+            // This fails if other directories are lent, whose donors have their state there.
             let _ = fs::remove_dir(above);
         }
         Ok(())
     }
 }
 
-/// Removes a store once nobody has it: a daemon that was told to stop lets go of it with its last thread,
+/// Removes a store as soon as it is unlocked. A daemon that was told to stop keeps the lock until its last thread ends,
 /// a moment after it is found to have stopped.
 async fn remove_unlocked(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     let unlocked = async {
@@ -136,8 +136,8 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Sees to it that nothing runs on what is to be removed, nor is started there again. Gives the files
-/// of a service that was removed for that.
+/// Stops the daemon that uses what is to be removed, or has it lend the directories no more, and removes its service.
+/// Returns the removed files of the service.
 async fn stop(own: &Membership, settings: &CommandSettings) -> Result<Vec<PathBuf>, Failure> {
     if let Some(daemon) = lend::daemon_of(&own.dir) {
         lend::lend_no_more(daemon, &own.lent).await?;
@@ -151,13 +151,13 @@ async fn stop(own: &Membership, settings: &CommandSettings) -> Result<Vec<PathBu
     Ok(removed)
 }
 
-/// Where a service of `role` is installed that runs the donor whose state is in `dir`.
+/// Returns the place where a service of `role` is installed that runs the donor whose state is in `dir`, if one is.
 pub fn service_of(dir: &Path, role: UnitRole, settings: &CommandSettings) -> Option<UnitPlace> {
     systemd::of_donor(dir, settings).filter(|place| place.is_installed(role))
 }
 
-/// Says what is to be done by hand where the donor whose state is in `dir` runs in one process with the
-/// manager, or is made to by a service.
+/// Says what is to be done by hand if the donor whose state is in `dir` runs in one process with the manager, or an
+/// installed service would start it so; otherwise `None`.
 pub fn beside_manager(
     dir: &Path,
     settings: &CommandSettings,
@@ -176,7 +176,7 @@ fn find_daemon(dir: &Path) -> Result<Option<Said>, Failure> {
     running::find(dir).map_err(|why| local(dir, "look for a daemon in", &why))
 }
 
-/// Whether the donor whose state is in `dir` runs in one process with a manager.
+/// Returns whether the donor whose state is in `dir` runs in one process with a manager.
 fn running_in_manager(dir: &Path, settings: &CommandSettings) -> Result<bool, Failure> {
     let Some(said) = find_daemon(dir)? else { return Ok(false) };
     let managers = [Some(settings.manager_dir()), dir.parent().map(|above| above.join("manager"))];
@@ -196,7 +196,7 @@ async fn stop_daemon(dir: &Path, settings: &CommandSettings) -> Result<(), Failu
         return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(hint));
     }
     if let Some(pid) = i32::try_from(said.pid).ok().and_then(Pid::from_raw) {
-        // A process that has ended meanwhile is as it should be.
+        // The process may have ended meanwhile, which is no error.
         let _ = kill_process(pid, Signal::TERM);
     }
     let ended = async {

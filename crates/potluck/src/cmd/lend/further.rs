@@ -1,5 +1,5 @@
-//! `potluck lend --add`, and what `leave` needs for `--remove`: one lent directory more or less. The settings
-//! say which are lent; the daemon, if one runs, follows them at once.
+//! Adds and removes single lent directories, for `potluck lend --add` and `--remove`. The settings list the lent
+//! directories, and a running daemon follows them at once.
 
 use super::absolute;
 use super::lent::{STATES, own_dir};
@@ -15,7 +15,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// `potluck lend --add`: more directories.
+/// Lends more directories (`potluck lend --add`).
 pub async fn add(
     args: &LendArgs,
     settings: &CommandSettings,
@@ -58,14 +58,14 @@ pub async fn add(
     Ok(Ending::Done)
 }
 
-/// A lent directory, and where the donor that lends it has its identity and state.
+/// A lent directory, and the state directory of the donor that lends it, which holds its identity.
 pub struct OwnDonor {
-    /// `None` where nothing was lent yet.
+    /// The lent directory; `None` if nothing was lent yet.
     pub dir: Option<PathBuf>,
     pub state: PathBuf,
 }
 
-/// The donors of the daemon whose state is in `state`, or that of one directory.
+/// Returns the donors of the daemon whose state is in `state`, or only that of the `wanted` directory; at least one.
 pub fn donors_of(state: &Path, wanted: Option<&Path>) -> Result<Vec<OwnDonor>, Failure> {
     let file = SettingsFile::read(Daemon::Donor, state)?;
     let wanted = wanted.map(|dir| one_of(&file, Some(&absolute(dir)?))).transpose()?;
@@ -73,7 +73,7 @@ pub fn donors_of(state: &Path, wanted: Option<&Path>) -> Result<Vec<OwnDonor>, F
     let mut donors = Vec::new();
     for dir in file.lent().into_iter().filter(|dir| wanted.as_ref().is_none_or(|one| one == dir)) {
         let own = (own.as_ref() == Some(&dir)).then(|| state.to_owned());
-        // A directory that was just written into the settings has no donor yet.
+        // A directory that was just added to the settings has no donor yet.
         if let Some(state) = own.or_else(|| file.lent_state(&dir)) {
             donors.push(OwnDonor { dir: Some(dir), state });
         }
@@ -84,7 +84,7 @@ pub fn donors_of(state: &Path, wanted: Option<&Path>) -> Result<Vec<OwnDonor>, F
     Ok(donors)
 }
 
-/// Where the donors of further directories have their identities, by the daemon's own state directory.
+/// Returns the state directories of the donors of further directories, given the daemon's own state directory.
 pub fn states(state: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     let file = SettingsFile::read(Daemon::Donor, state)?;
     let named = file.lent().into_iter().filter_map(|dir| file.lent_state(&dir));
@@ -92,12 +92,13 @@ pub fn states(state: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(named.chain(kept.map(|entry| entry.path())).collect())
 }
 
-/// The state directory of the daemon that lends a further directory, whose donor has its own in `state`.
+/// Returns the state directory of the daemon that lends a further directory, given that of the directory's donor;
+/// `None` if `state` is that of a daemon itself.
 pub fn daemon_of(state: &Path) -> Option<&Path> {
     state.parent().filter(|above| above.ends_with(STATES))?.parent()
 }
 
-/// Has the daemon whose state is in `state` lend none of `dirs` any more.
+/// Has the daemon whose state is in `state` lend `dirs` no more.
 pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
     SettingsFile::edit(Daemon::Donor, state, |file| {
         dirs.iter().for_each(|dir| file.lend_no_more(dir));
@@ -110,7 +111,7 @@ pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure>
     Ok(())
 }
 
-/// The state directory of the daemon that a command is about.
+/// Returns the state directory of the daemon that a command is about.
 pub fn state_of(args: &LendArgs, settings: &CommandSettings) -> Result<PathBuf, Failure> {
     absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))
 }

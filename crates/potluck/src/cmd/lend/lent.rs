@@ -1,8 +1,8 @@
-//! The directories that one daemon lends, each by a donor of its own, with its own identity, store and
-//! fate: one that cannot start, or whose disk fails, leaves the others alone.
+//! The directories that one daemon lends. Each is lent by a donor of its own, with its own identity and store. A
+//! donor that cannot start, or whose disk fails, does not affect the others.
 //!
-//! The daemon's own donor has joined with a token. Those of further directories it enrols itself: the
-//! pool lets a donor invite others, which count as one machine with it.
+//! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
+//! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
@@ -30,30 +30,30 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
-/// Where identities of further donors are, below the daemon's own state.
+/// The directory below the daemon's own state that holds the state directories of further donors.
 pub const STATES: &str = "dirs";
-/// More disks than a desktop has.
+/// The most directories that a daemon lends: more than a desktop has disks.
 const MOST: u16 = 64;
-/// How long whoever changes settings waits for the manager to hear of them.
+/// How long a change of settings waits for the manager to be told of it.
 const TELLING: Duration = Duration::from_secs(3);
-/// A daemon that starts says after so long what it lends, though the manager has not heard of it.
+/// The time after which a starting daemon tells the user what it lends, even if the manager does not answer.
 const GREETING: Duration = Duration::from_secs(10);
-/// Seconds for which a token is good that the daemon asks for and uses at once.
+/// The validity in seconds of a token that the daemon asks for and uses at once.
 const TOKEN_SECONDS: u64 = 60;
 
 /// The directories that a daemon lends.
 pub struct Lent {
-    /// The daemon's own state, with the identity of its own donor.
+    /// The daemon's own state directory, with the identity of its own donor.
     state: PathBuf,
     identity: Identity,
     machine: Machine,
     running: Running,
     donors: BTreeMap<PathBuf, Lending>,
     ends: JoinSet<Result<(), DonorError>>,
-    /// The notes for whoever changed the settings.
+    /// The notes for the user who changed the settings.
     notes: Vec<String>,
-    /// The greetings for whoever started the daemon, told once the manager has heard of it: when one is
-    /// told, the next command can count on it.
+    /// The messages for the user who started the daemon. They are shown once the manager has heard of the donors, so
+    /// that the next command can count on them.
     greetings: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Lent {
         Self { state, identity, machine, running, donors, ends, notes, greetings }
     }
 
-    /// Where the first of the donors is; `None` while none runs.
+    /// Returns the address of the daemon's own donor, or else of another one; `None` while none runs.
     pub fn address(&self) -> Option<SocketAddr> {
         self.first().map(|lending| lending.address)
     }
@@ -107,7 +107,7 @@ impl Lent {
         own.or_else(|| self.donors.values().next())
     }
 
-    /// Has the pool's status show that the settings, or a part of them, cannot be used.
+    /// Has the pool's status show why the settings, or a part of them, cannot be used; with `None` that they can.
     pub fn settings_fault(&self, why: Option<String>) {
         self.donors.values().for_each(|lending| lending.controls.settings_fault(None));
         if let Some(first) = self.first() {
@@ -115,8 +115,8 @@ impl Lent {
         }
     }
 
-    /// A warning for each file system of which several directories are lent that together count more
-    /// room than it has.
+    /// Returns a warning for each file system of which several directories are lent that together count more free
+    /// space than it has.
     pub fn sharing(&self) -> Vec<String> {
         let mut systems: BTreeMap<u64, Vec<(&Path, &Lending)>> = BTreeMap::new();
         for (dir, lending) in &self.donors {
@@ -133,7 +133,7 @@ impl Lent {
         let (controls, address) = (donor.controls(), donor.address());
         let (stop, stopped) = oneshot::channel();
         let ends = donor.run(async {
-            let _ = stopped.await; // a sender that is gone means stop, too
+            let _ = stopped.await; // a dropped sender means stop as well
         });
         let task = self.ends.spawn(ends).id();
         self.donors.insert(dir.to_owned(), Lending { state, controls, address, stop, task });
@@ -142,13 +142,13 @@ impl Lent {
         }
     }
 
-    /// Will say this to whoever started the daemon, after what is lent.
+    /// Adds a message for the user who started the daemon, to be shown after those before it.
     pub fn say_next(&mut self, text: &str) {
         self.greetings.push(text.into());
     }
 
-    /// Lends until `stopped`, or until no donor is left. At each hangup the settings are read again, and
-    /// `reload` does so for a daemon in the same process.
+    /// Lends until `stopped` completes, or until no donor is left. At each hangup the settings are read again, and
+    /// `reload` does the same for another daemon in this process.
     pub async fn run(
         mut self,
         output: &Output,
@@ -186,7 +186,7 @@ impl Lent {
         ended
     }
 
-    /// Waits until the manager has heard of all that is lent now.
+    /// Waits until the manager has heard of all donors that run now.
     fn heard(&self) -> impl Future<Output = ()> + use<> {
         let all: Vec<_> = self.donors.values().map(|lending| lending.controls.clone()).collect();
         async move {
@@ -196,7 +196,8 @@ impl Lent {
         }
     }
 
-    /// Says what is lent to whoever started the daemon.
+    /// Shows the messages for the user who started the daemon, and a warning unless the manager has `heard` of the
+    /// donors.
     fn greet(&mut self, output: &Output, heard: bool) {
         self.greetings.drain(..).for_each(|text| output.note(&text));
         if !heard {
@@ -207,7 +208,7 @@ impl Lent {
         }
     }
 
-    /// The next donor that ends, which is lent no more then.
+    /// Waits for the next donor that ends, and returns its directory, which is then lent no more.
     async fn next_end(&mut self) -> Option<(PathBuf, Result<(), Failure>)> {
         let (task, ended) = match self.ends.join_next_with_id().await? {
             Ok((task, ended)) => (task, ended.map_err(failed)),
@@ -230,7 +231,7 @@ impl Lent {
         };
         self.settings_fault(done.as_ref().err().map(|why| why.message.clone()));
         let mut notes = std::mem::take(&mut self.notes);
-        // If nothing of what is lent changed, this was told before.
+        // If no terms changed, the user was warned before.
         if !notes.is_empty() {
             notes.extend(self.sharing());
         }
@@ -242,8 +243,8 @@ impl Lent {
         self.running.reloaded(done, notes)
     }
 
-    /// Whether the settings that say what is lent are not there: an editor is about to write them, or
-    /// their disk is not mounted. Nobody asked that nothing be lent.
+    /// Returns whether the settings file is missing although directories are lent. An editor may be about to write it,
+    /// or its disk may not be mounted: the user did not ask to lend nothing.
     fn is_file_gone(&self) -> bool {
         !self.donors.is_empty() && !self.state.join(keys::FILE).exists()
     }
@@ -254,7 +255,8 @@ impl Lent {
             .hint("bring it back; to lend a directory no more: `potluck lend --remove DIR`")
     }
 
-    /// Has every donor look where the manager is by what was written down since it began.
+    /// Tells every donor the addresses of the manager that are in its identity now, which may have changed since it
+    /// started.
     async fn find_manager(&self) -> Result<(), Failure> {
         for Lending { state, controls, .. } in self.donors.values() {
             controls.find_manager(CommandSettings::donor_identity(state)?.about.manager).await;
@@ -262,9 +264,11 @@ impl Lent {
         Ok(())
     }
 
-    /// Lends what the settings say: new directories are begun, others stopped or told their terms.
-    /// Where the terms of one that is lent cannot be, all stays as it was; new ones that cannot be lent
-    /// now leave the others alone. Gives what went wrong first.
+    /// Lends what the settings say: starts donors of new directories, stops those that are lent no more, and gives the
+    /// others their new terms. If the new terms of a lent directory are impossible, nothing changes. A new directory
+    /// that cannot be lent does not affect the others.
+    ///
+    /// Errors: the first failure.
     pub async fn follow(&mut self, mut file: SettingsFile) -> Result<(), Failure> {
         let lent = file.lent();
         let mut notes = Vec::new();
@@ -297,7 +301,7 @@ impl Lent {
         done
     }
 
-    /// The new terms of all directories that are lent and stay so.
+    /// Returns the new terms of all directories that are lent and stay so.
     fn terms_of_all(
         &self,
         file: &SettingsFile,
@@ -311,7 +315,7 @@ impl Lent {
         .collect()
     }
 
-    /// Begins to lend a directory, whose donor is enrolled first where it has none; gives on what terms.
+    /// Begins to lend a directory, and enrols a donor for it first if it has none. Returns the terms as text.
     pub async fn begin(
         &mut self,
         file: &mut SettingsFile,
@@ -338,7 +342,7 @@ impl Lent {
         self.begun(file, dir, started)
     }
 
-    /// Lends a directory with a donor that was started; gives on what terms, and where.
+    /// Lends a directory with a donor that was started. Returns the terms and the address as text.
     pub fn begun(
         &mut self,
         file: &SettingsFile,
@@ -351,7 +355,7 @@ impl Lent {
         Ok(format!("{}; at {at}", self.terms_of(dir, &self.donors[dir])))
     }
 
-    /// Says on what terms a directory is lent, and what that comes to now.
+    /// Says on what terms a directory is lent, and how much can be stored there now.
     fn terms_of(&self, dir: &Path, lending: &Lending) -> String {
         let (limits, room) = (lending.controls.limits(), lending.controls.room());
         let terms = format!(
@@ -370,15 +374,15 @@ impl Lent {
         }
     }
 
-    /// The state directory of the donor that is to lend a further directory. It becomes a member by an
-    /// invitation of the daemon's own donor, unless it is one already.
+    /// Returns the state directory of the donor that is to lend a further directory. The donor joins with an invitation
+    /// of the daemon's own donor, unless one that fits has joined already.
     async fn enrol(&self, file: &SettingsFile, dir: &Path) -> Result<PathBuf, Failure> {
         let state = |number: u16| self.state.join(STATES).join(number.to_string());
         let used: BTreeSet<PathBuf> =
             file.lent().iter().filter_map(|lent| file.lent_state(lent)).collect();
         let free = || (2..=MOST).filter(|number| !used.contains(&state(*number)));
         let lends = |number: u16| potluck_donor::lent_dirs(&state(number)).unwrap_or_default();
-        // Such a donor lent this directory before, or has joined and lent nothing yet.
+        // A donor fits that lent this directory before, or has joined and lent nothing yet.
         let known = free().find(|number| {
             Identity::exists(&state(*number))
                 && (lends(*number).is_empty() || lends(*number) == [dir])
@@ -417,7 +421,7 @@ fn tell_end(dir: &Path, ended: Result<(), Failure>) {
     }
 }
 
-/// A token for one more donor of this machine.
+/// Asks the manager for a token for one more donor of this machine.
 async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
     let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS };
     let invited = command_settings::guided(identity, state)?.call(&invite).await?;
@@ -426,16 +430,16 @@ async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Fail
     Ok(JoinToken { manager, ca, role: Role::Donor, secret: invited.secret })
 }
 
-/// The directory that the daemon's own donor lends: of those without another donor the one that it
-/// lent before, or the first.
+/// Returns the directory that the daemon's own donor lends: among those that no other donor lends, the one that it lent
+/// before, or the first.
 pub fn own_dir(file: &SettingsFile, state: &Path) -> Option<PathBuf> {
     let before = potluck_donor::lent_dirs(state).unwrap_or_default();
     let own = || file.lent().into_iter().filter(|lent| file.lent_state(lent).is_none());
     own().find(|dir| before.contains(dir)).or_else(|| own().next())
 }
 
-/// Writes down how much of a directory is lent at most: worked out at the next start, it would be less
-/// for what is stored until then.
+/// Writes to the settings how much of a directory is lent at most. A default that was worked out again at the next
+/// start would be lower by a part of what is stored until then.
 fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<(), Failure> {
     let limits = super::limits(file, dir, used)?;
     let max = exact_size(limits.max);
@@ -454,7 +458,7 @@ pub fn not_lent(dir: &Path, why: &Failure) -> String {
     format!("{} is not lent: {}", dir.display(), why.message)
 }
 
-/// Warns where directories of one file system count more room together than it has.
+/// Returns a warning if directories of one file system together count more free space than it has.
 fn shared_room(lent: &[(&Path, &Lending)]) -> Option<String> {
     let disk = disk_of(lent[0].0).ok()?;
     let room: u64 = lent.iter().map(|(_, lending)| lending.controls.room()).sum();
@@ -475,8 +479,8 @@ fn shared_room(lent: &[(&Path, &Lending)]) -> Option<String> {
     ))
 }
 
-/// Reads the terms on which a directory is lent, by the donor whose state is in `state`. Further ones are at
-/// the ports after the daemon's own.
+/// Returns the configuration of the donor whose state is in `state`, which lends `dir`. The donors of further
+/// directories listen at the ports after that of the daemon's own donor.
 fn terms(
     file: &SettingsFile,
     dir: &Path,
@@ -493,7 +497,7 @@ fn terms(
     let port_of = |address: &str| {
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse::<u16>().ok()?;
-        // At port 0 the system picks one.
+        // With port 0 the system chooses a port.
         Some((host.to_owned(), if port == 0 { 0 } else { port.saturating_add(number - 1) }))
     };
     let moved = |address: String| match port_of(&address) {

@@ -1,4 +1,4 @@
-//! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: its log in a file.
+//! `potluck manager restore` brings a lost manager back; `potluck manager backup` writes its catalog to a file.
 
 use super::failed;
 use crate::args::{AskingArgs, ManagerBackupArgs, ManagerRestoreArgs, NewPlaceArgs};
@@ -52,7 +52,7 @@ fn listen_options(asking: AskingArgs) -> ListenOptions {
     }
 }
 
-/// Tells what was restored, and what to do now: a manager that listens at `listen`.
+/// Tells what was restored, and what to do next, such as starting a manager that listens at `listen`.
 fn told(
     restored: &Restored,
     ask: &Restore,

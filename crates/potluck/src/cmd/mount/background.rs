@@ -1,7 +1,7 @@
-//! The daemon that serves a mount: started by a command, which waits until the directory is mounted.
+//! The daemon that serves a mount. A command starts it, and waits until the directory is mounted.
 //!
-//! The daemon is this program anew with the same arguments. It has a session of its own, logs to a file, and says on
-//! its standard output how the start ended, whereupon the command ends as well.
+//! The daemon is a new process of this program with the same arguments. It has a session of its own, logs to a file,
+//! and reports on its standard output how the start ended, after which the command ends.
 
 use super::{MountServes, announce, attach, serve as serve_mount};
 use crate::args::{MountArgs, START_REPORT};
@@ -23,12 +23,12 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-/// Bytes of a log that the next daemon begins a new one after.
+/// The size of a log in bytes beyond which the next daemon begins a new one.
 const OLD_LOG: u64 = 1 << 20;
-/// Lines of a log that are shown when a daemon ended without a word.
+/// The number of lines of the log that are shown if a daemon ended without a report.
 const SHOWN: usize = 5;
 
-/// How the start of a daemon ended.
+/// The report of a daemon about its start.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartReport {
@@ -38,7 +38,7 @@ pub enum StartReport {
     Failed(Failure),
 }
 
-/// A daemon that is just starting. It is asked to end when nobody waits for it any more.
+/// A guard for a daemon that is starting. On drop it asks the daemon to end, unless the number is `None`.
 struct StartingDaemon(Option<Pid>);
 
 impl Drop for StartingDaemon {
@@ -106,8 +106,8 @@ pub async fn serve(
     settings: &CommandSettings,
     dir: &Path,
 ) -> Result<Ending, Failure> {
-    // The daemon leaves the terminal that the command was started from. If it leads a session, it has its own
-    // already.
+    // The daemon leaves the session of the terminal that the command was started from. This fails if it leads a
+    // session already.
     let _ = rustix::process::setsid();
     let (stopped, _hangups) = signals::daemon_signals();
     let mounted = match attach(&args, client, settings, dir) {
@@ -120,7 +120,7 @@ pub async fn serve(
     let log = log_of(settings, dir);
     tracing::info!("{} is mounted at {}", args.path, dir.display());
     let announced = announce(&args, dir, Some(log));
-    // The daemon keeps no directory busy by having been started in it.
+    // The daemon must not keep the directory busy in which it was started.
     let _ = std::env::set_current_dir("/");
     let is_told = announced.is_ok();
     report(&announced.map_or_else(StartReport::Failed, StartReport::Serves));
@@ -137,7 +137,8 @@ pub async fn serve(
     ended
 }
 
-/// Makes sure that the daemon inherits no file of this process: a lock or a pipe of a script would live on there.
+/// Keeps the daemon from inheriting open files of this process, because it would keep a lock or a pipe of a script
+/// open.
 fn keep_inherited_files() {
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
@@ -148,7 +149,7 @@ fn keep_inherited_files() {
     }
 }
 
-/// Tells the command that waits, if it still does, and has nothing more to say to it.
+/// Sends the report to the command that waits, if it still does, and closes the pipe to it.
 fn report(report: &StartReport) {
     let mut line = serde_json::to_vec(report).expect("plain data");
     line.push(b'\n');
@@ -162,7 +163,7 @@ fn log_of(settings: &CommandSettings, dir: &Path) -> PathBuf {
     settings.state_dir.join("mounts").join(format!("{}.log", potluck_mount::mount_name(dir)))
 }
 
-/// Opens a log to go on with it; one that has grown is put out of the way first.
+/// Opens a log to append to it. A log that has grown too large is renamed first.
 fn open_log(log: &Path) -> io::Result<fs::File> {
     fs::create_dir_all(log.parent().expect("it is in a directory"))?;
     if fs::metadata(log).is_ok_and(|log| log.len() > OLD_LOG) {
