@@ -36,7 +36,7 @@ pub fn back_memory() -> Result<()> {
         .map(drop)
 }
 
-/// The program behind `back_memory`: writes to every page of `bytes` of memory.
+/// Writes to every page of `bytes` of memory. This is the program that `back_memory` runs.
 pub fn touch(bytes: u64) {
     const PAGE: usize = 4096;
     let mut memory = Vec::<u8>::with_capacity(bytes as usize);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// What a program that measured itself found, which it prints as a line.
+/// The result of a program that measures itself, which it prints as one line of JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     pub per_second: f64,

@@ -32,7 +32,7 @@ enum Kind {
     Wheel,
 }
 
-/// How the program in a package was compiled.
+/// The profile with which the program in a package was compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profile {
     Release,

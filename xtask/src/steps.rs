@@ -6,7 +6,7 @@ use std::io::{IsTerminal, stdout};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How a step ended.
+/// The ways in which a step can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Ok,

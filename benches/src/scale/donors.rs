@@ -41,7 +41,7 @@ const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// The number of donors that join side by side.
 const JOINING: usize = 16;
 
-/// What all donors together have done so far.
+/// The sums of what all donors have done so far.
 #[derive(Default)]
 pub struct Done {
     /// The number of donors whose lists were taken to their end.

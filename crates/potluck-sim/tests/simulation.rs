@@ -1,12 +1,12 @@
 //! Whole pools under seeded faults: what docs/promises.md says, for every seed that is tried.
 //!
-//! - `POTLUCK_SIM_SEEDS=200` tries so many seeds;
+//! - `POTLUCK_SIM_SEEDS=200` tries 200 seeds;
 //! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays one of `cases`;
 //! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one, and prints what
 //!   it expands to, all that happens, and with `RUST_LOG=debug` what the product says.
 //!
-//! Every run is a process of its own, this executable started again, because libraries keep counters
-//! in statics: tokio, for one, draws the order in which `select!` polls from them.
+//! Every run is a process of its own, this executable started again, because libraries keep counters in statics:
+//! tokio, for one, draws the order in which `select!` polls from them.
 
 use potluck_sim::cases;
 use potluck_sim::disk::Drive;
@@ -20,30 +20,30 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// The seed to play in this process.
+/// The environment variable with the seed to play in this process.
 const SEED: &str = "POTLUCK_SIM_SEED";
-/// The case to play in this process.
+/// The environment variable with the case to play in this process.
 const CASE: &str = "POTLUCK_SIM_CASE";
-/// Environment variable with the file in which this process leaves its trace.
+/// The environment variable with the file in which this process leaves its trace.
 const TRACE: &str = "POTLUCK_SIM_TRACE";
-/// Adds a loss to the scenario that must be noticed.
+/// The environment variable that adds a loss to the scenario, which must be noticed.
 const RUIN: &str = "POTLUCK_SIM_RUIN";
-/// How many seeds to try.
+/// The environment variable with the number of seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
-/// The test command has time for so many seeds.
+/// The number of seeds for which the test command has time.
 const DEFAULT_SEEDS: u64 = 140;
 
-/// Mixed into every thread's randomness.
+/// The seed that is mixed into the randomness of every thread.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
-/// A panic in a task would otherwise only be seen by whoever joins it.
+/// True once something panicked. A panic in a task would otherwise be seen only where the task is joined.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's randomness as libraries ask for it, for hash maps above all: here it follows from the
-/// seed. Keys and certificates are not made from it.
+/// Takes the place of the system's randomness as libraries ask for it, for hash maps above all: here it follows
+/// from the seed. Keys and certificates are not made from it.
 ///
 /// # Safety
 /// As the system's: `out` has room for `len` bytes.
@@ -68,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not “{text}”")))
 }
 
-/// A piece to be played: a seed's scenario, or a case.
+/// A seed's scenario, or a case, that can be played.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Seed(u64),
@@ -76,7 +76,7 @@ enum Piece {
 }
 
 impl Piece {
-    /// The variable that makes a process play it.
+    /// Returns the environment variable that makes a process play it, and its value.
     fn variable(&self) -> (&'static str, String) {
         match self {
             Self::Seed(seed) => (SEED, seed.to_string()),
@@ -113,7 +113,7 @@ fn player(piece: &Piece, trace: &Path) -> Command {
     player
 }
 
-/// Plays all of them, as many at a time as there are cores, and gives those that failed.
+/// Plays all of them, as many at a time as there are cores, and returns those that failed.
 fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
     let (_dir, trace) = traces();
     let next = AtomicU64::new(0);
@@ -129,7 +129,7 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
                 if !played.status.success() {
                     failed.push((piece.clone(), played));
                 }
-                // The traces of a thousand runs would be a lot of memory.
+                // The traces of a thousand runs would take much room.
                 let _ = std::fs::remove_file(trace);
             }
         };
@@ -138,7 +138,7 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
     })
 }
 
-/// Fails with the first of those that failed, and says which others did.
+/// Says which of the pieces failed, and fails with the first of them.
 fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
     let which: Vec<String> = failed.iter().map(|(piece, _)| piece.variable().1).collect();
     let kept = pieces.len() - which.len();
@@ -148,7 +148,7 @@ fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
     }
 }
 
-/// Writes where people see it also when the test passes.
+/// Writes a text where people see it also when the test passes.
 fn say(text: &str) {
     // A closed output fails no test.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -172,7 +172,7 @@ fn traces() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
     (dir, move |name| path.join(name))
 }
 
-/// Plays the one seed that the environment names; without one there is nothing to play.
+/// Plays the one seed or case that the environment names; without one there is nothing to play.
 #[test]
 fn replay() {
     let Some(piece) = Piece::wanted() else { return };
@@ -328,8 +328,8 @@ fn a_full_disk_says_so_s1() {
     file.append(&[7; 11]).expect("room again");
 }
 
-/// A year in small: what files were removed is gone from everywhere, whatever machines came and went, and what is
-/// left can be read. Memory is not looked at, which the other tests of this process use as well.
+/// Plays two weeks in place of a year. Removed files must be gone from everywhere, whatever machines came and went,
+/// and the others must be readable. Memory is not looked at, for the other tests of this process use it as well.
 #[test]
 fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
     let options = YearOptions {

@@ -7,7 +7,7 @@ use super::chance::Chance;
 /// The chunk size of every space, in bytes: small, so that a short run has many chunks.
 pub const CHUNK: u64 = 64 << 10;
 
-/// How a space stores files, as flags for `potluck space create`.
+/// A space, and the way in which it stores files.
 #[derive(Debug, Clone)]
 pub struct Space {
     /// The name of the space.
