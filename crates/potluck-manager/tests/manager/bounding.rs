@@ -239,7 +239,8 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
         ];
         let told = commit(&ada, session, 0, files, true).await.expect("told").files;
         assert!(matches!(told[2], Outcome::Stored { .. }), "{told:?}");
-        // If a command asks for less than it may, none of its files is taken, however they were acknowledged.
+        // If a command asks for less than it may, no file of it in the directory is taken, however that was
+        // acknowledged.
         let asks_too_little = says_so && !manages;
         assert_eq!(matches!(told[1], Outcome::Refused(_)), asks_too_little, "{told:?}");
         match &told[0] {

@@ -264,7 +264,7 @@ impl Crew {
         self.clock.go_on();
     }
 
-    /// Sends heartbeats until `done` returns something, for a minute at most.
+    /// Sends heartbeats until `done` returns something; panics if that takes much longer than a minute.
     pub async fn until<T>(
         &mut self,
         what: &str,

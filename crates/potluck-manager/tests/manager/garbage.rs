@@ -244,7 +244,7 @@ async fn a_heartbeat_that_is_sent_again_counts_once() {
     offer(&user, session, &[1]).await;
     let reserved = promised().await - before;
     let stored = |n| Holding { name: chunk(n), len: crate::lab::LEN }.into();
-    // One chunk was put by the session, and the other is unknown to the manager.
+    // One chunk is put by the session though a file uses it already, and the other is unknown to the manager.
     let mut heartbeat = donor.heartbeat(3);
     heartbeat.added = Packed(vec![stored(1), stored(9)]);
     for _ in 0..3 {
