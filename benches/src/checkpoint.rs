@@ -1,5 +1,5 @@
-//! Checkpoints: one large file that a program writes from the beginning to the end and closes, and how long that takes
-//! (checkpoint store, section V).
+//! Measures checkpoints: a program writes one large file from the beginning to the end and closes it (checkpoint
+//! store, section V).
 
 pub mod overhead;
 pub mod protocols;
@@ -19,11 +19,11 @@ use crate::content;
 use crate::interrupt;
 use crate::plan::Plan;
 
-/// Bytes of one write().
+/// The size of one write(), in bytes.
 const BLOCK: usize = 1 << 20;
-/// No two checkpoints are alike in any such piece: chunks are at least as large.
+/// The size of the pieces, in bytes, in each of which any two checkpoints differ. Chunks are at least as large.
 const PIECE: usize = 16 << 10;
-/// Nothing that is not stored after this time is going to be.
+/// The time within which a checkpoint is stored.
 const STORED_WITHIN: Duration = Duration::from_secs(300);
 const MIB: f64 = (1 << 20) as f64;
 
@@ -38,7 +38,7 @@ impl Memory {
         Ok(Self { bytes: content::bytes(name, length)?, checkpoints: 0 })
     }
 
-    /// Has another content than ever before in each of its pieces.
+    /// Changes the content in each of its pieces to one that it never had before.
     fn change(&mut self) {
         self.checkpoints += 1;
         let mark = self.checkpoints.to_le_bytes();
@@ -49,7 +49,8 @@ impl Memory {
     }
 }
 
-/// Writes a file as a program does that checkpoints: the time from before its open() until after its close().
+/// Writes a file as a program does that checkpoints, and returns the time from before its open() until after its
+/// close().
 fn write(path: &Path, bytes: &[u8]) -> Result<Duration> {
     interrupt::check()?;
     let began = Instant::now();
@@ -61,7 +62,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Closes a file, and hears what became of it.
+/// Closes a file, and returns the error of close(), which dropping it would hide.
 fn close(file: File) -> io::Result<()> {
     // SAFETY: the descriptor is this file's own, which owns it no more.
     match unsafe { libc::close(file.into_raw_fd()) } {
@@ -70,20 +71,20 @@ fn close(file: File) -> io::Result<()> {
     }
 }
 
-/// How long a checkpoint took, by the clock and as the mount tells it.
+/// The times that a checkpoint took, by the clock and as the mount tells them.
 struct Written {
-    /// The time until it was closed.
+    /// The time until the file was closed.
     observed: Duration,
     /// The time until the mount said that all copies are made.
     achieved: Duration,
-    /// What the mount tells, in MiB/s.
+    /// The observed rate that the mount tells, in MiB/s.
     told_observed: f64,
     told_achieved: f64,
-    /// The share of it that the pool had before, as the mount tells it.
+    /// The share of the file that the pool had before, as the mount tells it.
     told_held: f64,
 }
 
-/// Writes a file of a mounted pool, and waits until all of it is stored.
+/// Writes a file of a mounted pool, and waits until all copies of it are made.
 fn write_to_pool(path: &Path, bytes: &[u8]) -> Result<Written> {
     let began = Instant::now();
     let observed = write(path, bytes)?;
@@ -103,7 +104,7 @@ fn write_to_pool(path: &Path, bytes: &[u8]) -> Result<Written> {
     })
 }
 
-/// A number that a mount tells of a file, if it knows.
+/// Returns a number that a mount tells of a file in an extended attribute, if it knows it.
 fn told(path: &Path, name: &str) -> Result<Option<f64>> {
     let mut value = [0; 64];
     match rustix::fs::getxattr(path, name, &mut value[..]) {
@@ -117,16 +118,16 @@ fn mib_s(bytes: &[u8], took: Duration) -> f64 {
     bytes.len() as f64 / MIB / took.as_secs_f64()
 }
 
-/// The command that has the bench do such a work again.
+/// Returns the command that has the bench do this work again.
 fn command(plan: &Plan, work: &str) -> String {
     let size = plan.size.to_string().replace(' ', "");
     let nfs = if plan.nfs.is_some() { " --nfs DIR" } else { "" };
     format!("cargo xtask bench --only {work} --rounds {} --size {size}{nfs}", plan.rounds)
 }
 
-/// Why nothing is written to NFS, if so.
+/// Returns why nothing is written to NFS, or `None` if it can be.
 ///
-/// Errors: where the directory that was named is of another file system.
+/// Errors: the directory that was named is of another file system.
 fn nfs_missing(plan: &Plan) -> Result<Option<&'static str>> {
     if let Some(dir) = &plan.nfs {
         let about = rustix::fs::statfs(dir);

@@ -1,4 +1,4 @@
-//! How soon a manager of many files answers again: after it was killed, and after its directory was lost.
+//! Measures how soon a manager of many files answers again: after it was killed, and after its directory was lost.
 
 use std::fs;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::pool::{Pool, Start};
 use crate::report::median;
 
 const DONORS: usize = 3;
-/// Promise B2, in seconds.
+/// The longest that a manager may take from its start to its first answer, in seconds.
 const ANSWER_SECONDS: f64 = 1.0;
-/// Promise D4, in seconds.
+/// The longest that `manager restore` from donors may take, in seconds.
 const RESTORE_SECONDS: f64 = 10.0;
-/// Donors that have not got the log of a catalog by then never will.
+/// The time within which donors get the metadata log of a catalog.
 const LOGGED_WITHIN: Duration = Duration::from_secs(300);
 const TREE: &str = "pot://comeback/tree";
 
@@ -62,7 +62,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Seconds from the start of a manager that was killed to its first answer.
+/// Returns the seconds from the start of a manager that was killed to its first answer.
 fn killed(pool: &mut Pool, asked: &str) -> Result<f64> {
     pool.kill_manager();
     let begun = Instant::now();
@@ -73,7 +73,7 @@ fn killed(pool: &mut Pool, asked: &str) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Seconds that `manager restore` takes where nothing is left but the recovery kit and the donors.
+/// Returns the seconds that `manager restore` takes when only the recovery kit and the donors are left.
 fn lost(pool: &mut Pool, dir: &Path, asked: &str) -> Result<f64> {
     let (state, kit) = (pool.manager_state(), dir.join("recovery.kit"));
     fs::copy(state.join("recovery.kit"), &kit)?;

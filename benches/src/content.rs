@@ -1,4 +1,5 @@
-//! Fresh incompressible files: a pool never stores the same chunk twice, so a file that was sent once would make the next round look free.
+//! Makes fresh incompressible files. A pool never stores the same chunk twice, so a file that was sent once would
+//! make the next round look free.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,7 +11,7 @@ use crate::interrupt;
 
 const PIECE: usize = 1 << 20;
 
-/// Writes `length` bytes that no other `name` has, gets them off the dirty list and leaves them in the page cache.
+/// Writes `length` bytes that no other `name` has. They are in the page cache afterwards, and not synced.
 pub fn write_file(path: &Path, name: &str, length: u64) -> Result<()> {
     let mut file =
         File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -28,7 +29,7 @@ pub fn write_file(path: &Path, name: &str, length: u64) -> Result<()> {
     Ok(())
 }
 
-/// `length` bytes that no other `name` has.
+/// Returns `length` bytes that no other `name` has.
 pub fn bytes(name: &str, length: u64) -> Result<Vec<u8>> {
     let mut stream = stream(name);
     let mut bytes = vec![0; length as usize];
@@ -44,7 +45,7 @@ fn stream(name: &str) -> blake3::OutputReader {
     hasher.update(name.as_bytes()).finalize_xof()
 }
 
-/// A directory of `count` files of `length` bytes each.
+/// Makes a directory of `count` files of `length` bytes each.
 pub fn write_directory(path: &Path, name: &str, count: usize, length: u64) -> Result<()> {
     fs::create_dir(path).with_context(|| format!("cannot create {}", path.display()))?;
     for number in 0..count {

@@ -1,16 +1,16 @@
-//! Which works are compared with which floors, and what must hold.
+//! The works that are compared with a floor, and the limits that they must keep.
 
 use crate::floor_runs::Floor;
 use crate::plan::Work;
 
-/// One work against one floor, with the highest ratio that is good enough.
+/// One work against one floor, with the highest ratios of CPU time and of wall time that are good enough.
 pub struct Contest {
     pub work: Work,
     pub name: &'static str,
     pub floor: Floor,
     pub cpu: f64,
     pub wall: Option<f64>,
-    /// Files a second to reach, for works over many files.
+    /// The least number of files a second, for works over many files.
     pub files_per_second: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Strangers, clients and members in crowds: who of them is served, and how much later than alone.
+//! Measures crowds of strangers, members and clients: who is served, and how much later than alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,17 +27,18 @@ use crate::outcome::{Figure, Limit};
 use crate::plan::Plan;
 use crate::pool::{Pool, Start};
 
-/// Connections without a certificate, each of which asked for something and stays.
+/// The number of connections without a certificate, each of which asks for something and stays open.
 const STRANGERS: usize = 5000;
-/// Members that are connected to the manager at once.
+/// The number of members that are connected to the manager at once.
 const MEMBERS: usize = 2000;
-/// Clients that are connected to one donor at once.
+/// The number of clients that are connected to one donor at once.
 const CLIENTS: usize = 500;
-/// Calls of one member, one after another, each over a connection of its own.
+/// The number of calls of one member, made one after another, each over a connection of its own.
 const CALLS: usize = 300;
-/// Bytes of the chunk that each client puts.
+/// The size of the chunk that the first client puts, in bytes. Each further one puts a byte less, so that no two
+/// are alike.
 const CHUNK: u32 = 64 << 10;
-/// Calls that one crowd makes while another is there may take so many times as long as alone.
+/// The most times as long as alone that a member's calls may take beside a crowd.
 const SLOWER: f64 = 2.0;
 const SPACE: &str = "pot://crowd";
 
@@ -98,7 +99,7 @@ async fn measure_all(member: &Member) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// An identity that calls.
+/// A member that calls the manager.
 #[derive(Clone)]
 struct Member {
     identity: Arc<Identity>,
@@ -107,7 +108,7 @@ struct Member {
 /// The outcome of many calls.
 struct Calls {
     failed: usize,
-    /// Time within which 99 of 100 calls were answered, in milliseconds.
+    /// The time within which 99 of 100 calls were answered, in milliseconds.
     p99: f64,
 }
 
@@ -118,7 +119,7 @@ impl Member {
         Ok(Caller::new(Arc::new(SystemNet), Arc::new(dial), manager))
     }
 
-    /// One call over a connection of its own, which is left open.
+    /// Makes one call over a connection of its own, which is open as long as the caller that is returned.
     async fn call(&self) -> Result<Caller> {
         let caller = self.caller()?;
         let path: PoolPath = SPACE.parse().map_err(|why| anyhow!("{why}"))?;
@@ -144,7 +145,8 @@ impl Member {
     }
 }
 
-/// Connections of strangers that were answered or hung up on, and how many were answered.
+/// Lets strangers connect at once. Returns the connections of those that were answered, which are open, and their
+/// number.
 async fn strangers(member: Member) -> (Vec<BoxStream>, usize) {
     let mut asking = JoinSet::new();
     for _ in 0..STRANGERS {
@@ -166,7 +168,7 @@ async fn strangers(member: Member) -> (Vec<BoxStream>, usize) {
     (held, served)
 }
 
-/// Callers whose connections are open, and how many calls failed.
+/// Lets members call at once. Returns their callers, whose connections are open, and how many calls failed.
 async fn members(member: &Member) -> (Vec<Caller>, usize) {
     let mut calling = JoinSet::new();
     for _ in 0..MEMBERS {
@@ -187,7 +189,7 @@ async fn members(member: &Member) -> (Vec<Caller>, usize) {
     (held, failed)
 }
 
-/// How many clients could not put a chunk and get it back, all connected before the first of them gets.
+/// Returns how many clients could not put a chunk and get it back. All of them put before the first of them gets.
 async fn clients(member: &Member) -> Result<usize> {
     let caller = member.caller()?;
     let path = format!("{SPACE}/file").parse().map_err(|why| anyhow!("{why}"))?;

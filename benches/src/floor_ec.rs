@@ -1,7 +1,8 @@
-//! *floor-ec*: what any store must do to keep a file as 4+2: read, BLAKE3, encode, BLAKE3 of the parity, six sockets ‖ six times socket, BLAKE3, write.
+//! *floor-ec*: what any store must do to keep a file as 4+2: read, BLAKE3, encode, BLAKE3 of the parity, six
+//! sockets ‖ six times socket, BLAKE3, write.
 //!
-//! The pieces of a group's four chunks that lie side by side are read, hashed, encoded and sent together, so that all six are still in the cache; the
-//! codec is the product's.
+//! The pieces of a group's four chunks that lie side by side are read, hashed, encoded and sent together, so that
+//! all six are still in the cache. The codec is the product's.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,10 +19,11 @@ use crate::floors::{CHUNK, Digests, connect, open};
 pub const DATA: usize = 4;
 pub const PARITY: usize = 2;
 
-/// Bytes per read, of each chunk: six of them fit a core's second cache.
+/// The size of a read of each chunk, in bytes: six of them fit a core's second cache.
 const PIECE: usize = 256 << 10;
 
-/// Encodes `file` and sends a chunk of each group to every one of the six sinks; returns when all have confirmed their digests.
+/// Encodes `file` and sends a chunk of each group to every one of the six sinks; returns when all have confirmed
+/// their digests.
 pub fn put_source(file: &Path, sinks: &[SocketAddr]) -> Result<()> {
     ensure!(sinks.len() == DATA + PARITY, "4+2 takes six sinks");
     let file = open(file)?;
@@ -62,7 +64,7 @@ pub fn put_source(file: &Path, sinks: &[SocketAddr]) -> Result<()> {
     Ok(())
 }
 
-/// Fills `out` from `offset`; behind the end of the file are zeros.
+/// Fills `out` from `offset`, with zeros behind the end of the file.
 fn read_or_zeros(file: &File, out: &mut [u8], offset: u64) -> Result<()> {
     let mut filled = 0;
     while filled < out.len() {

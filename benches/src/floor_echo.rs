@@ -1,5 +1,5 @@
-//! The floor of random reads: whoever sends an offset gets the 64 KiB that it is in, by `pread` and `write`, over a
-//! plain TCP connection for each thread. Nothing is hashed, sealed or looked up.
+//! The floor of random reads: the source answers an offset with the 64 KiB that begin there, by `pread` and
+//! `write`, over a plain TCP connection for each thread. Nothing is hashed, sealed or looked up.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -39,7 +39,7 @@ fn answer(mut stream: TcpStream, file: &File) -> Result<()> {
     }
 }
 
-/// Random segments of a file of `length` bytes.
+/// Reads random segments of a file of `length` bytes, and prints the rate.
 pub fn reads(source: &SocketAddr, length: u64, threads: usize) -> Result<()> {
     let segments = length / SEGMENT;
     ensure!(segments > 0, "the file is shorter than a segment");

@@ -1,6 +1,6 @@
-//! The least that any file system in user space does: each request of the kernel becomes the same one of a local
-//! directory, with the settings of Potluck's mounts (two threads, 1 MiB a request, no page cache). It knows files of one
-//! directory and no more.
+//! The least that any file system in user space does: each request of the kernel becomes the same request to a
+//! local directory, with the settings of Potluck's mounts (two threads, 1 MiB a request, no page cache). It knows
+//! only the files of one directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,14 +21,15 @@ use fuser::{
 
 use crate::mounted::FuseFloor;
 
-/// Bytes of one request, and how long the kernel believes an answer: as Potluck's mounts have it.
+/// The size of the largest request, in bytes; `BELIEVED` is how long the kernel believes an answer. Both are those
+/// of Potluck's mounts.
 const LARGEST_WRITE: u32 = 1 << 20;
 const BELIEVED: Duration = Duration::from_secs(1);
 const THREADS: usize = 2;
 
-/// Serves the directory `source` at `mount_point` until it is unmounted. The *NULL-FUSE* of the checkpoint store (section
-/// V.A) is the same without the disk: what is written is copied to memory, where a mount must have it when the request is
-/// answered, and forgotten.
+/// Serves the directory `source` at `mount_point` until it is unmounted. The *NULL-FUSE* of the checkpoint store
+/// (section V.A) does so without the disk: what is written is copied to memory, where a mount must have it when the
+/// request is answered, and forgotten.
 pub fn serve(floor: FuseFloor, source: &Path, mount_point: &Path) -> Result<()> {
     let mut config = Config::default();
     config.n_threads = Some(THREADS);
@@ -119,13 +120,13 @@ fn error(why: &io::Error) -> Errno {
 
 impl Filesystem for PassThrough {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let _ = config.set_max_write(LARGEST_WRITE); // less than the most that there may be
+        let _ = config.set_max_write(LARGEST_WRITE); // It is less than the most that there may be.
         for capability in [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
-            let _ = config.add_capabilities(capability); // a kernel that lacks one asks in another way
+            let _ = config.add_capabilities(capability); // A kernel that lacks one asks in another way.
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Runs the programs of `floors` as child processes and adds up what both ends cost.
+//! Runs the programs of the floors as child processes, and adds up what both ends cost.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use crate::floors;
 use crate::machine;
 use crate::measure::{self, Cost};
 
-/// The floors by the names the targets use.
+/// The floors by the names that the targets use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Floor {
     Put,
@@ -36,16 +36,16 @@ impl Floor {
         }
     }
 
-    /// Whether it, and the work compared with it, writes files.
+    /// Returns whether the floor, and the work compared with it, writes files.
     pub fn fills_pages(self) -> bool {
         self != Self::Get
     }
 }
 
-/// Number of sinks that floor-ec sends to.
+/// The number of sinks that floor-ec sends to.
 const SHARDS: usize = floor_ec::DATA + floor_ec::PARITY;
 
-/// Bytes that each sink of floor-ec gets of `length`.
+/// Returns how many of `length` bytes each sink of floor-ec gets.
 fn shard_bytes(length: u64) -> u64 {
     let group = (floor_ec::DATA * floors::CHUNK) as u64;
     let last = (length % group).div_ceil(floor_ec::DATA as u64);
@@ -70,7 +70,7 @@ impl Floors {
         Ok(Self { bench, dir: dir.to_owned(), piece })
     }
 
-    /// One run of `floor` over `source`, a directory for `cp -r` and a file for the others.
+    /// Runs `floor` once over `source`, which is a directory for `cp -r` and a file for the others.
     pub fn run(&self, floor: Floor, source: &Path) -> Result<Cost> {
         machine::write_back(&self.dir)?;
         if floor.fills_pages() {
@@ -131,7 +131,7 @@ impl Floors {
     }
 }
 
-/// The end of a floor that listens. Dropped before it has finished, it is killed.
+/// The end of a floor that listens. It is killed if this is dropped before it has finished.
 pub struct Half {
     child: Option<Child>,
     started: Instant,
@@ -155,7 +155,7 @@ impl Half {
         Ok(half)
     }
 
-    /// CPU time it used, once it has ended.
+    /// Waits until it has ended, and returns the CPU time that it used.
     pub fn finish(mut self) -> Result<Duration> {
         let child = self.child.take().context("it has not been waited for")?;
         let ended = measure::wait(child, self.started)?;

@@ -1,4 +1,4 @@
-//! The floor of what moves over links: plain TCP streams, one to each donor, that carry zeros and hash nothing.
+//! The floor of transfers over links: plain TCP streams, one to each donor, that carry zeros and hash nothing.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,11 +1,13 @@
-//! The floors: what any store must do to these bytes, as lean as we know how to write it, in processes of their own.
+//! The floors: what any store must do with the same bytes, as lean as we know how to write it, in processes of
+//! their own.
 //!
-//! - *floor-put*: read a file, BLAKE3, socket ‖ socket, BLAKE3, write one file. *floor-put2*: the same to two sinks.
+//! - *floor-put*: read a file, BLAKE3, socket ‖ socket, BLAKE3, write one file. *floor-put2* does so to two sinks.
 //! - *floor-get*: `sendfile`, socket ‖ socket, BLAKE3.
 //! - *floor-ec*: see `floor_ec`.
 //!
-//! They keep no catalog, no frames, no chunk files and no tickets. Each piece is hashed while it is still in the cache, buffers are reused, and the
-//! digest is finished once a chunk, as the product must. A sink answers with what it hashed, so a floor that lost bytes fails instead of looking fast.
+//! They keep no catalog, no frames, no chunk files and no tickets. Each piece is hashed while it is still in the
+//! cache, buffers are reused, and the digest is finished once a chunk, as the product must. A sink answers with
+//! what it hashed, so a floor that lost bytes fails instead of looking fast.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,11 +17,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// Bytes after which a digest is finished: the product's default chunk.
+/// The bytes after which a digest is finished: the product's default chunk size.
 pub const CHUNK: usize = 4 << 20;
 
-/// Bytes per read, hash and write. Of 64 KiB to 2 MiB, 1 MiB cost least here, a quarter less than 256 KiB on a put: the page cache takes a long write in
-/// large folios. `potluck-bench floors --piece` compares.
+/// The bytes of each read, hash and write. Of 64 KiB to 2 MiB, 1 MiB cost least here, a quarter less than 256 KiB
+/// on a put, for the page cache takes a long write in large folios. `potluck-bench floors --piece` compares.
 pub const PIECE: usize = 1 << 20;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -154,8 +156,8 @@ pub fn accept_announced(at: IpAddr) -> Result<TcpStream> {
     Ok(listener.accept()?.0)
 }
 
-/// Lets the reader sleep until a whole piece is there (or the peer has finished) instead of waking it for every segment: 5 to 10 % of the CPU time here.
-/// Larger socket buffers on either side gained nothing beyond that.
+/// Lets the reader sleep until a whole piece is there, or the peer has finished, instead of waking it for every
+/// segment: 5 to 10 % of the CPU time here. Larger socket buffers on either side gained nothing beyond that.
 fn wake_once_per(piece: usize, socket: &TcpStream) -> io::Result<()> {
     let piece = libc::c_int::try_from(piece).unwrap_or(libc::c_int::MAX);
     let length = size_of_val(&piece) as libc::socklen_t;
@@ -172,7 +174,8 @@ fn wake_once_per(piece: usize, socket: &TcpStream) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads until `buffer` is full or the peer has finished: BLAKE3 is at its best on whole pieces, and the file gets whole pages.
+/// Reads until `buffer` is full or the peer has finished: BLAKE3 is at its best on whole pieces, and the file gets
+/// whole pages.
 fn fill(socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

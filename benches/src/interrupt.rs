@@ -1,4 +1,5 @@
-//! Ctrl-C ends the bench through its ordinary error path, so that daemons stop and the temporary directory goes.
+//! Ctrl-C ends the bench through its ordinary error path, so that daemons stop and the temporary directory is
+//! removed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,13 +21,13 @@ pub fn catch() {
     }
 }
 
-/// An error once a signal has arrived. Every loop that waits or writes calls it.
+/// Returns an error once a signal has arrived. Every loop that waits or writes calls it.
 pub fn check() -> Result<()> {
     ensure!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
     Ok(())
 }
 
-/// Asks `done` every `step` until it says so. `what` completes "gave up waiting for …".
+/// Calls `done` every `step` until it returns true. `what` completes "gave up waiting for …".
 pub fn wait_until(
     what: &str,
     limit: Duration,
@@ -46,7 +47,7 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Waits for `time`; an error when the bench was interrupted.
+/// Waits for `time`; an error if the bench was interrupted.
 pub fn pass(time: Duration) -> Result<()> {
     let started = Instant::now();
     wait_until("time to pass", Duration::MAX, Duration::from_millis(50), || {

@@ -1,4 +1,4 @@
-//! Programs that use the client library as a mount or a gateway would: many calls and reads from one process.
+//! Programs that use the client library as a mount or a gateway does: many calls and reads from one process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tokio::runtime::Runtime;
 
 use crate::rate;
 
-/// Bytes of a read.
+/// The size of a read, in bytes.
 pub const READ: u64 = 4096;
 
-/// Reads `READ` bytes at random places of one open file.
+/// Reads `READ` bytes at random places of one open file, again and again, and prints the rate.
 pub fn random_reads(identity: &Path, path: &str, threads: usize) -> Result<()> {
     let (client, runtime) = begin(identity)?;
     let path: PoolPath = parse(path)?;
@@ -38,7 +38,7 @@ pub fn random_reads(identity: &Path, path: &str, threads: usize) -> Result<()> {
     rate.print()
 }
 
-/// Asks for all that is known of files of a tree that `names` made.
+/// Asks for the attributes of random files of a tree that `names` made, and prints the rate.
 pub fn stats(identity: &Path, tree: &str, files: u64, threads: usize) -> Result<()> {
     let (client, runtime) = begin(identity)?;
     let rate = rate::measure(threads, || {
@@ -52,7 +52,7 @@ pub fn stats(identity: &Path, tree: &str, files: u64, threads: usize) -> Result<
     rate.print()
 }
 
-/// A client of the pool, and where it runs.
+/// Makes a client of the pool, and the runtime that its calls run on.
 pub fn begin(identity: &Path) -> Result<(Pool, Runtime)> {
     install_provider();
     let identity = Identity::load(identity).map_err(|why| anyhow!("{why}"))?;
@@ -65,7 +65,7 @@ fn parse(path: &str) -> Result<PoolPath> {
     path.parse().map_err(|why| anyhow!("{path}: {why}"))
 }
 
-/// The error that a client told.
+/// Returns the failure of a client's call as an error of the bench.
 pub fn said(failure: Failure) -> anyhow::Error {
     anyhow!("{failure}")
 }

@@ -1,5 +1,5 @@
-//! How much of its links a client uses: donors on 100 Mb/s each, the client on 1 Gb/s, against plain TCP streams between
-//! the same machines in the same round.
+//! Measures how much of its links a client uses: donors on 100 Mb/s each, the client on 1 Gb/s, against plain TCP
+//! streams between the same machines in the same round.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,8 +19,8 @@ use crate::pool::{Pool, Start};
 const RATES: Rates = Rates { client: 1000, donor: 100 };
 const DONORS: [usize; 3] = [4, 8, 12];
 const COPIES: [usize; 2] = [1, 2];
-/// Each transfer takes at least so long, or the last chunks would count for too much: one donor has a chunk more to
-/// send than the others, which takes a third of a second.
+/// The seconds that each transfer takes at least, or the last chunks would count for too much: one donor has a
+/// chunk more to send than the others, which takes a third of a second.
 const SECONDS: u64 = 6;
 /// The least share of the rate of plain streams that Potluck must reach.
 pub const LEAST: f64 = 0.93;
@@ -31,14 +31,14 @@ enum Way {
     Get,
 }
 
-/// One transfer and its floor, over all rounds.
+/// One transfer and its floor, in all rounds.
 pub struct Linked {
     pub work: String,
     pub bytes: u64,
     pub pairs: Vec<Pair>,
 }
 
-/// All of it, or nothing where links cannot be made, which is said.
+/// Measures all transfers. Returns none if links cannot be made here, and prints why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Linked>> {
     if let Some(reason) = network::missing() {
         eprintln!("links: SKIPPED: {reason}");
@@ -118,7 +118,7 @@ impl Lab<'_> {
         SECONDS * RATES.client.min(self.donors as u64 * RATES.donor) * 125_000
     }
 
-    /// `bytes` in plain streams, one for each donor.
+    /// Moves `bytes` in plain streams, one for each donor, and returns the cost of all their ends.
     fn floor(&self, way: Way, bytes: u64) -> Result<Cost> {
         let each = bytes / self.donors as u64;
         let halves: Vec<_> = (0..self.donors)

@@ -9,31 +9,34 @@ use anyhow::{Context, Result};
 use crate::interrupt;
 use crate::measure;
 
-/// Waits until the file system of `path` has written back everything, so that one measurement never pays for the pages of the one before.
+/// Waits until the file system of `path` has written back everything, so that one measurement never pays for the
+/// pages of the one before.
 pub fn write_back(path: &Path) -> Result<()> {
     interrupt::check()?;
     rustix::fs::syncfs(File::open(path)?)?;
     Ok(())
 }
 
-/// Makes sure, in a virtual machine, that the free memory is really there; call it last before work that fills fresh pages.
+/// Makes sure, in a virtual machine, that the free memory is really there; call it last before work that fills
+/// fresh pages.
 ///
-/// A host takes free pages back after a while, and whoever the virtual machine gives such a page to pays for its return: on a put to two sinks 2.5 or 7 CPU seconds
-/// by chance, on either side of the comparison. Touching only as much as the work needs did not help, since nobody can say which pages it will get.
+/// A host takes free pages back after a while, and the process that the virtual machine gives such a page to pays
+/// for its return: on a put to two sinks 2.5 or 7 CPU seconds by chance, on either side of the comparison. Touching
+/// only as much as the work needs did not help, since nobody can say which pages it will get.
 pub fn back_memory() -> Result<()> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
     if !cpuinfo.contains(" hypervisor") {
         return Ok(());
     }
-    // The rest of the memory keeps the page cache, where the sources are, from having to give way.
+    // The rest is left free, so that the page cache, which has the sources, need not give way.
     let bytes = free_memory()? / 8 * 7;
-    // This runs in a process of its own, because the peak memory of a child would include the bench's.
+    // This runs in a process of its own, for the memory of the bench would count as peak memory of later children.
     let program = std::env::current_exe().context("cannot find the bench's own program")?;
     measure::run(Command::new(program).args(["floor", "touch-memory", &bytes.to_string()]))
         .map(drop)
 }
 
-/// The program behind `back_memory`: writes to every page of `bytes` of memory.
+/// Writes to every page of `bytes` of memory. This is the program that `back_memory` runs.
 pub fn touch(bytes: u64) {
     const PAGE: usize = 4096;
     let mut memory = Vec::<u8>::with_capacity(bytes as usize);

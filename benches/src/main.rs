@@ -1,7 +1,8 @@
-//! `potluck-bench`: the product against floors that do only the unavoidable work, alternating in one run, so that a shared machine's drift cancels.
+//! `potluck-bench`: compares the product with floors that do only the unavoidable work, alternating in one run, so
+//! that a shared machine's drift cancels.
 //!
 //! Exit codes: 0 all targets met, 1 a target missed, 2 something could not be measured.
-// It times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
+// The bench times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
 #![allow(clippy::disallowed_methods)]
 
 mod checkpoint;
@@ -178,7 +179,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a target was missed.
+/// Measures all that is asked for, prints the rows, and returns whether a target was missed.
 fn compare(run: Run) -> Result<bool> {
     interrupt::catch();
     let potluck = match run.potluck {

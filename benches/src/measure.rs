@@ -11,10 +11,10 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::interrupt;
 
-/// No measured command takes this long; one that does is stuck, and a bench that hangs says nothing.
+/// The time after which a measured command counts as stuck: a bench that hangs says nothing.
 const STUCK_AFTER: Duration = Duration::from_secs(900);
 
-/// Wall and CPU time of one piece of work, over every process that took part.
+/// The wall and CPU time of one piece of work, over every process that took part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     pub wall: Duration,
@@ -75,7 +75,7 @@ impl Ended {
 
 /// Waits for `child`, started at `started`, and reaps it. Kills it when the bench is interrupted or it is stuck.
 pub fn wait(mut child: Child, started: Instant) -> Result<Ended> {
-    // The kernel's own notice of the end: polling would cost the processor that is being measured.
+    // The pidfd tells of the end at once, and polling the process would cost the processor that is being measured.
     let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let verdict = loop {
         if readable_within(&pidfd, Duration::from_millis(200))? {
@@ -93,7 +93,8 @@ pub fn wait(mut child: Child, started: Instant) -> Result<Ended> {
     }
     let (status, usage) = reap(child.id())?;
     let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
-    // A child starts on the memory of whoever forked it and Linux counts that, so `ru_maxrss` is never below the bench's own few MiB.
+    // A child starts on the memory of the process that forked it and Linux counts that, so `ru_maxrss` is never
+    // below the bench's own few MiB.
     Ok(Ended {
         cost: Cost { wall: verdict?, cpu },
         peak_rss: usage.ru_maxrss as u64 * 1024,
@@ -140,8 +141,8 @@ fn describe(status: i32) -> String {
     }
 }
 
-/// CPU time a running process has used, threads that have ended included, to the nanosecond (`/proc/PID/stat` counts in ticks of 10 ms, and
-/// `/proc/PID/task/*/schedstat` forgets a thread when it ends).
+/// Returns the CPU time that a running process has used, threads that have ended included, to the nanosecond
+/// (`/proc/PID/stat` counts in ticks of 10 ms, and `/proc/PID/task/*/schedstat` forgets a thread when it ends).
 pub fn cpu_of(pid: u32) -> Result<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -154,7 +155,7 @@ pub fn cpu_of(pid: u32) -> Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Resident memory of a running process, bytes.
+/// The resident memory of a running process, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Resident {
     pub now: u64,

@@ -1,4 +1,4 @@
-//! File systems that are mounted for a while: a pool, and the bench's own floors.
+//! Mounts file systems for a while: spaces of a pool, and the bench's own floors.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::pool::Pool;
 
 const MOUNTED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Why this machine mounts nothing.
+/// Returns why this machine mounts nothing, or `None` if it does.
 pub fn missing() -> Option<&'static str> {
     match () {
         () if !Path::new("/dev/fuse").exists() => Some("there is no /dev/fuse"),
@@ -27,7 +27,7 @@ pub fn missing() -> Option<&'static str> {
     }
 }
 
-/// Whether a program is found by its name.
+/// Returns whether a program is found on the path.
 pub fn is_installed(program: &str) -> bool {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&dirs).any(|dir| dir.join(program).is_file())
@@ -42,15 +42,15 @@ pub enum FuseFloor {
     Null,
 }
 
-/// A file system that is mounted; unmounted when dropped.
+/// A mounted file system, which is unmounted when this is dropped.
 pub struct Mounted {
     child: Child,
-    /// Where it is mounted.
+    /// The directory where it is mounted.
     pub dir: PathBuf,
 }
 
 impl Mounted {
-    /// A floor, in directories of its own below `dir`.
+    /// Mounts a floor, in directories of its own below `dir`.
     pub fn floor(dir: &Path, floor: FuseFloor) -> Result<Self> {
         let (name, source, at) = match floor {
             FuseFloor::PassThrough => ("pass-through", "local", "passed-through"),
@@ -64,7 +64,7 @@ impl Mounted {
         Self::start(command, at)
     }
 
-    /// A space of a pool at a directory that is not there yet, with these options of `potluck mount`.
+    /// Mounts a space of a pool at a directory that does not exist yet, with these options of `potluck mount`.
     pub fn pool(pool: &Pool, space: &str, at: PathBuf, options: &[&str]) -> Result<Self> {
         let mut command = pool.client();
         command.args(["mount", "--foreground"]).args(options);
@@ -86,7 +86,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// The process that serves it.
+    /// Returns the number of the process that serves it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -95,7 +95,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let mut unmount = Command::new("fusermount3");
-        // Nothing is mounted any more if its process has ended.
+        // If its process has ended, nothing is mounted any more.
         let _ = unmount.args(["-q", "-u", "-z"]).arg(&self.dir).status();
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A mounted pool, through the system calls that programs make, against a pass-through file system of the same kind
+//! Measures a mounted pool, through the system calls that programs make, against a pass-through file system
 //! ([`crate::floor_fuse`]) over the local disk and against the library.
 
 mod at_once;
@@ -22,19 +22,19 @@ use crate::report::median;
 
 const DONORS: usize = 2;
 const SPACE: &str = "mounted";
-/// Files that are made, looked at, read and removed, and their size.
+/// The number of files that are made, looked at, read and removed; each has `SMALL` bytes.
 const SMALL_FILES: u64 = 10_000;
 const SMALL: usize = 4096;
-/// Programs that make small files at once.
+/// The number of programs that make small files at once.
 const AT_ONCE: usize = 8;
-/// How long reads at random places are counted.
+/// The most seconds that reads at random places take.
 const RANDOM_SECONDS: u64 = 3;
-/// A daemon that is idle has given back what only its start needed.
+/// The time after which an idle daemon has given back what only its start needed.
 const STARTED: Duration = Duration::from_secs(12);
 const GIB: f64 = (1 << 30) as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-// These are the shares that a mount has to reach.
+// These are the limits of a mount: shares of a rate, CPU seconds a GiB, files a second, and MiB of memory.
 const WRITE_SHARE: f64 = 0.5;
 const READ_SHARE: f64 = 0.7;
 const WRITE_CPU: f64 = 2.2;
@@ -44,7 +44,7 @@ const CREATES: f64 = 2500.0;
 const MEMORY_MIB: f64 = 256.0;
 const IDLE_MIB: f64 = 20.0;
 
-/// All of it, or nothing where this machine cannot mount or has no fio, which is said.
+/// Measures all of it. Returns no figures if this machine cannot mount or has no fio, and prints why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     if let Some(missing) = missing() {
         eprintln!("mount: SKIPPED: {missing}");
@@ -88,7 +88,7 @@ struct Bench<'a> {
     figures: Vec<Figure>,
 }
 
-/// What of fio's report is looked at.
+/// The part of fio's report that is looked at.
 #[derive(Deserialize)]
 struct Report {
     jobs: Vec<Job>,
@@ -110,7 +110,7 @@ impl Bench<'_> {
         self.figures.push(Figure { work: work.to_owned(), value, unit, limit });
     }
 
-    /// One file written and read in order, by turns of floor and product.
+    /// Measures one file that is written and then read in order, by floor and product in turn.
     fn large_file(&mut self) -> Result<()> {
         let (mut shares, mut cpus) = ([const { Vec::new() }; 2], [const { Vec::new() }; 2]);
         let mut rates = [const { Vec::new() }; 2];
@@ -139,7 +139,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The time from the start of fio to its end, which has the file open until then, and the CPU time of all processes.
+    /// Returns the time from the start of fio to its end, which has the file open until then, and the CPU time of
+    /// all processes.
     fn in_order(&self, mounted: &Mounted, verb: &str, round: usize) -> Result<Cost> {
         let mut fio = Command::new("fio");
         fio.args(["--name=in-order", "--bs=1M", "--ioengine=psync", "--fallocate=none"]);
@@ -153,7 +154,8 @@ impl Bench<'_> {
         Ok(Cost { cpu: cost.cpu + own, ..cost })
     }
 
-    /// Reads at random places of a file, with nothing of it in any cache and then again; against the library's.
+    /// Measures reads at random places of a file against the library's. Each place is read twice in a round, and is
+    /// in a cache the second time.
     fn random_reads(&mut self) -> Result<()> {
         let bench = std::env::current_exe().context("cannot find the bench's own program")?;
         let remote = format!("pot://{SPACE}/{}", name(0));
@@ -178,7 +180,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Both turns of a round read the same places, which no other round reads.
+    /// Reads at places that the number of the round decides, so that both turns of a round read the same ones;
+    /// returns the reads a second.
     fn random(&self, round: usize) -> Result<f64> {
         let mut fio = Command::new("fio");
         fio.args(["--name=random", "--rw=randread", "--bs=4k", "--ioengine=psync"]);
@@ -237,7 +240,7 @@ impl Bench<'_> {
     }
 }
 
-/// The file of a round.
+/// Returns the name of the file of a round.
 fn name(round: usize) -> String {
     format!("large-{round}")
 }

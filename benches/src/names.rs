@@ -1,4 +1,4 @@
-//! How fast a pool of very many files lists them, and says what it knows of single ones.
+//! Measures how fast a pool of very many files lists them, and says what it knows of single ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::pool::{Pool, Start};
 use crate::random_reads::rate_of;
 
 const DONORS: usize = 2;
-/// Files of one directory.
+/// The number of files of one directory.
 const EACH: u64 = 1000;
-/// Names that one inode may have on every file system.
+/// The number of names that one inode may have on every file system.
 const LINKS: u64 = 30_000;
 const THREADS: [usize; 2] = [1, 16];
 const TREE: &str = "pot://names/tree";
-/// One directory with a tenth as many files.
+/// A directory with a tenth as many files.
 const FLAT: &str = "pot://names/flat";
 
-/// The name of one of the files, from the top of the tree.
+/// Returns the name of one of the files, from the top of the tree.
 pub fn file(number: u64) -> String {
     format!("{:04}/{:03}", number / EACH, number % EACH)
 }
@@ -75,17 +75,17 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A tree of `files` small files, so many in each directory.
+/// Makes a tree of `files` small files, `EACH` in a directory.
 pub fn write_tree(tree: &Path, files: u64) -> Result<()> {
     write(files, |number| tree.join(file(number)))
 }
 
-/// A directory of `files` small files.
+/// Makes a directory of `files` small files.
 fn write_directory(directory: &Path, files: u64) -> Result<()> {
     write(files, |number| directory.join(format!("{number:07}")))
 }
 
-/// Many small files are one on the disk: only their names and what is read matter.
+/// Makes small files, many of which are one inode on the disk: only their names and what is read matter.
 fn write(files: u64, path_of: impl Fn(u64) -> PathBuf) -> Result<()> {
     let mut original = path_of(0);
     for number in 0..files {

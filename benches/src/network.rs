@@ -1,5 +1,5 @@
-//! Machines on links of a given rate: one network namespace for each member of a pool, joined by a bridge, with a token
-//! bucket (`tc tbf`) on both ends of every link. The files are this machine's own.
+//! Makes machines on links of a given rate: one network namespace for each member of a pool, joined by a bridge,
+//! with a token bucket (`tc tbf`) on both ends of every link. The files are this machine's own.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,14 +12,15 @@ use anyhow::{Context, Result, ensure};
 use crate::interrupt;
 use crate::measure;
 
-/// Megabits a second of the members' links. Nothing limits the manager's, which carries no data of files.
+/// The rates of the members' links, in megabits a second. Nothing limits the manager's, which carries no data of
+/// files.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     pub client: u64,
     pub donor: u64,
 }
 
-/// A member of a pool, and where it runs.
+/// The machine of a member of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Client,
@@ -35,7 +36,7 @@ pub struct Network {
     donors: Vec<Namespace>,
 }
 
-/// Why there can be no links of a given rate here.
+/// Returns why there can be no links of a given rate here, or `None` if there can.
 pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("links are made of network namespaces, which takes root".to_owned());
@@ -51,8 +52,8 @@ pub fn missing() -> Option<String> {
 }
 
 impl Network {
-    /// Makes a network of this many donors, a manager and a client, on links as fast as this machine without
-    /// `rates`.
+    /// Makes a network of this many donors, a manager and a client. Without `rates`, links are as fast as this
+    /// machine.
     pub fn new(donors: usize, rates: Option<Rates>) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip link add br0 type bridge && ip link set br0 up")?;
@@ -98,7 +99,8 @@ impl Network {
             self.address(host)
         ))?;
         let Some(mbit) = mbit else { return Ok(()) };
-        // A burst is a millisecond's worth, and no less than one segment that the kernel has put together from many.
+        // A burst is what the link carries in a millisecond, and no less than one segment that the kernel has put
+        // together from many.
         let burst = (mbit * 125).max(65_536);
         let limit = format!("root tbf rate {mbit}mbit burst {burst} latency 20ms");
         self.switch.run(&format!("tc qdisc add dev port{number} {limit}"))?;
@@ -114,7 +116,7 @@ fn number(host: Host) -> u8 {
     }
 }
 
-/// A network namespace, kept by a process that sleeps in it.
+/// A network namespace, which exists as long as a process that sleeps in it.
 struct Namespace {
     holder: Child,
 }
@@ -136,7 +138,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// `program` in this namespace; it is the process that is started, not a child of that.
+    /// Returns the command that runs `program` in this namespace, as the process that is started and not as a child
+    /// of it.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--").arg(program);

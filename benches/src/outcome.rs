@@ -6,12 +6,12 @@ use crate::links::Linked;
 use crate::measure::Cost;
 use crate::plan::Work;
 
-/// Floor and product in the same round.
+/// The costs of floor and product in the same round.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub floor: Cost,
     pub product: Cost,
-    /// The program that it is compared with, if one is.
+    /// The cost of the program that the product is compared with, if there is one.
     pub other: Option<Cost>,
 }
 

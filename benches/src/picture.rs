@@ -1,5 +1,5 @@
-//! What was measured at several settings as a picture (SVG) and a table (CSV): a panel for each question, in it a line
-//! for each contestant, its medians with the range of all rounds.
+//! Shows what was measured at several settings as a picture (SVG) and a table (CSV). There is a panel for each
+//! question, and in it a line for each contestant: its medians, with the range of all rounds.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,9 +12,9 @@ use crate::report::median;
 
 const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 200.0;
-/// Around each panel, for its words.
+/// The margin around each panel, in which its words are.
 const MARGIN: f64 = 48.0;
-/// Below the panels, for a line of the legend.
+/// The height of a line of the legend below the panels.
 const LEGEND_LINE: f64 = 16.0;
 const COLOURS: [&str; 8] = ["#236", "#c33", "#283", "#a60", "#638", "#088", "#777", "#d5a"];
 
@@ -27,7 +27,7 @@ pub struct Picture {
     pub panels: Vec<Panel>,
 }
 
-/// Contestants at several settings of one thing.
+/// The contestants of one question, at several settings of one thing.
 pub struct Panel {
     title: String,
     /// The thing that is set.
@@ -35,7 +35,7 @@ pub struct Panel {
     unit: &'static str,
     settings: Vec<String>,
     series: Vec<Series>,
-    /// Contestants that know no such setting.
+    /// The contestants that have no such setting, each of which is a level line.
     levels: Vec<Series>,
 }
 
@@ -45,14 +45,14 @@ struct Series {
     points: Vec<Point>,
 }
 
-/// What was measured in all rounds.
+/// The values of all rounds.
 #[derive(Clone, Default)]
 struct Point {
     clock: Vec<f64>,
     told: Vec<f64>,
 }
 
-/// What one round gave.
+/// The values of one round.
 #[derive(Clone, Copy)]
 pub struct Sample {
     /// The value by the clock of the bench.
@@ -90,12 +90,12 @@ impl Panel {
         series(&mut self.series, name, settings).points[setting].add(sample);
     }
 
-    /// Adds a round of a contestant that knows no settings.
+    /// Adds a round of a contestant that has no setting.
     pub fn add_level(&mut self, name: &str, clock: f64) {
         series(&mut self.levels, name, 1).points[0].add(Sample { clock, told: None });
     }
 
-    /// All points, with the setting that each is of.
+    /// Returns all points that were measured, with their contestant and setting.
     fn points(&self) -> impl Iterator<Item = (&str, Option<&str>, &Point)> {
         let of_settings = self.series.iter().flat_map(move |series| {
             let points = self.settings.iter().zip(&series.points);
@@ -121,7 +121,7 @@ fn series<'a>(all: &'a mut Vec<Series>, name: &str, settings: usize) -> &'a mut 
 }
 
 impl Picture {
-    /// Writes the table and the picture into a directory, and says where.
+    /// Writes the table and the picture into a directory, and prints their paths.
     pub fn write(&self, dir: &Path) -> Result<()> {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         for (ending, text) in [("csv", self.csv()), ("svg", self.svg())] {
@@ -132,7 +132,7 @@ impl Picture {
         Ok(())
     }
 
-    /// The medians, for the table of the whole run.
+    /// Returns the medians, for the table of the whole run.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for panel in &self.panels {
@@ -197,7 +197,7 @@ impl Picture {
 }
 
 impl Panel {
-    /// Draws it with its upper left corner there.
+    /// Draws the panel with its upper left corner at `x` and `y`.
     fn draw(&self, svg: &mut String, x: f64, y: f64) {
         let top = self.top();
         let height = |value: f64| y + HEIGHT * (1.0 - value / top);
@@ -273,7 +273,7 @@ impl Panel {
     }
 }
 
-/// A number for an axis.
+/// Returns a number as an axis shows it.
 fn short(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
@@ -299,7 +299,7 @@ mod tests {
              \"OAB\",\"local disk\",\"\",MiB/s,40.00,40.00,40.00,1,\n"
         );
         let svg = picture.svg();
-        // The value 20 of 44 is this far below the upper edge of the panel.
+        // On an axis that ends at 44, the value 20 is this far below the upper edge of the picture.
         let height = MARGIN + HEIGHT * (1.0 - 20.0 / 44.0);
         assert!(svg.contains(&format!("points=\"288.0,{height:.1}\"")), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 1, "one setting was measured");

@@ -56,21 +56,21 @@ pub enum Work {
 
 pub struct Plan {
     pub potluck: PathBuf,
-    /// Another build of it to compare with.
+    /// Another build of the product to compare with.
     pub against: Option<PathBuf>,
     pub only: Vec<Work>,
     pub rounds: usize,
     pub size: Size,
     pub big: Size,
-    /// Files that are listed.
+    /// The number of files that are listed.
     pub names: u64,
-    /// Simulated donors, and the chunks of their pool.
+    /// The number of simulated donors; `chunks` is that of the chunks of their pool.
     pub donors: usize,
     pub chunks: u64,
     pub idle: Duration,
-    /// Where tables and pictures are written.
+    /// The directory in which tables and pictures are written.
     pub out: PathBuf,
-    /// A directory of an NFS mount.
+    /// A directory of an NFS mount, if one was named.
     pub nfs: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl Plan {
         self.only.is_empty() || self.only.contains(&work)
     }
 
-    /// Whether anything is measured in the pool that most works share.
+    /// Returns whether anything is measured in the pool that most works share.
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
             use Work::{
@@ -110,7 +110,7 @@ impl Plan {
         self.wants(Work::FilesIn) || self.wants(Work::FilesOut)
     }
 
-    /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
+    /// Returns the bytes of disk that a run can need at once, if the pool takes its time to purge what was removed.
     pub fn footprint(&self) -> u64 {
         use Work::{Get, GetEcDegraded, Put, Put2, PutEc, SealedGet, SealedPut};
         let stored =
@@ -121,7 +121,7 @@ impl Plan {
         let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
         let mounted = [Work::Checkpoint, Work::WriteProtocols, Work::Rewrite];
         let mounted = mounted.iter().any(|work| self.wants(*work));
-        // This is a file for each of four protocols, and the temporary files of one of them.
+        // Each of four protocols writes a file in every round, and some keep temporary files.
         let mounted = if mounted { (4 * self.rounds as u64 + 4) * self.size.0 } else { 0 };
         let pools = 1 + u64::from(self.against.is_some());
         pools * copies * self.size.0

@@ -1,4 +1,5 @@
-//! A throw-away pool, on loopback or on links of a given rate: one manager and its donors, each a process of its own, driven through the product's command line alone.
+//! A throw-away pool, on loopback or on links of a given rate: one manager and its donors, each a process of its
+//! own, driven through the product's command line alone.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,15 +19,15 @@ use crate::measure::{self, Cost, Finished, Resident};
 use crate::network::{Host, Network};
 use crate::scrape::Scrape;
 
-/// A daemon that is not serving by then never will be.
+/// The time within which a daemon serves after its start.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Time that a daemon gets to stop by itself before it is killed.
+/// The time that a daemon gets to stop by itself before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// A donor's figures are at most so old.
+/// The greatest age of the figures that a donor tells.
 const METRICS_AGE: Duration = Duration::from_millis(1500);
 
-/// Bytes that a donor may have of the pool's own metadata when nothing else is stored.
+/// The most bytes of the pool's own metadata that a donor may have when nothing else is stored.
 const METADATA_AT_MOST: u64 = 16 << 20;
 
 /// The settings that a pool is started with.
@@ -35,29 +36,29 @@ pub struct Start<'a> {
     /// The directory for the pool's state, logs and lent space.
     pub dir: &'a Path,
     pub donors: usize,
-    /// The most that each donor lends.
+    /// The most that each donor lends, as an argument of `potluck lend`.
     pub lent: &'a str,
-    /// Options of the manager's command line.
+    /// Further options of the manager's command line.
     pub options: &'a [&'a str],
-    /// The network that the machines are on; all are on loopback without one.
+    /// The network that the machines are on; all are on loopback if there is none.
     pub network: Option<Arc<Network>>,
 }
 
-/// The pool, stopped when dropped.
+/// A pool, which is stopped when this is dropped.
 pub struct Pool {
     binary: PathBuf,
     dir: PathBuf,
     network: Option<Arc<Network>>,
-    /// Options of the manager, besides those that tell it where to be.
+    /// The options of the manager besides those for its state and its address.
     options: Vec<String>,
-    /// `None` while it is not there.
+    /// The manager's process; `None` while it is stopped.
     manager: Option<Daemon>,
-    /// Where the manager is, once it has been started.
+    /// The address at which the manager is started, and serves once it was started.
     address: String,
     donors: Vec<Daemon>,
-    /// The most that each donor lends.
+    /// The most that each donor lends, as an argument of `potluck lend`.
     lent: String,
-    /// Donors there are when all are alive.
+    /// The number of donors when all are alive.
     all: usize,
 }
 
@@ -91,7 +92,8 @@ struct Scrubbed {
 
 #[derive(Debug, Deserialize)]
 pub struct Space {
-    /// Under another name in programs of before, which this one may be compared with.
+    /// True once the space was scanned. Earlier programs, which this one may be compared with, have another name
+    /// for it.
     #[serde(default)]
     scanned: bool,
     tolerates: Option<u32>,
@@ -101,41 +103,41 @@ pub struct Space {
 
 #[derive(Debug, Deserialize)]
 pub struct Repair {
-    /// Chunks made since the manager's start.
+    /// The number of chunks that were made again since the manager's start.
     pub made: u64,
 }
 
 impl Status {
-    /// Whether any one donor may die, and nothing is left to repair.
+    /// Returns whether any one donor may die, and nothing is left to repair.
     pub fn is_safe(&self) -> bool {
         self.spaces.iter().all(|space| {
-            // Files that are in the catalog alone count no donors.
+            // A space whose files are in the catalog alone has no number of donors that may die.
             let whole = space.incomplete + space.unreadable == 0;
             space.scanned && space.tolerates.is_none_or(|more| more > 0) && whole
         })
     }
 
-    /// Whether every donor has read its disk back once, which it begins to do soon after its start.
+    /// Returns whether every donor has read its disk back once, which it begins to do soon after its start.
     pub fn is_settled(&self) -> bool {
         self.donors.iter().all(|donor| donor.scrub.rounds > 0)
     }
 
-    /// Whether donors have deleted what was removed, and hold little but the pool's own metadata.
+    /// Returns whether donors have deleted what was removed, and hold little but the pool's own metadata.
     pub fn is_reclaimed(&self) -> bool {
         self.donors.iter().all(|donor| donor.used <= METADATA_AT_MOST)
     }
 
-    /// Bytes that the fullest donor holds, of which the log of the pool's metadata is a part.
+    /// Returns the bytes that the fullest donor holds, of which the log of the pool's metadata is a part.
     pub fn most_used(&self) -> u64 {
         self.donors.iter().map(|donor| donor.used).max().unwrap_or(0)
     }
 
-    /// Whether donors have all that the catalog has, in its log.
+    /// Returns whether donors have all changes of the catalog in its log.
     pub fn is_logged(&self) -> bool {
         self.log_waiting == Some(0)
     }
 
-    /// The donor called `name`.
+    /// Returns the donor called `name`.
     pub fn donor(&self, name: &str) -> Result<&DonorStatus> {
         let donor = self.donors.iter().find(|donor| donor.name == name);
         donor.with_context(|| format!("no {name} in the pool"))
@@ -172,7 +174,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Starts the manager: on a free port at first, later where it was.
+    /// Starts the manager: on a free port at first, later on the same one.
     pub fn start_manager(&mut self) -> Result<()> {
         let mut command = self.on(Host::Manager);
         command.arg("manager").arg("--state").arg(self.manager_state());
@@ -183,43 +185,43 @@ impl Pool {
         Ok(())
     }
 
-    /// Kills the manager, as if the power of its machine had failed; donors go on.
+    /// Kills the manager with `kill -9`; donors go on.
     pub fn kill_manager(&mut self) {
         if let Some(manager) = self.manager.take() {
             manager.signal(Signal::KILL);
         }
     }
 
-    /// Stops the manager as its machine's end does; donors go on.
+    /// Stops the manager by SIGTERM, as its machine does when it shuts down; donors go on.
     pub fn stop_manager(&mut self) {
         if let Some(manager) = self.manager.take() {
             manager.signal(Signal::TERM);
         }
     }
 
-    /// CPU time of the manager so far.
+    /// Returns the CPU time of the manager since its start.
     pub fn manager_cpu(&self) -> Result<Duration> {
         let manager = self.manager.as_ref().context("no manager")?;
         measure::cpu_of(manager.child.id()).map_err(|error| manager.explain(error))
     }
 
-    /// Resident memory of the manager.
+    /// Returns the resident memory of the manager.
     pub fn manager_memory(&self) -> Result<Resident> {
         let manager = self.manager.as_ref().context("no manager")?;
         measure::resident(manager.child.id()).map_err(|error| manager.explain(error))
     }
 
-    /// The directory of the manager.
+    /// Returns the directory of the manager's state.
     pub fn manager_state(&self) -> PathBuf {
         self.dir.join("manager")
     }
 
-    /// The address at which members know the manager.
+    /// Returns the address at which members know the manager.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The product's program on `host`.
+    /// Returns a command of the product's program on `host`.
     pub fn on(&self, host: Host) -> Command {
         product(&self.binary, &self.dir, self.network.as_deref(), host)
     }
@@ -228,7 +230,7 @@ impl Pool {
         self.manager.iter().chain(&self.donors)
     }
 
-    /// Waits until so many donors are live.
+    /// Waits until this many donors are live.
     pub fn wait_live(&mut self, donors: usize) -> Result<()> {
         interrupt::wait_until(
             &format!("{donors} live donors in `potluck status`"),
@@ -241,7 +243,7 @@ impl Pool {
         )
     }
 
-    /// Kills the last so many donors, and returns once the manager knows.
+    /// Kills the last `dead` donors, and returns once the manager does not call them live any more.
     pub fn kill_last(&mut self, dead: usize) -> Result<()> {
         for donor in self.donors.drain(self.all - dead..) {
             donor.signal(Signal::KILL);
@@ -279,7 +281,7 @@ impl Pool {
         Daemon::start(command, &self.dir, &name)
     }
 
-    /// How the pool says it is.
+    /// Returns what `potluck status` says of the pool.
     pub fn status(&self) -> Result<Status> {
         let printed = measure::run(self.client().args(["status", "--json"]))?.stdout;
         serde_json::from_str(&printed)
@@ -291,17 +293,17 @@ impl Pool {
         Ok(status.donors.iter().filter(|donor| donor.state == "live").count())
     }
 
-    /// Where the identity of the pool's administrator is.
+    /// Returns the directory of the identity of the pool's administrator.
     pub fn identity(&self) -> PathBuf {
         self.manager_state().join("admin")
     }
 
-    /// The name of its directory.
+    /// Returns the name of the pool's directory.
     pub fn name(&self) -> &OsStr {
         self.dir.file_name().unwrap_or_default()
     }
 
-    /// The client as the pool's administrator, its verb still to be given.
+    /// Returns a command of the client as the pool's administrator, to which a verb is to be added.
     pub fn client(&self) -> Command {
         let mut command = self.on(Host::Client);
         command.arg("--pool").arg(self.identity());
@@ -316,8 +318,8 @@ impl Pool {
         }
         let before = self.cpu()?;
         let finished = measure::run(command).map_err(|error| self.explain(error))?;
-        // With ack `memory` a donor may owe work when the client is gone, which belongs to this command and not to
-        // the next.
+        // With ack `memory` a donor may still have work after the client has ended, which belongs to this command
+        // and not to the next.
         self.wait_quiet()?;
         let daemons = self.cpu()?.saturating_sub(before);
         Ok(Finished {
@@ -326,7 +328,7 @@ impl Pool {
         })
     }
 
-    /// Returns when all daemons together use less than 2 % of a processor, or after 3 s, since heartbeats never stop.
+    /// Waits until all daemons together use less than 2 % of a processor, or for 3 s, since heartbeats never stop.
     pub fn wait_quiet(&self) -> Result<()> {
         let (window, quiet) = (Duration::from_millis(100), Duration::from_millis(2));
         let (started, mut last) = (Instant::now(), self.cpu()?);
@@ -348,7 +350,8 @@ impl Pool {
             .sum()
     }
 
-    /// Bytes that donors have stored for writers since they started, a moment after the last of them.
+    /// Returns the bytes that donors have stored for writers since they started. It first waits until their figures
+    /// are new.
     pub fn stored_by_donors(&self) -> Result<f64> {
         interrupt::pass(METRICS_AGE)?;
         let stored = |donor: &Daemon| {
@@ -358,7 +361,7 @@ impl Pool {
         self.donors.iter().map(stored).sum()
     }
 
-    /// CPU time of each donor so far.
+    /// Returns the CPU time of each donor since its start.
     pub fn donor_cpu(&self) -> Result<Vec<Duration>> {
         self.donors
             .iter()
@@ -366,7 +369,7 @@ impl Pool {
             .collect()
     }
 
-    /// Resident memory of each donor.
+    /// Returns the resident memory of each donor.
     pub fn donor_memory(&self) -> Result<Vec<Resident>> {
         self.donors
             .iter()
@@ -386,19 +389,19 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // All are signalled at once, so that one slow stop does not wait for another. Each `Daemon` is then waited
-        // for as it drops.
+        // All are signalled at once, so that one slow stop does not wait for another. Each `Daemon` then waits for
+        // its process as it is dropped.
         self.donors.iter().chain(&self.manager).for_each(|daemon| daemon.signal(Signal::TERM));
     }
 }
 
-/// Returns the address at which a daemon of `host` listens.
+/// Returns the address to listen at, with a free port, for a daemon of `host`.
 fn listen(network: Option<&Network>, host: Host) -> String {
     let address = network.map_or(Ipv4Addr::LOCALHOST.into(), |network| network.address(host));
     format!("{address}:0")
 }
 
-/// `potluck` on `host`, without the caller's own configuration or environment.
+/// Returns a command of `potluck` on `host`, without the caller's own configuration and environment.
 fn product(binary: &Path, dir: &Path, network: Option<&Network>, host: Host) -> Command {
     let mut command = match network {
         Some(network) => network.command(host, binary),
@@ -420,7 +423,7 @@ struct Ready {
     address: String,
 }
 
-/// One product process that serves, stopped when dropped.
+/// A process of the product that serves, which is stopped when this is dropped.
 struct Daemon {
     name: String,
     log: PathBuf,
@@ -433,7 +436,7 @@ impl Daemon {
     /// Starts `command` and returns once it has written its ready file.
     fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
         let (log, ready) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
-        // A file that an earlier life of the same daemon wrote there says nothing of this one.
+        // A file from an earlier start of the same daemon says nothing of this one.
         if ready.exists() {
             fs::remove_file(&ready)?;
         }
@@ -473,7 +476,7 @@ impl Daemon {
         anyhow::anyhow!("{error:#}\n{}", self.last_words().unwrap_or_default())
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     fn last_words(&self) -> Option<String> {
         let log = String::from_utf8_lossy(&fs::read(&self.log).ok()?).into_owned();
         let lines: Vec<_> = log.lines().collect();
@@ -482,7 +485,7 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only failure is a process that has ended, which is what a signal here asks for.
+        // A signal fails only if the process has ended, which is what the signals here ask for.
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
     }
 }

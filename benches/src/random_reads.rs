@@ -1,4 +1,5 @@
-//! Reads of 4 KiB at random places of an open file, by one thread and by many, against an echo server of segments.
+//! Measures reads of 4 KiB at random places of an open file, by one thread and by many, against an echo server of
+//! segments.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,10 +22,10 @@ const THREADS: [usize; 2] = [1, 16];
 const SPACES: [(&str, &[&str]); 2] = [("plain", &["--plain"]), ("sealed", &[])];
 /// The least share of the echo server's rate that Potluck must reach.
 const LEAST: f64 = 0.3;
-/// KiB on the wire for one read: its segment of 64 KiB, what proves it, headers.
+/// The most KiB on the wire for one read: its segment of 64 KiB, the hashes that prove it, and headers.
 const MOST_KIB: f64 = 70.0;
 
-/// All of it, or nothing where a network of its own cannot be made, which is said.
+/// Measures all of it. Returns no figures if links cannot be made here, and prints why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     if let Some(reason) = network::missing() {
         eprintln!("random reads: SKIPPED: {reason}");

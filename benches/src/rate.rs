@@ -1,4 +1,5 @@
-//! How often something is done each second by so many threads, and what their network interface received meanwhile.
+//! Measures how often something is done each second by several threads, and what their network interface received
+//! meanwhile.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// Connections are made, and rates are learnt, before anything counts.
+/// The time before anything counts, in which connections are made and rates are learnt.
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// The line that a program which measured itself prints.
+/// The result of a program that measures itself, which it prints as one line of JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     pub per_second: f64,
-    /// Bytes that arrived on the interface for each repetition, everything on the wire included.
+    /// The bytes that arrived on the interface for each repetition, with all headers.
     pub received: f64,
 }
 
@@ -26,7 +27,8 @@ impl Rate {
     }
 }
 
-/// Does what `begin` gives each thread, again and again with other numbers, and counts.
+/// Calls the work that `begin` makes for each thread again and again, each time with another number, and counts the
+/// calls.
 pub fn measure<W: FnMut(u64) -> Result<()>>(
     threads: usize,
     begin: impl Fn() -> Result<W> + Sync,
@@ -34,7 +36,7 @@ pub fn measure<W: FnMut(u64) -> Result<()>>(
     let (count, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = |thread: usize| -> Result<()> {
         let mut work = begin()?;
-        // Each thread has another sequence (splitmix64's increment, which comes from the golden ratio).
+        // Each thread has another sequence of numbers (splitmix64's increment, which comes from the golden ratio).
         let mut number = thread as u64;
         while !over.load(Ordering::Relaxed) {
             number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -64,7 +66,7 @@ fn mixed(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Bytes that all interfaces of this network namespace but loopback have received.
+/// Returns the bytes that all interfaces of this network namespace but loopback have received.
 fn received() -> Result<u64> {
     let table =
         fs::read_to_string("/proc/self/net/dev").context("cannot read /proc/self/net/dev")?;

@@ -1,5 +1,5 @@
-//! How soon one client's small files are committed while very many others are removed, and how long any job holds the
-//! catalog's writer meanwhile.
+//! Measures how soon one client's small files are committed while very many others are removed, and how long any
+//! job holds the catalog's writer meanwhile.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,22 +18,22 @@ use crate::scrape::{self, Histogram, Scrape};
 use crate::steady::{self, Steady, Waits};
 
 const DONORS: usize = 2;
-/// Bytes of a file that has a chunk on donors; smaller ones live in the catalog.
+/// The size of a file that has a chunk on donors, in bytes; smaller files live in the catalog.
 const ON_DONORS: u64 = 5000;
-/// The file of very many chunks that is stored while others are removed, and their size.
+/// The size in bytes of a file that is stored and removed last, in very many chunks of the size `LARGE_CHUNKS`.
 const LARGE: u64 = 128 << 20;
 const LARGE_CHUNKS: &str = "64KiB";
-/// Where a client stores one small file after another.
+/// The space in which a client stores one small file after another.
 const KEPT: &str = "pot://kept";
-/// How long it does so alone.
+/// The time for which that client stores files while nothing else goes on.
 const ALONE: Duration = Duration::from_secs(20);
-/// Nothing that is still there after this time is going to be removed.
+/// The time within which removed files are gone.
 const GONE_WITHIN: Duration = Duration::from_secs(1800);
-/// Issue 10, point 11: the longest job of the catalog's writer, in seconds, and milliseconds within which 99 of 100
-/// commits are done.
+/// The longest that a job of the catalog's writer may take, in seconds; `P99_MS` is the time in milliseconds within
+/// which 99 of 100 small files are to be stored.
 const LONGEST_JOB: f64 = 0.05;
 const P99_MS: f64 = 200.0;
-/// Also deletes from donors what was removed, within the bench's time.
+/// The GC delay of the pool, short enough that donors delete what was removed within the bench's time.
 const GC_DELAY: &str = "2s";
 
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
@@ -95,16 +95,16 @@ impl Run {
         self.figures.push(Figure { work, value, unit, limit });
     }
 
-    /// Jobs and commits of the catalog's writer so far, by how long they took.
+    /// Returns the jobs and commits of the catalog's writer so far, by how long they took.
     fn held_so_far(&self) -> Result<[Histogram; 2]> {
-        // The manager tells the figures of an earlier scrape for a second.
+        // The manager repeats the figures of an earlier scrape for a second.
         std::thread::sleep(Duration::from_millis(1100));
         let scrape = Scrape::of(&self.metrics)?;
         let of = |name| scrape.histogram(name);
         Ok(["potluck_catalog_job_seconds", "potluck_catalog_commit_seconds"].map(of))
     }
 
-    /// Says how long jobs held the writer since `before`, while `what` went on.
+    /// Notes how long jobs held the writer since `before`, while `what` went on.
     fn held(&mut self, what: &str, before: &[Histogram; 2]) -> Result<()> {
         let [jobs, commits] = self.held_so_far()?;
         let (jobs, commits) = (jobs.since(&before[0]), commits.since(&before[1]));
@@ -126,7 +126,7 @@ impl Run {
         self.held(&format!("{what} are stored"), &before)
     }
 
-    /// Says how soon files are committed while nothing else goes on.
+    /// Notes how soon files are stored while nothing else goes on.
     fn alone(&mut self) -> Result<()> {
         let client = Steady::start(&self.pool, keep)?;
         interrupt::pass(ALONE)?;
@@ -134,7 +134,7 @@ impl Run {
         Ok(())
     }
 
-    /// Removes all that is in the space, and says how soon files are committed until nothing is left of it.
+    /// Removes the tree, and notes how soon files are stored until nothing is left of it.
     fn remove(&mut self, what: &str, is_gone: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let before = self.held_so_far()?;
         let client = Steady::start(&self.pool, keep)?;

@@ -1,4 +1,5 @@
-//! How fast what a dead donor held is made again, against the budget that repair was given, and what reads lose to it meanwhile.
+//! Measures how fast what a dead donor held is made again, against the budget that repair was given, and what reads
+//! lose to it meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +18,12 @@ use crate::plan::Plan;
 use crate::pool::{Pool, Start, Status};
 
 const DONORS: usize = 4;
-/// The time that the budget is set for: long against the pauses in which losses are noticed and counted.
+/// The time that repair takes with the budget that it gets: long against the pauses in which losses are noticed and
+/// counted.
 const TAKES: Duration = Duration::from_secs(20);
-/// A dead donor is gone after this long; what it held is looked for a quarter of that later.
+/// The grace after which a silent donor is dead; the scan for what it held begins at most a quarter of that later.
 const GRACE: &str = "4s";
-/// The longest that repair may take, as a multiple of `TAKES`.
+/// The longest that repair may take, as a multiple of what its budget allows.
 const MOST: f64 = 1.3;
 /// The most that reads may slow down, in percent of their rate.
 const MOST_PERCENT: f64 = 20.0;
@@ -29,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const GIVE_UP: Duration = Duration::from_secs(120);
 const SPACE: &str = "mirrored";
 const REMOTE: &str = "pot://mirrored/file";
-/// Reads before, for a median.
+/// The number of reads before the death, of which the median counts.
 const READS: usize = 5;
 
 /// Measures repair after the death of one of four donors, which held half of `plan.size`.
@@ -105,7 +107,8 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Bytes that the survivor sends that shares most chunks with `dead`: its budget is the one that takes longest.
+/// Returns the bytes that the survivor sends that shares most chunks with `dead`: its budget is the one that takes
+/// longest.
 fn most_to_send(pool: &Pool, dead: u64) -> Result<u64> {
     let printed = measure::run(pool.client().args(["stat", REMOTE, "--chunks", "--json"]))?.stdout;
     let stat: Stat = serde_json::from_str(&printed).context("`potluck stat --json`")?;

@@ -1,4 +1,4 @@
-//! Makes rows from samples, and from rows what a person, a script or docs/benchmarks.md reads.
+//! Makes rows of samples, and shows rows to a person, to a script or for docs/benchmarks.md.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use crate::measure::Cost;
 use crate::outcome::{Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan};
 
-/// The most of the other program's time that a work may take: two medians of one program differ as much.
+/// The most that a work may take, as a multiple of the other program's time: two medians of one program differ as
+/// much.
 const NO_WORSE: f64 = 1.05;
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
 
-/// One line of `--json`. Additive: readers ignore fields they do not know.
+/// One line of `--json`. Fields may be added: readers ignore those they do not know.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Row {
@@ -25,7 +26,8 @@ pub enum Row {
     Value(Value),
 }
 
-/// Work against its floor, medians over the rounds. In the row of a floor itself, `ratio`, `target` and `met` are null.
+/// A work against its floor, by medians over the rounds. In the row of a floor itself, `ratio`, `target` and `met`
+/// are null.
 #[derive(Debug, Serialize)]
 pub struct Speed {
     pub work: String,
@@ -34,9 +36,9 @@ pub struct Speed {
     pub mib_s: f64,
     pub cpu_s_per_gib: f64,
     pub floor_name: &'static str,
-    /// CPU seconds per GiB where `measure` is `cpu`, MiB/s where it is `wall`.
+    /// CPU seconds per GiB if `measure` is `cpu`, MiB/s if it is `wall`.
     pub floor: f64,
-    /// How many times the floor's time the work took.
+    /// The time of the work as a multiple of the floor's.
     pub ratio: Option<f64>,
     /// The lowest and highest ratio of one round.
     pub spread: Option<(f64, f64)>,
@@ -65,7 +67,7 @@ impl Row {
         met == Some(false)
     }
 
-    /// Work, measured, floor, ratio, target and verdict, as a person reads them.
+    /// Returns work, measured value, floor, ratio, target and verdict, as a person reads them.
     fn cells(&self) -> [String; 6] {
         let verdict =
             |met: Option<bool>| met.map_or("", |met| if met { "met" } else { "MISSED" }).to_owned();
@@ -155,7 +157,7 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
     floors.chain(contests).chain(figures).chain(linked).collect()
 }
 
-/// Returns the row of bytes that moved over links, against plain streams.
+/// Returns the row of a transfer over links, against plain streams.
 fn linked_row(linked: &Linked) -> Row {
     let Linked { work, bytes, pairs } = linked;
     let floors: Vec<_> = pairs.iter().map(|pair| pair.floor).collect();
@@ -180,7 +182,7 @@ fn bytes_of(floor: Floor, plan: &Plan) -> u64 {
     if floor == Floor::Cp { FILES as u64 * FILE_SIZE } else { plan.size.0 }
 }
 
-/// A floor by itself.
+/// Returns the row of a floor by itself.
 pub fn floor_row(floor: Floor, work: String, costs: &[Cost], bytes: u64) -> Row {
     let (mib_s, cpu_s_per_gib) = (rate(wall(costs), bytes), per_gib(cpu(costs), bytes));
     let floor_name = floor.name();
@@ -265,9 +267,10 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
     rows
 }
 
-/// The product's cost of the other program's: of each round, and of both ways round alike. What is first in a round finds
-/// another disk than what is last, so that costs of all rounds together have two middles, and their medians are of one
-/// or the other.
+/// Returns the product's cost as a multiple of the other program's, by the ratios of single rounds: the geometric
+/// mean of their medians over the rounds in either order. What comes first in a round finds another disk than what
+/// comes last, so ratios of both orders together would have two centres, and their median would be near one of
+/// them.
 fn against_other(pairs: &[Pair], of: fn(&Cost) -> Duration) -> Option<f64> {
     let mut ways = [Vec::new(), Vec::new()];
     for (round, pair) in pairs.iter().enumerate() {
@@ -326,7 +329,7 @@ pub fn print_markdown(rows: &[Row]) {
     }
 }
 
-/// Columns for a terminal, then what was missed.
+/// Prints columns for a terminal, then what was missed.
 pub fn print_table(rows: &[Row]) {
     let cells: Vec<_> =
         std::iter::once(HEADINGS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
@@ -379,7 +382,7 @@ mod tests {
             let time = Duration::from_secs_f64(seconds);
             Cost { wall: time, cpu: time }
         };
-        // Whichever is last in a round takes twice as long.
+        // The program that is last in a round takes twice as long.
         let round = |number| {
             let (product, other) = if number % 2 == 0 { (1.0, 2.0) } else { (2.0, 1.0) };
             Pair { floor: cost(1.0), product: cost(product), other: Some(cost(other)) }

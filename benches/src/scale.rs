@@ -1,8 +1,8 @@
-//! A manager with very many donors and chunks: its time and memory, how soon it answers, what a restart takes, and the
-//! repair of one donor.
+//! Measures a manager with very many donors and chunks: its time and memory, how soon it answers, what a restart
+//! takes, and the repair of one donor.
 //!
 //! The manager is the product's program. Its catalog is filled while it does not run ([`fill`]), and its donors are
-//! simulated ([`donors`]): they hold no bytes, and what they are ordered to copy they say to have at once.
+//! simulated ([`donors`]): they hold no bytes, and report at once that they have what they are ordered to copy.
 
 mod donors;
 mod fill;
@@ -33,20 +33,22 @@ use crate::steady::{self, Steady, Waits};
 use donors::{Done, Donor};
 use layout::Layout;
 
-/// Seconds until the manager serves a file, and until it has compared all inventories; and its memory.
+/// The most seconds until the manager serves a file; `LISTED_SECONDS` are the most until it has compared all
+/// inventories, and `MEMORY_MIB` is the most memory that it may use.
 const ANSWER_SECONDS: f64 = 10.0;
 const LISTED_SECONDS: f64 = 600.0;
 const MEMORY_MIB: f64 = 2048.0;
-/// What does not happen by then never will.
+/// The time within which everything that is waited for happens.
 const WITHIN: Duration = Duration::from_secs(3600);
-/// How long the manager is watched while only heartbeats arrive.
+/// The time for which the manager is watched while only heartbeats arrive.
 const IDLE: Duration = Duration::from_secs(30);
-/// A donor that is silent for so long is dead. That is longer than a donor is unheard that starts beside a thousand
-/// others, and shorter than people wait.
+/// The grace after which a silent donor is dead. It is longer than the silence of a donor that starts beside a
+/// thousand others, and shorter than people wait.
 const GRACE: &str = "2m";
-/// Repair may take all that there is: donors move no bytes.
+/// The rate of repair: as fast as it can, since donors move no bytes.
 const REPAIR_RATE: &str = "1024TiB";
-/// No metadata log is written meanwhile: a base of it is another work than what is measured.
+/// The time between backups: none is written meanwhile, since a base of the metadata log is other work than what is
+/// measured.
 const NEVER: &str = "1000h";
 const STEP: Duration = Duration::from_millis(500);
 const MIB: f64 = (1 << 20) as f64;
@@ -129,7 +131,7 @@ impl Run {
         Ok(self.figures)
     }
 
-    /// The manager starts, and all donors come at once.
+    /// Measures the start of the manager, to which all donors come at once.
     fn start(&mut self) -> Result<()> {
         let began = Instant::now();
         self.pool.start_manager()?;
@@ -167,7 +169,7 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing but heartbeats; then calls among them.
+    /// Measures heartbeats with nothing else, then calls among them.
     fn idle(&mut self) -> Result<()> {
         let count = |done: &Done| {
             let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed) as f64;
@@ -198,7 +200,7 @@ impl Run {
         Ok(())
     }
 
-    /// One donor is silent for good.
+    /// Measures the repair after one donor has fallen silent for good.
     fn repair(&mut self) -> Result<()> {
         let gone = self.layout.donors.len() / 2;
         let copies = self.layout.held_by(gone).count() as u64;
@@ -233,7 +235,7 @@ impl Run {
     }
 
     fn waits(&mut self, what: &str, waits: &Waits) {
-        // A small pool is done before anything was asked.
+        // A small pool may be done before anything was asked.
         if waits.is_empty() {
             return;
         }
@@ -242,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Asks for files all over the space, one after the other.
+    /// Starts a client that asks for files all over the space, one after the other.
     fn ask(&self) -> Result<Steady> {
         let layout = Arc::clone(&self.layout);
         Steady::start(&self.pool, async move |client, number| {
@@ -252,7 +254,7 @@ impl Run {
         })
     }
 
-    /// Opens a file as a reader does, which takes donors that have its chunks.
+    /// Opens a file as a reader does; an error if no donor has its chunks.
     async fn open(&self, file: u64) -> Result<()> {
         let open = Open {
             path: path_of(&self.layout, file)?,

@@ -1,4 +1,4 @@
-//! The works themselves, each beside its floor, in pools made for them.
+//! Runs the works, each beside its floor, in pools made for them.
 
 use std::ffi::OsStr;
 use std::iter;
@@ -30,14 +30,14 @@ use crate::scale;
 use crate::shared_writers;
 use crate::size::Size;
 
-/// Number of donors: as many as a 4+2 takes.
+/// The number of donors: as many as a 4+2 takes.
 const DONORS: usize = 6;
-/// Donors that are dead while a degraded file is read.
+/// The number of donors that are dead while a degraded file is read.
 const DEAD: usize = 2;
 const MIB: f64 = (1 << 20) as f64;
-/// A donor that has not read back an empty store by then never will.
+/// The time within which a donor reads back an empty store.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
-/// Removed chunks are deleted a minute after nobody can be writing them.
+/// The time within which donors delete removed chunks; the GC delay is a part of it.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(300);
 const IDLE_RSS_MIB: f64 = 16.0;
 const IDLE_CPU_PERCENT: f64 = 0.1;
@@ -82,7 +82,7 @@ const SPACES: [Space; 4] = [
     },
 ];
 
-/// Runs all the plan wants, in pools of its own under `dir`.
+/// Runs all that the plan wants, in pools of its own under `dir`.
 pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     check_room(plan, dir)?;
     let mut outcome =
@@ -189,7 +189,7 @@ struct Run<'a> {
     dir: &'a Path,
     floors: Floors,
     pool: Pool,
-    /// A pool of the program that the first is compared with.
+    /// A pool of the program that the product is compared with.
     other: Option<Pool>,
     outcome: Outcome,
 }
@@ -251,7 +251,8 @@ impl Run<'_> {
         self.forget(&local, remote)
     }
 
-    /// Floor and product over the same `source`, and the program that it is compared with, one way round and then the other, so that none always gets the warmer machine.
+    /// Runs floor, product and the program that it is compared with over the same `source`. The order is reversed
+    /// in every other round, so that none always gets the warmer machine.
     fn contest(
         &mut self,
         work: Work,

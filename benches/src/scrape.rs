@@ -1,4 +1,4 @@
-//! What a manager tells Prometheus, read as the bench needs it.
+//! Reads what daemons tell Prometheus, as the bench needs it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// A scrape that is not answered by then never will be.
+/// The time within which a scrape is answered.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A port of loopback that is free at this moment, as an address.
+/// Returns a port of loopback that is free at this moment, as an address.
 pub fn free_address() -> Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.to_string())
 }
 
-/// The figures of one moment.
+/// The metrics of one daemon at one moment.
 pub struct Scrape(String);
 
 impl Scrape {
-    /// Asks who serves metrics at `address`. Figures are made once a second at most.
+    /// Asks for the metrics at `address`, which are made once a second at most.
     pub fn of(address: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address)
             .with_context(|| format!("nobody serves metrics at {address}"))?;
@@ -31,13 +31,13 @@ impl Scrape {
         Ok(Self(answer))
     }
 
-    /// The value of a series, as `name` or `name{label="value"}`, if it is there.
+    /// Returns the value of a series, such as `name` or `name{label="value"}`, if it is there.
     pub fn value(&self, series: &str) -> Option<f64> {
         let rest = self.0.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
         rest.trim().parse().ok()
     }
 
-    /// A histogram without labels.
+    /// Returns a histogram without labels.
     pub fn histogram(&self, name: &str) -> Histogram {
         let prefix = format!("{name}_bucket{{le=\"");
         let bucket = |line: &str| {
@@ -49,11 +49,11 @@ impl Scrape {
     }
 }
 
-/// How many took at most so many seconds, for growing bounds.
+/// Pairs of a bound in seconds and how many took at most so long, for growing bounds.
 pub struct Histogram(Vec<(f64, f64)>);
 
 impl Histogram {
-    /// What was added since an earlier moment.
+    /// Returns what was added since an earlier moment.
     pub fn since(&self, before: &Self) -> Self {
         let earlier = |bound: f64| {
             before.0.iter().find(|(of, _)| *of == bound).map_or(0.0, |(_, count)| *count)
@@ -65,13 +65,13 @@ impl Histogram {
         self.0.last().map_or(0.0, |(_, count)| *count)
     }
 
-    /// How many took longer than a bound of the histogram.
+    /// Returns how many took longer than a bound of the histogram.
     pub fn above(&self, bound: f64) -> f64 {
         let within = self.0.iter().find(|(of, _)| *of >= bound).map_or(0.0, |(_, count)| *count);
         self.count() - within
     }
 
-    /// The least bound that none was above.
+    /// Returns the least bound that none was above.
     pub fn longest(&self) -> f64 {
         let all = self.count();
         self.0.iter().find(|(_, count)| *count >= all).map_or(0.0, |(bound, _)| *bound)

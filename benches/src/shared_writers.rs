@@ -1,5 +1,5 @@
-//! Clients that write one file at once, each a part of it, against the same clients writing files of their own (the
-//! benchmark of CEFT-PVFS, figure 2): all begin together, and the slowest decides.
+//! Measures clients that write one file at once, each a part of it, against the same clients writing files of their
+//! own (the benchmark of CEFT-PVFS, figure 2). All begin together, and the slowest decides.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -16,9 +16,9 @@ use crate::report::median;
 
 const DONORS: usize = 2;
 const CLIENTS: [u64; 3] = [1, 2, 4];
-/// Each part begins so many bytes into a chunk: the borders of parts are on no border of anything.
+/// The offset of the first part in the file, in bytes, so that parts do not begin and end at borders of chunks.
 const ASKEW: u64 = 4242;
-/// The aggregate rate that writers of one file have to reach, of that of files of their own.
+/// The least aggregate rate of writers of one file, as a share of that of writers of files of their own.
 const SHARE: f64 = 0.9;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -61,12 +61,12 @@ struct Round<'a> {
     pool: &'a Pool,
     dir: &'a Path,
     clients: u64,
-    /// Bytes that each client writes.
+    /// The number of bytes that each client writes.
     size: u64,
 }
 
 impl Round<'_> {
-    /// A file for each client to write, which the pool does not have.
+    /// Makes a local file for each client to write, with bytes that the pool does not have.
     fn parts(&self, name: &str) -> Result<Vec<PathBuf>> {
         let part = |client: u64| {
             let path = self.dir.join(format!("part-{client}"));
@@ -87,7 +87,7 @@ impl Round<'_> {
         Ok(began.elapsed())
     }
 
-    /// Time for all, and the part of it that the commit took.
+    /// Returns the time for all, and the part of it that the commit took.
     fn one_file(&self, round: u64) -> Result<(Duration, Duration)> {
         let parts = self.parts(&format!("shared {round}"))?;
         let target = format!("pot://one/shared-{}-{round}", self.clients);
@@ -111,7 +111,7 @@ impl Round<'_> {
         measure::spawn(command.args(args).stdin(Stdio::null()).stdout(Stdio::null()))
     }
 
-    /// Every byte is where it belongs.
+    /// Checks that every byte is where it belongs.
     fn check(&self, target: &str, parts: &[PathBuf]) -> Result<()> {
         let out = self.dir.join("shared-out");
         measure::run(self.pool.client().args(["cp", target]).arg(&out))?;
@@ -126,7 +126,7 @@ impl Round<'_> {
     }
 }
 
-/// Waits for all of them.
+/// Waits until all clients have ended.
 fn end(clients: Vec<Child>) -> Result<()> {
     let began = Instant::now();
     for client in clients {

@@ -11,17 +11,17 @@ use potluck_client::{Attributes, Pool as Client, PutOptions};
 use crate::library;
 use crate::pool::Pool;
 
-/// How often it asks.
+/// The time from one request to the next.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The client, until its end.
+/// A client that runs until its end is asked for.
 pub struct Steady {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Vec<f64>>>,
 }
 
 impl Steady {
-    /// Asks by `ask`, which is told how often it asked before.
+    /// Starts a client that asks by `ask`, which is given the number of times that it asked before.
     pub fn start(
         pool: &Pool,
         ask: impl AsyncFn(&Client, usize) -> Result<()> + Send + 'static,
@@ -43,7 +43,7 @@ impl Steady {
         Ok(Self { over, thread: std::thread::spawn(work) })
     }
 
-    /// How long it was made to wait.
+    /// Ends the client, and returns how long its requests took.
     pub fn end(self) -> Result<Waits> {
         self.over.store(true, Ordering::Relaxed);
         let mut times = self.thread.join().map_err(|_| anyhow!("the client panicked"))??;
@@ -52,16 +52,16 @@ impl Steady {
     }
 }
 
-/// Times in milliseconds, the shortest first.
+/// The times of requests in milliseconds, the shortest first.
 pub struct Waits(Vec<f64>);
 
 impl Waits {
-    /// Whether nothing was answered.
+    /// Returns whether nothing was answered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The time within which so many of a hundred were answered: 100 for the longest.
+    /// Returns the time within which `percent` of a hundred requests were answered: 100 for the longest.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get((self.0.len() * percent / 100).min(last)).copied().unwrap_or(f64::INFINITY)

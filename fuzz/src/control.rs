@@ -1,4 +1,4 @@
-//! Messages of the control plane, and what travels in them.
+//! Decoders of messages of the control plane, and of what travels in them.
 
 use crate::decoder::Decoder;
 use crate::fabrication;
@@ -34,7 +34,8 @@ fn reply(bytes: &[u8]) -> bool {
     json::read_one(REPLIES, bytes)
 }
 
-/// A reply that is read passes over tasks of kinds that it does not know, so that none can be found in its type.
+/// Makes seeds of all replies. A reply that is read passes over tasks of unknown kinds, so its type does not tell
+/// the kinds; a reply is added here for each of them.
 fn replies() -> Vec<Vec<u8>> {
     let number = REPLIES.iter().position(Json::is::<c::HeartbeatReply>).expect("a reply");
     let tasks = fabrication::values::<c::Task>().into_iter().map(|task| {
@@ -49,7 +50,7 @@ static AUTHORITY: LazyLock<Ca> = LazyLock::new(|| {
     Ca::create(dir.path(), "fuzzed").expect("an authority")
 });
 
-/// Nobody believes whereabouts that are not as the authority signed them.
+/// Reads whereabouts, and checks that only those which the authority signed are believed.
 fn whereabouts(bytes: &[u8]) -> bool {
     let Ok(shown) = serde_json::from_slice::<SignedWhereabouts>(bytes) else { return false };
     json::read::<SignedWhereabouts>(bytes);

@@ -1,10 +1,10 @@
-//! A decoder, as tests and libFuzzer know it.
+//! The interface of a decoder to tests and to libFuzzer.
 
-/// A decoder that is fed.
+/// A decoder that can be fed with any bytes.
 pub struct Decoder {
     pub name: &'static str,
-    /// Reads bytes; whether they got as far as their seeds must: they were read, or found out.
+    /// Reads bytes. Returns whether they got as far as seeds must: they were decoded, or found to be forged.
     pub read: fn(&[u8]) -> bool,
-    /// What encoders make: the bytes that mutation begins with.
+    /// Makes the bytes that mutation begins with, most of them by encoders.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }

@@ -1,9 +1,10 @@
-//! Values of any type that serde reads, made of nothing but the type: the seeds of all messages and files in JSON.
+//! Makes values of any type that serde reads, from nothing but the type: the seeds of all messages and files in
+//! JSON.
 //!
-//! [`Fabricator`] is a deserializer without input. What the type asks for it makes up, each time by a choice: a text is
-//! one of [`TEXTS`], an enum one of its variants. Where the type refuses what it got, the last choice is made another way
-//! and all begins again. Structs get all of their fields; one with a flattened part, which does not tell them, gets
-//! those that it cannot do without.
+//! [`Fabricator`] is a deserializer without input. It makes up what the type asks for, each time by a choice: a
+//! text is one of [`TEXTS`], an enum one of its variants. Where the type refuses what it got, the last choice is
+//! made another way and all begins again. A struct gets all of its fields. One with a flattened part does not name
+//! its fields, so it gets those without which it refuses.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +18,9 @@ use std::fmt;
 use std::slice;
 use std::sync::LazyLock;
 
-/// Lists in lists, and structs in structs, end at this depth.
+/// The depth at which lists in lists, and structs in structs, end.
 const DEEPEST: usize = 12;
-/// A value is begun again this often before its type counts as one of which nothing can be made.
+/// The number of tries to make a value, after which its type counts as one of which nothing can be made.
 const MOST_TRIES: usize = 10_000;
 
 /// The texts that are tried for a field, the likely ones first.
@@ -34,8 +35,8 @@ static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// The numbers that are tried for a field.
 const NUMBERS: [u64; 5] = [1, 0, 2, 4096, 1 << 20];
 
-/// Values of the type: one with everything, one with as little as possible, and one for each variant that an enum in it
-/// has besides.
+/// Returns values of the type: one with as little as possible, one with everything, and one for each variant that
+/// an enum in it has besides.
 pub fn values<T: DeserializeOwned>() -> Vec<T> {
     let mut values: Vec<T> = Script::new(true).value().into_iter().collect();
     let mut seen = BTreeSet::new();
@@ -57,7 +58,7 @@ pub fn values<T: DeserializeOwned>() -> Vec<T> {
     values
 }
 
-/// The choices by which a value is made.
+/// The choices by which one value is made.
 #[derive(Clone)]
 struct Script {
     choices: Vec<Choice>,
@@ -66,11 +67,12 @@ struct Script {
     /// The number of choices that were made since the value was begun.
     made: usize,
     depth: usize,
-    /// What can be left out is.
+    /// True if everything that can be left out is.
     is_sparse: bool,
-    /// The names that maps turned out to need whose fields serde does not tell (`flatten`), by the choices before them.
+    /// The names that a map turned out to need, for maps whose fields serde does not tell (`flatten`). The key is
+    /// the number of choices that are made before the map.
     needed: BTreeMap<usize, Vec<&'static str>>,
-    /// The choices before the innermost map of that kind.
+    /// The number of choices that were made before the innermost such map.
     map: usize,
 }
 
@@ -78,7 +80,7 @@ struct Script {
 struct Choice {
     taken: usize,
     of: usize,
-    /// The enum and its variants, where one of them is chosen.
+    /// The name of the enum and its variants, if the choice is of a variant.
     variants: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -94,7 +96,7 @@ impl Script {
         Self { choices, fixed: 0, made: 0, depth: 0, is_sparse, needed, map: 0 }
     }
 
-    /// The script that goes another way at a choice, and is free after it.
+    /// Returns a script that takes `taken` at choice `at`, keeps the choices before it, and is free after it.
     fn with(&self, at: usize, taken: usize) -> Self {
         let mut other = self.clone();
         other.choices.truncate(at + 1);
@@ -103,7 +105,8 @@ impl Script {
         Self { fixed: at + 1, ..other }
     }
 
-    /// The value that it comes to, once every choice suits the type.
+    /// Returns the value that the script leads to. Choices that the type refuses are changed; `None` if none of
+    /// them suits.
     fn value<T: DeserializeOwned>(&mut self) -> Option<T> {
         for _ in 0..MOST_TRIES {
             (self.made, self.depth, self.map) = (0, 0, 0);
@@ -160,7 +163,7 @@ impl Script {
     }
 }
 
-/// Why a type took no value.
+/// The reason why a type refused what was made up for it.
 #[derive(Debug)]
 enum Refused {
     /// A map lacks this field.
@@ -190,7 +193,7 @@ impl de::Error for Refused {
 struct Fabricator<'a>(&'a mut Script);
 
 impl Fabricator<'_> {
-    /// A map of that many entries, or a struct of which only that is known which turned out to be missing.
+    /// Makes up a map of `unnamed` entries, or a struct with the fields that turned out to be missing before.
     fn map<'de, V: Visitor<'de>>(self, unnamed: usize, visitor: V) -> Result<V::Value, Refused> {
         let (place, around) = (self.0.made, self.0.map);
         let names = self.0.needed.get(&place).cloned().unwrap_or_default();
@@ -202,7 +205,7 @@ impl Fabricator<'_> {
         })
     }
 
-    /// Something with parts, which are made up by what `made` gives them.
+    /// Makes up something with parts, which are one level deeper.
     fn deeper<T>(self, made: impl FnOnce(&mut Script) -> Result<T, Refused>) -> Result<T, Refused> {
         self.0.depth += 1;
         let whole = made(self.0)?;
@@ -239,8 +242,8 @@ impl<'de> Deserializer<'de> for Fabricator<'_> {
     // This is the name of an unknown field.
     made_up!(deserialize_identifier, |_script, visitor| visitor.visit_str("more"));
 
-    /// What anything can be in JSON. Nothing is in lists and in objects but what turned out to be missing: to try all that
-    /// could be there as well would take too long.
+    /// Makes up any value of JSON. A list is empty, and an object has only what turned out to be missing: to try
+    /// all that could be there as well would take too long.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
         match self.0.choose(TEXTS.len() + 5, None) {
             0 => visitor.visit_u64(1),
@@ -322,7 +325,7 @@ impl<'de> Deserializer<'de> for Fabricator<'_> {
 struct Fields<'a> {
     script: &'a mut Script,
     names: slice::Iter<'a, &'static str>,
-    /// Entries before these, whose names are made up.
+    /// The number of entries before the named ones, whose names are made up.
     unnamed: usize,
 }
 

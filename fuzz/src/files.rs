@@ -1,4 +1,5 @@
-//! Files of a machine's own: states, keys and records in JSON, the record of a mount, and cached chunks.
+//! Decoders of files of a machine's own: states, keys and records in JSON, the record of a mount, and cached
+//! chunks.
 
 use crate::decoder::Decoder;
 use crate::json::{self, Json};
@@ -56,7 +57,7 @@ fn mount_records() -> Vec<Vec<u8>> {
     record.into()
 }
 
-/// Bytes of a chunk in a cache.
+/// The size of the chunk in the cache, in bytes.
 const CACHED: usize = 100;
 
 fn with_cache<T>(look: impl FnOnce(&CachedChunk) -> T) -> T {
@@ -68,8 +69,8 @@ fn with_cache<T>(look: impl FnOnce(&CachedChunk) -> T) -> T {
     CACHE.with(look)
 }
 
-/// A file of a cache that anybody of the same user may have changed: of its bytes those are read that the hashes before
-/// them are of.
+/// Reads a file of a chunk cache, which any program of the same user may have changed, and checks that bytes which
+/// are read are those of which the file has the hashes.
 fn cached_chunk(bytes: &[u8]) -> bool {
     let read = with_cache(|cache| cache.read(bytes)).expect("the directory is there");
     if let Some(read) = &read {

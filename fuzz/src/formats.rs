@@ -1,5 +1,5 @@
-//! Formats of their own: recipes, sealed bytes, proofs of segments, the metadata log and its file, the ends of chunk files,
-//! contributions to shared files.
+//! Decoders of formats that are not plain JSON: recipes, sealed bytes, proofs of segments, the metadata log and its
+//! file, the ends of chunk files, and contributions to shared files.
 
 use crate::decoder::Decoder;
 use crate::json;
@@ -28,10 +28,10 @@ pub const DECODERS: [Decoder; 7] = [
     Decoder { name: "contribution", read: contribution, seeds: contributions },
 ];
 
-/// Bytes of the check at the end of a page.
+/// The size of the check at the end of a page, in bytes.
 const CHECK: usize = 16;
 
-/// A page with its check (docs/format/recipe.md).
+/// Reads a page of a recipe, to which its check is added (docs/format/recipe.md).
 fn recipe_page(bytes: &[u8]) -> bool {
     let (digest, number) = (Digest([3; 32]), 0_u64);
     let mut hasher = blake3::Hasher::new_derive_key("potluck 2026-11 recipe page");
@@ -61,7 +61,7 @@ fn pages() -> Vec<Vec<u8>> {
     [false, true].map(page).into()
 }
 
-/// What nobody sealed opens as nothing.
+/// Checks that bytes which nobody sealed cannot be opened.
 fn sealed(bytes: &[u8]) -> bool {
     let (space, digest) = (SpaceKey::from_bytes([5; 32]), Digest([6; 32]));
     let mut body = bytes.to_vec();
@@ -95,7 +95,7 @@ fn segment_proof(bytes: &[u8]) -> bool {
     true
 }
 
-/// The text of a block after it was opened.
+/// Reads the text of a block of the metadata log, as it is after the block was opened.
 fn log_block(text: &[u8]) -> bool {
     let header = block::header(1, text);
     if let Ok(header) = &header {
@@ -111,13 +111,13 @@ fn log_block(text: &[u8]) -> bool {
     header.is_ok()
 }
 
-/// A block for each kind of record.
+/// Makes the text of a block for each kind of record.
 fn blocks() -> Vec<Vec<u8>> {
     let header = first_header();
     json::seeds::<Record>().iter().map(|record| [&header, &b"\n"[..], record].concat()).collect()
 }
 
-/// The header of a log's first block.
+/// Makes the header of a log's first block.
 fn first_header() -> Vec<u8> {
     let header = Header {
         sequence: 1,
@@ -138,7 +138,8 @@ fn recovery_key() -> RecoveryKey {
     RecoveryKey::from_bytes([8; 32])
 }
 
-/// A file of the log: as it is where the first byte is 0, otherwise with a good heading and one good seal.
+/// Reads a file of the metadata log. If the first byte is 0, the rest is the file; otherwise it is the text of one
+/// block, which gets a good heading and a good seal.
 fn backup_file(bytes: &[u8]) -> bool {
     thread_local! {
         static DIR: TempDir = tempfile::tempdir().expect("a directory");
@@ -173,7 +174,8 @@ fn backups() -> Vec<Vec<u8>> {
     vec![[&[0][..], &with_one_block(header.clone())].concat(), [&[1][..], &header].concat()]
 }
 
-/// The end of a chunk file, with its sum (docs/format/chunk.md); less is the length of such a file.
+/// Reads the end of a chunk file, to which its sum is added (docs/format/chunk.md). Fewer bytes are read as the
+/// length of such a file.
 fn chunk_trailer(bytes: &[u8]) -> bool {
     let Some(front) = bytes.first_chunk::<56>() else {
         let stored = bytes.first_chunk().map(|len| stored_len(u64::from_le_bytes(*len)));
@@ -197,7 +199,8 @@ fn trailers() -> Vec<Vec<u8>> {
     vec![front, file_len(1000).to_le_bytes().to_vec()]
 }
 
-/// Two contributions, the end of the first by the length in the first byte, each behind some content.
+/// Reads two contributions to a shared file. The first byte is the length of the first; each has some content
+/// before its index.
 fn contribution(bytes: &[u8]) -> bool {
     let Some((split, bytes)) = bytes.split_first() else { return false };
     let (one, other) = bytes.split_at(usize::from(*split).min(bytes.len()));

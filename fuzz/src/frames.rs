@@ -1,4 +1,4 @@
-//! Frames of the bulk plane.
+//! Decoders of frames of the bulk plane.
 
 use std::io::Cursor;
 
@@ -24,7 +24,8 @@ fn keys() -> SessionKeys {
     SessionKeys::derive(&Secret::from_bytes(SECRET), &NONCES[0], &NONCES[1])
 }
 
-/// What the sender of these heads would add to the first of them (docs/format/bulk.md).
+/// Returns `head` with the code that the client or the donor adds to the first head of a connection
+/// (docs/format/bulk.md).
 fn signed(head: &[u8], of_client: bool) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new_keyed(&SECRET);
     hasher.update(b"potluck 1 bulk").update(&NONCES[0]).update(&NONCES[1]);
@@ -36,7 +37,8 @@ fn signed(head: &[u8], of_client: bool) -> Vec<u8> {
     [head, &hasher.finalize().as_bytes()[..MAC]].concat()
 }
 
-/// A head whose length of the extension is true, so that what is signed is what is read.
+/// Returns a head whose length of the extension is true, so that what is signed is what is read; `None` if there
+/// are too few bytes for one.
 fn head(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut head = bytes.get(..16)?.to_vec();
     let ext = &bytes[16..bytes.len().min(16 + 255)];
@@ -81,8 +83,8 @@ fn reply(bytes: &[u8]) -> bool {
     true
 }
 
-/// Nothing that somebody without the key sends passes for a frame. The key follows from the bytes, so that it is another
-/// one for each of them, and what was nearly right once is of no use.
+/// Checks that nothing which a peer without the key sends passes for a frame. The key follows from the bytes, so
+/// each input has another one, and libFuzzer learns nothing from inputs that were nearly right.
 fn unsigned(bytes: &[u8]) -> bool {
     let secret = Secret::from_bytes(*blake3::hash(bytes).as_bytes());
     let keys = SessionKeys::derive(&secret, &NONCES[0], &NONCES[1]);
@@ -115,7 +117,7 @@ fn replies() -> Vec<Vec<u8>> {
         .into()
 }
 
-/// Frames without their codes.
+/// Returns frames without their codes.
 fn heads(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames.iter().map(|frame| frame[..frame.len() - MAC].to_vec()).collect()
 }

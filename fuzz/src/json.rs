@@ -1,4 +1,4 @@
-//! Decoders of JSON.
+//! Reads JSON as any of several types, and makes seeds of them.
 
 use crate::fabrication;
 use serde::Serialize;
@@ -16,19 +16,19 @@ impl Json {
         Self { name: std::any::type_name::<T>, read: read::<T>, seeds: seeds::<T> }
     }
 
-    /// Whether it is this type.
+    /// Returns whether this type is `T`.
     pub fn is<T>(&self) -> bool {
         (self.name)() == std::any::type_name::<T>()
     }
 }
 
-/// Reads what `json` says; the first byte says which of the types it is of.
+/// Reads JSON; the first byte says as which of the types.
 pub fn read_one(types: &[Json], bytes: &[u8]) -> bool {
     let Some((which, json)) = bytes.split_first() else { return false };
     (types[usize::from(*which) % types.len()].read)(json)
 }
 
-/// Seeds of all of the types.
+/// Makes seeds of all of the types, each with the number of its type before it.
 pub fn seeds_of_all(types: &[Json]) -> Vec<Vec<u8>> {
     let numbered = (0..=u8::MAX).zip(types);
     let seeds = numbered.flat_map(|(number, of)| {
@@ -39,7 +39,7 @@ pub fn seeds_of_all(types: &[Json]) -> Vec<Vec<u8>> {
     seeds.collect()
 }
 
-/// A value that was read is written as something that is read as the same value.
+/// Reads a value, and checks that it is written as something that reads as the same value; false if it is refused.
 pub fn read<T: Serialize + DeserializeOwned>(json: &[u8]) -> bool {
     let Ok(read) = serde_json::from_slice::<T>(json) else { return false };
     let told = serde_json::to_vec(&read).expect("what was read is written");
@@ -48,7 +48,7 @@ pub fn read<T: Serialize + DeserializeOwned>(json: &[u8]) -> bool {
     true
 }
 
-/// Values of the type, as they are written.
+/// Makes values of the type, as they are written.
 pub fn seeds<T: Serialize + DeserializeOwned>() -> Vec<Vec<u8>> {
     let values = fabrication::values::<T>();
     values.iter().map(|value| serde_json::to_vec(value).expect("written")).collect()

@@ -1,5 +1,5 @@
-//! Every decoder of what comes over a socket or from a disk, and seeds for each: for the tests of this package, and for
-//! libFuzzer (`cargo xtask fuzz`).
+//! Has every decoder of what comes over a socket or from a disk, and seeds for each, for the tests of this package
+//! and for libFuzzer (`cargo xtask fuzz`).
 //!
 //! A decoder must read or refuse any bytes, without a panic and without more memory than its input deserves; what it
 //! reads must be written and read again as the same. Where bytes are authenticated before they are read, the
@@ -19,7 +19,7 @@ pub use decoder::Decoder;
 
 use std::collections::BTreeSet;
 
-/// A longer one is no name.
+/// The length of the longest word that counts as a name, in bytes.
 const LONGEST_WORD: usize = 32;
 
 /// Returns all decoders.
@@ -35,7 +35,7 @@ pub fn decoders() -> impl Iterator<Item = &'static Decoder> {
     all.into_iter().flatten()
 }
 
-/// The words of texts in JSON among the seeds: names of fields and variants, which chance would not find.
+/// Returns the words of texts in JSON among the seeds: names of fields and variants, which chance would not find.
 pub fn words(seeds: &[Vec<u8>]) -> BTreeSet<&[u8]> {
     let words = seeds.iter().flat_map(|seed| seed.split(|byte| *byte == b'"').skip(1).step_by(2));
     words.filter(|word| (1..=LONGEST_WORD).contains(&word.len())).collect()

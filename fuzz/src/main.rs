@@ -10,8 +10,9 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The decoder that `POTLUCK_FUZZ` names. With `list` for a name, says which there are; with `POTLUCK_FUZZ_SEEDS`, writes
-/// the seeds to that directory, and their words to a dictionary beside it.
+/// Returns the decoder that `POTLUCK_FUZZ` names. With `list` for a name, it prints all names and exits; with
+/// `POTLUCK_FUZZ_SEEDS`, it writes the seeds to that directory and their words to a dictionary beside it, and
+/// exits.
 fn decoder() -> &'static Decoder {
     static CHOSEN: OnceLock<&Decoder> = OnceLock::new();
     CHOSEN.get_or_init(|| {
@@ -35,7 +36,7 @@ fn write_seeds(decoder: &Decoder, dir: &Path) -> io::Result<()> {
     for (number, seed) in seeds.iter().enumerate() {
         fs::write(dir.join(format!("seed-{number}")), seed)?;
     }
-    // An empty dictionary would be refused.
+    // An empty dictionary would be refused, so it begins with a comment.
     let mut dictionary = "# Words of the seeds.\n".to_owned();
     for word in words(&seeds) {
         let escaped: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();

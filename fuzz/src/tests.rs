@@ -9,7 +9,7 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-/// Inputs of each kind for one decoder, at most.
+/// The most inputs of each kind for one decoder.
 const INPUTS: usize = 3000;
 
 #[test]
@@ -37,7 +37,7 @@ fn whatever_seeds_are_cut_or_changed_to_is_read_or_refused_without_a_panic() {
     }
 }
 
-/// Calls that the sources define, by the names of their types.
+/// Returns the calls that a source defines, by the names of their types.
 fn defined_calls(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| {
         let call = line.strip_prefix("call!(").or_else(|| line.strip_prefix("impl Call for "))?;
@@ -112,7 +112,7 @@ fn feed(decoder: &Decoder, input: &[u8]) {
     }
 }
 
-/// The seeds without their ends: each of them without each, or as many that are spread evenly over these.
+/// Returns beginnings of the seeds: all of them, or at most `INPUTS` that are spread evenly over all.
 fn truncated(seeds: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
     let all: usize = seeds.iter().map(Vec::len).sum();
     let cuts = seeds.iter().flat_map(|seed| (0..seed.len()).map(|len| &seed[..len]));
@@ -126,7 +126,8 @@ impl Chance {
         (self.0.u64() % limit.max(1) as u64) as usize
     }
 
-    /// A seed with up to four changes: bytes are replaced, inserted or left out, or something of another seed goes in.
+    /// Returns a seed with one to four changes: bytes are replaced, inserted or left out, or a part of another seed
+    /// is put in.
     fn mutated(&mut self, seeds: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
         let mut input = seeds[self.below(seeds.len())].clone();
         for _ in 0..=self.below(4) {

@@ -1,5 +1,5 @@
-//! Texts that people, programs and machines hand over: tickets, tokens, addresses, paths, parts of policies, what
-//! programs ask of a mount, and files in which the kernel tells how busy a machine is.
+//! Decoders of texts that people, programs and machines hand over: tickets, tokens, addresses, paths, parts of
+//! policies, what programs ask of a mount, and files in which the kernel tells how busy a machine is.
 
 use crate::decoder::Decoder;
 use crate::fabrication::values;
@@ -69,7 +69,7 @@ pub const DECODERS: [Decoder; 7] = [
 const POLICIES: &str =
     "4+2 auto 16 memory client-async 10% 5GiB 30d 12h none 5 content fixed 0644 write off";
 
-/// What the kernel says of a machine's load, a file each (proc(5)).
+/// Files in which the kernel tells a machine's load, one of each (proc(5)).
 const LOADS: &[&str] = &[
     "cpu  1 2 3 4 5 6 7 8 0 0\nprocs_blocked 3\n",
     "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00\n",
@@ -87,7 +87,8 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// What reads is told as a text that reads as the same.
+/// Reads a text, and checks that the value is written as a text that reads as the same value; false if it is
+/// refused.
 fn reads<T: FromStr + Display>(text: &str) -> bool {
     let Ok(read) = text.parse::<T>() else { return false };
     let told = read.to_string();
@@ -159,7 +160,7 @@ fn policy(bytes: &[u8]) -> bool {
         | size.is_ok()
 }
 
-/// The values of extended attributes that programs set, and the name of a protocol.
+/// Reads values of extended attributes that programs set, and names of write protocols.
 fn mount_request(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
     reads::<WriteProtocol>(text) | text.parse::<CheckpointRequest>().is_ok()

@@ -1,4 +1,4 @@
-//! The answer to the upgrade that opens a bulk connection.
+//! The decoder of the answer to the upgrade that opens a bulk connection.
 
 use crate::decoder::Decoder;
 use potluck_core::entropy::SystemEntropy;
@@ -35,7 +35,7 @@ fn answers() -> Vec<Vec<u8>> {
     vec![format!("{upgraded}potluck-nonce: {nonce}\r\n\r\n{frame}").into(), refused.into()]
 }
 
-/// A network in which everybody answers with the same bytes, whatever they hear.
+/// A network in which every peer answers with the same bytes, whatever it hears.
 struct Answering(Vec<u8>);
 
 impl Net for Answering {
@@ -54,10 +54,10 @@ impl Net for Answering {
     }
 }
 
-/// The end of a stream that is asked something, and answers.
+/// A stream whose peer answers once it was asked something.
 struct Answer {
     answer: Cursor<Vec<u8>>,
-    /// Nobody answers before.
+    /// True once something was written; the peer does not answer before.
     was_asked: bool,
     waiting: Option<Waker>,
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: product and floors from the same release build.
+//! `cargo xtask bench`: compares the product with its floors, both from one release build.
 
 use std::process::{Command, ExitCode};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo::{cargo, target_directory};
 
-/// Builds both, runs the comparison with `args` and returns its exit code.
+/// Builds the product and the benchmarks, runs the comparison with `args` and returns its exit code.
 pub fn run(args: &[String]) -> Result<ExitCode> {
     let build = cargo(&["build", "--release", "-p", "potluck", "-p", "potluck-bench"]).status()?;
     if !build.success() {

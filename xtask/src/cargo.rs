@@ -7,11 +7,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// A call of the cargo that started us.
+/// Returns a call of the cargo that started xtask.
 ///
-/// `cargo run` describes xtask's own package in the environment. Build scripts that watch such a
-/// variable would run again each time developers change between `cargo` and `cargo xtask`, so
-/// these are taken out.
+/// `cargo run` describes xtask's own package in environment variables. Build scripts that watch such a variable
+/// would run again at each change between `cargo` and `cargo xtask`, so these variables are removed.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
@@ -27,20 +26,20 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where the workspace stands: above the directory xtask was built from, wherever it is run.
+/// Returns the root of the workspace, the parent of xtask's own directory, wherever xtask is run.
 pub fn workspace_root() -> Result<PathBuf> {
     let here = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     Ok(here.parent().context("xtask stands in no workspace")?.to_owned())
 }
 
-/// The arguments that build the program as the tests use it, and the example beside it that plays a hostile member. A
-/// selection of packages and targets without tests or examples has features of its own, with which half of the
-/// dependencies would be compiled once more.
+/// The arguments of cargo that build the program as the tests use it, and the example beside it that plays a
+/// hostile member. With packages and targets selected without tests or examples, other features would be on, and
+/// half of the dependencies would be compiled once more.
 pub const TESTED_PROGRAM: [&str; 6] =
     ["build", "--workspace", "--bin", "potluck", "--example", "hostile_member"];
 
-/// Builds the program as the tests use it, and says where it is.
+/// Builds the program as the tests use it, and returns its path.
 pub fn tested_program() -> Result<PathBuf> {
     let built = cargo(&TESTED_PROGRAM).status()?;
     ensure!(built.success(), "the build failed");
@@ -53,14 +52,14 @@ pub fn target_directory() -> Result<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("no target directory")?.into())
 }
 
-/// `cargo metadata` of the workspace's own packages.
+/// Returns what `cargo metadata` says about the workspace's own packages.
 pub fn metadata() -> Result<Value> {
     let out = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output()?;
     ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).context("reading cargo metadata")
 }
 
-/// Names of the workspace's test targets, the files and directories of each package's `tests`.
+/// Returns the names of the workspace's test targets, which are files and directories of each package's `tests`.
 pub fn test_targets() -> Result<Vec<String>> {
     let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("no packages")?;

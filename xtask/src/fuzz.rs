@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: every decoder of the wire and of the formats, fed by libFuzzer.
+//! `cargo xtask fuzz`: feeds every decoder of the wire and of the formats by libFuzzer.
 //!
-//! The decoders are in the package `fuzz`, whose tests feed them a little. Here they are built with the instrumentation that
-//! libFuzzer is guided by, which the compiler adds by options that are stable.
+//! The decoders are in the package `fuzz`, whose tests feed them a little. Here they are built with the
+//! instrumentation that guides libFuzzer, which stable options of the compiler add.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::cargo::{cargo, target_directory};
 use crate::scratch;
 
-/// Options of the compiler: what cargo-fuzz passes, without a sanitizer.
+/// The options of the compiler that cargo-fuzz passes, without a sanitizer.
 const INSTRUMENTED: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -25,12 +25,12 @@ const INSTRUMENTED: [&str; 6] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Ccodegen-units=1",
 ];
-/// Bytes of the longest input.
+/// The length of the longest input, in bytes.
 const MAX_LEN: usize = 4096;
-/// The most memory, in MiB, that a decoder may ask for at once: a thousand times its longest input, and far below what
-/// a length in an input could say.
+/// The most memory, in MiB, that a decoder may allocate at once: far more than its longest input explains, and far
+/// below what a length in an input could ask for.
 const MOST_AT_ONCE: usize = 64;
-/// An input that takes longer, in seconds, is a failure.
+/// The time, in seconds, after which an input counts as a failure.
 const SLOWEST: usize = 10;
 
 /// The command line of a run.
@@ -53,7 +53,7 @@ pub struct Options {
     input: Option<PathBuf>,
 }
 
-/// Feeds the decoders; fails when one panicked, hung or asked for too much memory.
+/// Feeds the decoders. The exit code says whether one of them panicked, took too long or asked for too much memory.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let dir = target_directory()?.join("fuzz");
     let fuzzer =
@@ -94,19 +94,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the decoders that were fed came to.
+/// The sum of what was fed to decoders so far, and the names of those that failed.
 #[derive(Default)]
 struct Fed<'a> {
     executed: u64,
     failed: Vec<&'a str>,
 }
 
-/// Builds the decoders and returns the program.
+/// Builds the decoders and returns the path of the program.
 fn build(dir: &Path) -> Result<PathBuf> {
     let said = Command::new("rustc").arg("-vV").output()?.stdout;
     let said = String::from_utf8(said)?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("a host")?;
-    // As a target is named, these options are not for build scripts and macros.
+    // As a target is named, these options do not apply to build scripts and macros.
     let build = ["build", "--profile", "fuzz", "--package", "potluck-fuzz"];
     let mut command = cargo(&build);
     command.args(["--features", "libfuzzer", "--target", host, "--target-dir"]).arg(dir);
@@ -118,7 +118,7 @@ fn build(dir: &Path) -> Result<PathBuf> {
 struct Fuzzer {
     program: PathBuf,
     dir: PathBuf,
-    /// Decoders keep the files here that they read.
+    /// The directory in which decoders make the files that they read.
     scratch: TempDir,
 }
 
@@ -134,8 +134,8 @@ impl Fuzzer {
         Ok(String::from_utf8(said)?.lines().map(str::to_owned).collect())
     }
 
-    /// Gives `name` so many inputs; how many it took, and whether all were fine. Inputs that led further are kept for
-    /// the next run, beside what encoders made.
+    /// Gives the decoder `name` this many inputs. Returns how many it took, and whether none failed. Inputs that
+    /// reached new code are kept for the next run, beside the seeds, which encoders made.
     fn feed(&self, name: &str, executions: u64, seed: u32) -> Result<(u64, bool)> {
         let [seeds, corpus] = ["seeds", "corpus"].map(|part| self.dir.join(part).join(name));
         fs::create_dir_all(&corpus)?;

@@ -1,5 +1,5 @@
 //! Everything a Potluck developer repeats, as `cargo xtask <verb>`.
-// It times real builds on the real clock: there is nothing here to simulate.
+// xtask times real builds on the real clock: there is nothing here to simulate.
 #![allow(clippy::disallowed_methods)]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: what people install, a Debian package and a Python wheel.
+//! `cargo xtask package`: makes what people install, a Debian package and a Python wheel.
 
 mod debian;
 mod fresh_root;
@@ -13,7 +13,7 @@ use clap::ValueEnum;
 
 use crate::cargo::{cargo, target_directory, tested_program};
 
-/// The most that the optimised program may take on a disk: it is copied to every machine of a lab.
+/// The most bytes that the optimised program may have: it is copied to every machine of a lab.
 const LARGEST_PROGRAM: u64 = 25_000_000;
 
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ enum Kind {
     Wheel,
 }
 
-/// How the program in a package was compiled.
+/// The profile with which the program in a package was compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profile {
     Release,
@@ -48,7 +48,7 @@ impl Profile {
     }
 }
 
-/// Makes the packages and says where they are.
+/// Makes the packages and prints their paths.
 pub fn run(options: &Options) -> Result<()> {
     let profile = if options.dev { Profile::Dev } else { Profile::Release };
     let place = Place::new()?;
@@ -61,8 +61,8 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes packages of the program that the other tests use, installs them where nothing of this
-/// machine is there to help, and uses them. What cannot be tried here is said.
+/// Makes packages of the program that the other tests use, installs them where nothing of this machine can help
+/// them, and uses them. The text names what could not be tried here.
 pub fn test() -> Result<String, String> {
     let tried = || -> Result<String> {
         let place = Place::new()?;
@@ -73,7 +73,7 @@ pub fn test() -> Result<String, String> {
     tried().map_err(|error| format!("{error:#}"))
 }
 
-/// Where packages are made: below cargo's target directory.
+/// The place where packages are made, below cargo's target directory.
 struct Place {
     target: PathBuf,
 }
@@ -85,12 +85,12 @@ impl Place {
         Ok(place)
     }
 
-    /// Where finished packages lie, and what making them needs again the next time.
+    /// Returns the directory of finished packages and of what later runs use again.
     fn dir(&self) -> PathBuf {
         self.target.join("package")
     }
 
-    /// Compiles the program and gives a copy without line tables.
+    /// Compiles the program and returns the path of a copy without debug information.
     fn program(&self, profile: Profile) -> Result<PathBuf> {
         let built = match profile {
             Profile::Release => {
@@ -126,14 +126,14 @@ fn check_size(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end; its output goes where ours goes.
+/// Runs a command to its end, and fails if the command does. Its output goes where xtask's own goes.
 fn done(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("running {command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
 }
 
-/// Runs a command and gives what it wrote to standard output.
+/// Runs a command and returns what it wrote to standard output.
 fn output_of(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("running {command:?}"))?;
     if !out.status.success() {

@@ -1,4 +1,4 @@
-//! Directories in which tests and torture keep their files.
+//! Makes the directories in which tests and torture keep their files.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::{Builder, TempDir};
 
-/// Far more than the pools of the tests that run at once hold.
+/// The bytes that must be free in memory: far more than the pools of the tests that run at once hold.
 const ROOM: u64 = 8 << 30;
 
 /// Makes a directory whose name begins with `prefix`, in memory where there is room for it: pools that live for
@@ -19,7 +19,7 @@ pub fn directory(prefix: &str) -> io::Result<TempDir> {
     if serves(memory) { builder.tempdir_in(memory) } else { builder.tempdir() }
 }
 
-/// Whether programs may write much there, and be started from there.
+/// Returns whether programs may write much in `directory` and be started from there.
 fn serves(directory: &Path) -> bool {
     statvfs(directory).is_ok_and(|there| {
         let free = there.f_bavail.saturating_mul(there.f_frsize);

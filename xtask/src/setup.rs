@@ -1,4 +1,4 @@
-//! Sets up a fresh machine: fetches what it lacks where we may, and spells it out where we may not.
+//! Sets up a fresh machine: installs what it lacks where xtask may, and prints the command for it where it may not.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,18 @@ use std::process::Command;
 
 use crate::steps::run_command;
 
-/// A program from the system, and the Debian packages that bring it.
+/// A program that the system provides, and the Debian packages that bring it.
 struct Tool {
     program: &'static str,
     packages: &'static [&'static str],
-    /// True for tools without which nothing works; without others only the named tests are skipped.
+    /// True for a tool without which nothing works. Without one of the others, only the tests that need it are
+    /// skipped.
     required: bool,
     used_for: &'static str,
 }
 
-/// No cmake, libclang or make: aws-lc-sys carries bindings for x86-64 and aarch64 and compiles its
-/// C and assembly with the compiler alone, and so does the bundled SQLite.
+/// The programs that are looked for. cmake, libclang and make are not among them: aws-lc-sys carries bindings for
+/// x86-64 and aarch64 and compiles its C and assembly with the compiler alone, and so does the bundled SQLite.
 const TOOLS: &[Tool] = &[
     tool("cc", &["gcc", "libc6-dev"], true, "compiles AWS-LC and SQLite"),
     tool("git", &["git"], true, "tells tidy which files belong to the repository"),
@@ -41,7 +42,7 @@ const fn tool(
     Tool { program, packages, required, used_for }
 }
 
-/// Fetches what is missing. An error means that later steps cannot work.
+/// Installs what is missing. An error means that later steps cannot work.
 pub fn run() -> Result<String, String> {
     let components = rustup_components();
     let system = system_tools();
@@ -66,7 +67,8 @@ fn rustup_components() -> Result<String, String> {
         .map_err(|error| format!("run: {line} ({error})"))
 }
 
-/// A rustup proxy exists even when its component does not, so it is asked.
+/// Returns whether a program runs. A rustup proxy exists even where its component does not, so looking for a file
+/// is not enough.
 fn answers(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
@@ -110,7 +112,7 @@ fn packages(missing: &[&Tool]) -> Option<Vec<&'static str>> {
     (!packages.is_empty()).then_some(packages)
 }
 
-/// Finds a program on the path, and where Debian keeps what only root usually calls.
+/// Finds a program on the path, or where Debian keeps programs that mostly root calls.
 fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -119,7 +121,7 @@ fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Whether we act as root, by the owner of our own process entry: no crate is needed for that.
+/// Returns whether xtask runs as root, by the owner of its own entry in /proc.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     Path::new("/proc/self").metadata().is_ok_and(|entry| entry.uid() == 0)

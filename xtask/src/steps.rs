@@ -1,4 +1,4 @@
-//! Steps run one after the other, some beside the others, are timed, and end in a table.
+//! Steps that run one after the other, or beside others, are timed and shown in a table at the end.
 
 use std::env;
 use std::fmt::Display;
@@ -6,12 +6,12 @@ use std::io::{IsTerminal, stdout};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How a step ended.
+/// The ways in which a step can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
     Failed,
-    /// Left out because what it needs had failed.
+    /// The step was left out because something that it needs had failed.
     NotRun,
 }
 
@@ -28,7 +28,7 @@ pub struct Steps {
     started: Instant,
 }
 
-/// A step that ran beside others, and kept what it had to say until its turn came.
+/// The outcome of a step that ran beside others, with its output, which is printed when the turn of the step comes.
 pub struct Beside {
     pub outcome: Result<String, String>,
     pub took: Duration,
@@ -40,7 +40,8 @@ impl Steps {
         Self { rows: Vec::new(), started: Instant::now() }
     }
 
-    /// Runs `step` under a headline. Its text, good or bad, becomes the remark in the table.
+    /// Runs `step` under a headline, and returns whether it was fine. Its text, good or bad, becomes the remark in
+    /// the table.
     pub fn run(
         &mut self,
         name: &'static str,
@@ -52,14 +53,14 @@ impl Steps {
         self.note(name, outcome, start.elapsed())
     }
 
-    /// Notes a step that ran beside others, and shows what it printed.
+    /// Notes a step that ran beside others, prints its output, and returns whether it was fine.
     pub fn ran_beside(&mut self, name: &'static str, ran: Beside) -> bool {
         headline(name);
         print!("{}", String::from_utf8_lossy(&ran.printed));
         self.note(name, ran.outcome, ran.took)
     }
 
-    /// True when the step was fine.
+    /// Adds a step to the table and returns whether it was fine.
     fn note(
         &mut self,
         name: &'static str,
@@ -74,13 +75,13 @@ impl Steps {
         outcome == Outcome::Ok
     }
 
-    /// Notes that a step was left out and why.
+    /// Notes that a step was left out, and why.
     pub fn not_run(&mut self, name: &'static str, why: &str) {
         let (outcome, took) = (Outcome::NotRun, Duration::ZERO);
         self.rows.push(Row { name, outcome, took, remark: why.to_owned() });
     }
 
-    /// Prints the table and the last line; true when every step was fine.
+    /// Prints the table and the last line, and returns whether every step was fine.
     pub fn summarise(&self, command: &str, totals: &str) -> bool {
         headline("summary");
         for row in &self.rows {
@@ -106,7 +107,7 @@ impl Steps {
     }
 }
 
-/// Runs a command with our own input and output; the error says how it ended.
+/// Runs a command with xtask's own input and output. The error says how it ended.
 pub fn run_command(command: &mut Command) -> Result<String, String> {
     match command.status() {
         Ok(status) if status.success() => Ok(String::new()),
@@ -115,7 +116,7 @@ pub fn run_command(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Whether the reader is a person at a terminal who did not ask for plain text.
+/// Returns whether the reader is a person at a terminal who did not ask for plain text.
 pub fn colours() -> bool {
     stdout().is_terminal() && env::var_os("CI").is_none() && env::var_os("NO_COLOR").is_none()
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the repository polices itself (rules that no compiler or linter knows).
 //!
-//! A check is a named function in its own module, with its reason, and a test with a planted
-//! offence. What a check forbids may be written in its own test, because strings are not code.
+//! A check is a named function in a module with its reason and a test that plants an offence. A check of code
+//! blanks strings, so that its test may write in strings what it forbids.
 
 mod catalog_engine;
 mod code_map;
@@ -102,7 +102,7 @@ const CHECKS: &[Check] = &[
     },
 ];
 
-/// Runs every check over the repository, prints what each found and returns how much.
+/// Runs every check over the repository, prints what each found and returns the number of offences.
 pub fn run() -> Result<usize> {
     let tree = Tree::read()?;
     let mut total = 0;

@@ -1,8 +1,8 @@
 //! `cargo xtask torture`: pools of real processes that are killed, filled up, spoiled and lied to.
 //!
-//! From one seed follow a pool, what its clients do and what goes wrong; only the moments at which
-//! things happen are the machine's. The faults that are present at once stay inside what every
-//! space of the pool tolerates, so that any loss is a bug.
+//! A pool, what its clients do and what goes wrong follow from one seed; only the moments at which things happen
+//! are the machine's. The faults that are present at once stay inside what every space of the pool tolerates, so
+//! that any loss is a bug.
 
 mod chance;
 mod counts;
@@ -76,14 +76,14 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 #[derive(Debug, Default)]
 pub struct Report {
     seeds: u64,
-    /// Seeds whose play broke a promise, each with the shortest account of it.
+    /// The seeds that broke a promise, each with the first line of the reason.
     failed: BTreeMap<u64, String>,
     counts: Counts,
     took: Duration,
 }
 
 impl Report {
-    /// A seed came to its end.
+    /// Notes and prints how a seed ended.
     fn learn(
         &mut self,
         seed: u64,
@@ -107,8 +107,8 @@ impl Report {
         }
     }
 
-    /// Returns the line that a run ends with. It says again why a seed failed: the logs of its processes
-    /// stand between the first account and the end.
+    /// Returns the line that a run ends with. It repeats why seeds failed, for the logs of their processes stand
+    /// between the first account and the end.
     pub fn verdict(&self) -> String {
         let Self { seeds, failed, counts, took } = self;
         let failed =
@@ -135,7 +135,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the seeds of the test command must have met, beside kills: a fault that never comes about tests nothing.
+/// The counts, beside kills, that the seeds of the test command must bring above 0: a fault that never comes about
+/// tests nothing.
 const SEEN: [&str; 6] = [
     repair::MADE,
     repair::WIPED,
@@ -145,7 +146,8 @@ const SEEN: [&str; 6] = [
     hostile::REFUSED,
 ];
 
-/// The seeds of the test command, with the counts it promises.
+/// Tries the seeds of the test command; fails if one of them failed, if fewer than `kills` processes were killed,
+/// or if a kind of fault never came about.
 pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
     let (seed, minutes, potluck, keep, json, steps) = (None, None, None, false, false, 40);
     let options = Options { seed, seeds, minutes, steps, jobs: 4, potluck, keep, json };
@@ -197,7 +199,8 @@ fn try_all(options: &Options) -> Result<Report> {
     Ok(Report { took: started.elapsed(), ..report })
 }
 
-/// Plays one seed. Errors inside are what broke, with all that is known of it.
+/// Plays one seed. The inner error is a broken promise, with the plan, the steps and the ends of the logs; the
+/// outer one means that the pool could not be set up.
 fn try_one(plan: &Plan, program: &Path, options: &Options) -> Result<(Counts, Result<(), String>)> {
     let mut dir = scratch::directory("potluck-torture-").context("a temporary directory")?;
     let said = options.seed.is_some() && !options.json;

@@ -1,4 +1,4 @@
-//! `cargo xtask year`: a simulated pool through a year of ordinary use, which is looked at for what grows.
+//! `cargo xtask year`: runs a simulated pool through a year of ordinary use, to see what grows.
 
 use std::process::{Command, ExitCode};
 

@@ -1,5 +1,5 @@
-//! The time to write one checkpoint to file systems of which each does a part of what a mounted pool does (checkpoint
-//! store, table I), and to the pool, through a mount and by `cp`.
+//! Measures the time to write one checkpoint to file systems that each do a part of what a mounted pool does
+//! (checkpoint store, table I), and to the pool, through a mount and by `cp`.
 
 use std::fs;
 use std::path::Path;
@@ -19,17 +19,17 @@ use crate::plan::Plan;
 use crate::pool::{Pool, Start};
 use crate::report::median;
 
-/// The paper has as many donors.
+/// The number of donors, which is that of the paper.
 const DONORS: usize = 4;
 const SPACE: &str = "ckpt";
 const POLICY: [&str; 5] = ["--plain", "--copies", "1", "--ack", "memory"];
 const MOUNT: [&str; 4] = ["--write-protocol", "sliding-window", "--write-window", "32MiB"];
 
-// These are the shares that a mount has to reach of the null file system and of cp.
+// These are the least shares of the rates of the null file system and of cp that a mount has to reach.
 const OF_NULL: f64 = 0.9;
 const OF_CP: f64 = 0.9;
 
-/// Seconds until a checkpoint was closed, and until it was stored.
+/// The seconds until a checkpoint was closed, and until it was stored.
 struct Took {
     closed: f64,
     stored: f64,
@@ -54,7 +54,8 @@ const TARGETS: [(Target, &str); 6] = [
     (Target::FloorPut, "floor-put"),
 ];
 
-/// All of it, or nothing where this machine cannot mount, which is said.
+/// Writes to all targets in each round, and returns the figures. Returns none if this machine cannot mount, and
+/// prints why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     if let Some(missing) = mounted::missing() {
         eprintln!("checkpoint: SKIPPED: {missing}");
@@ -82,7 +83,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     };
     let mut took: [Vec<Took>; TARGETS.len()] = Default::default();
     for round in 0..plan.rounds {
-        // The order is turned round each time, so that no target always finds the warmer machine.
+        // The order is reversed each time, so that no target always finds the warmer machine.
         for turn in 0..TARGETS.len() {
             let at = if round % 2 == 0 { turn } else { TARGETS.len() - 1 - turn };
             let (target, name) = TARGETS[at];
@@ -98,7 +99,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
         let at = TARGETS.iter().position(|(it, _)| *it == target).expect("all are there");
         took[at].iter().map(time).collect::<Vec<_>>()
     };
-    // This is how many times the rate of `other` is reached, by the median of the rounds.
+    // This is the rate of `of` as a multiple of that of `other`, by the median of the rounds.
     let share = |time: fn(&Took) -> f64, of: Target, other: Target| {
         let rounds = times(other, time).into_iter().zip(times(of, time));
         median(rounds.map(|(other, of)| other / of).collect())
@@ -128,7 +129,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Writes a checkpoint that nobody has seen.
+    /// Writes a checkpoint with a new content to `target`, and returns how long it took.
     fn write(&mut self, target: Target) -> Result<Took> {
         self.memory.change();
         let (bytes, local) = (&self.memory.bytes, self.dir.join("written"));

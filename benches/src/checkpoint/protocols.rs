@@ -1,5 +1,5 @@
-//! The figures 5 to 8 of the checkpoint store: how fast checkpoints are written by each write protocol, to few and to many
-//! donors, over slow links, in small and in large chunks, windows and temporary files.
+//! Measures the figures 5 to 8 of the checkpoint store: how fast checkpoints are written by each write protocol, to
+//! few and to many donors, over slow links, in small and in large chunks, windows and temporary files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,23 @@ use crate::picture::{Panel, Picture, Sample};
 use crate::plan::Plan;
 use crate::pool::{Pool, Start};
 
-/// The stripe widths: so many donors has a pool.
+/// The numbers of donors of the pools, each of which is the stripe width there.
 const WIDTHS: [usize; 4] = [1, 2, 4, 8];
-/// Donors of the pool in which sizes vary, as many as the paper has.
+/// The number of donors of the pool in which sizes vary, which is that of the paper.
 const DONORS: usize = 4;
 const PROTOCOLS: [&str; 4] = ["local", "incremental", "sliding-window", "hybrid"];
-/// The window and the temporary files of the paper.
+/// The window of the paper; `TEMPORARY` is its size of temporary files.
 const WINDOW: &str = "32MiB";
 const TEMPORARY: &str = "100MiB";
 const CHUNKS: [&str; 4] = ["1MiB", "4MiB", "16MiB", "64MiB"];
 const WINDOWS: [&str; 3] = ["8MiB", "32MiB", "128MiB"];
 const TEMPORARIES: [&str; 3] = ["16MiB", "64MiB", "128MiB"];
-/// The second testbed of the paper, and the most that is written there: one donor takes 20 s for it.
+/// The links of the paper's second testbed. At most `OVER_LINKS` bytes are written over them, for which one donor
+/// takes more than 20 s.
 const RATES: Rates = Rates { client: 1000, donor: 100 };
 const OVER_LINKS: u64 = 256 << 20;
 
-/// All of it, or nothing where this machine cannot mount; what is left out is said.
+/// Measures all figures. Returns none if this machine cannot mount; prints what is left out and why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     if let Some(missing) = mounted::missing() {
         eprintln!("write protocols: SKIPPED: {missing}");
@@ -60,15 +61,15 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
 struct Bench<'a> {
     plan: &'a Plan,
     dir: PathBuf,
-    /// A directory of an NFS mount.
+    /// The directory of an NFS mount, if there is one.
     nfs: Option<PathBuf>,
     memory: Memory,
 }
 
-/// A space, and how it is mounted.
+/// A space, and the way in which it is mounted.
 struct Way<'a> {
     name: &'a str,
-    /// The panel that it is drawn in, and the setting that it stands for there.
+    /// The panel that the way is drawn in, and the setting that it stands for there.
     panel: usize,
     setting: usize,
     space: Vec<&'a str>,
@@ -82,7 +83,7 @@ struct Rated {
 }
 
 impl Bench<'_> {
-    /// Figures 5 and 6: each protocol by the number of donors, beside a local disk.
+    /// Measures figures 5 and 6: each protocol by the number of donors, beside a local disk and NFS.
     fn widths(&mut self) -> Result<Picture> {
         let settings = || WIDTHS.map(|width| width.to_string()).to_vec();
         let mut observed = Panel::new("Figure 5: OAB", "donors", "MiB/s", settings());
@@ -109,7 +110,8 @@ impl Bench<'_> {
         Ok(self.picture("checkpoint-widths", &[], &by("P"), vec![observed, achieved]))
     }
 
-    /// Figure 8, and the same of windows and temporary files.
+    /// Measures figure 8, which is by the chunk size, and the rates by the window and by the size of temporary
+    /// files.
     fn sizes(&mut self) -> Result<Picture> {
         let settings = |sizes: &[&str]| sizes.iter().map(|size| (*size).to_owned()).collect();
         let mut panels = [
@@ -138,7 +140,8 @@ impl Bench<'_> {
         Ok(self.picture("checkpoint-blocks", &["--chunk-size", "N"], &by("P"), panels.into()))
     }
 
-    /// Figure 7: the sliding window over slow links, of one copy, and of two of which the second is made afterwards.
+    /// Measures figure 7: the sliding window over slow links, with one copy, and with two, of which the second is
+    /// made afterwards.
     fn links(&mut self) -> Result<Picture> {
         let settings = WIDTHS.map(|width| width.to_string()).to_vec();
         let mut panel = Panel::new("Figure 7: donors on 100 Mb/s", "donors", "MiB/s", settings);
@@ -162,7 +165,7 @@ impl Bench<'_> {
         Ok(self.picture("checkpoint-links", &space, &by("sliding-window"), vec![panel]))
     }
 
-    /// Writes a checkpoint each way in every round, in a pool of its own.
+    /// Writes a checkpoint in each way in every round, in a pool that is made for it.
     fn write_by(
         &mut self,
         donors: usize,
@@ -195,7 +198,7 @@ impl Bench<'_> {
             )?);
         }
         for round in 0..self.plan.rounds {
-            // The order is turned round each time, so that no protocol always finds the warmer machine.
+            // The order is reversed each time, so that no protocol always finds the warmer machine.
             for turn in 0..ways.len() {
                 let at = if round % 2 == 0 { turn } else { ways.len() - 1 - turn };
                 let rated = self.write(&pool, &mounts[at])?;
@@ -210,7 +213,7 @@ impl Bench<'_> {
                 note(&ways[at], rated);
             }
         }
-        drop(mounts); // they go before their pool
+        drop(mounts); // They are unmounted before their pool stops.
         drop(pool);
         content::remove(&dir)
     }
@@ -255,7 +258,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The options of a mount that writes by a protocol, with the sizes of the paper.
+/// Returns the options of a mount that writes by a protocol, with the sizes of the paper.
 fn by(protocol: &str) -> Vec<&str> {
     vec!["--write-protocol", protocol, "--write-window", WINDOW, "--temporary-size", TEMPORARY]
 }

@@ -1,5 +1,5 @@
-//! A program writes its checkpoint again, of which most is as it was: how much of it goes to donors, and how much faster
-//! that is than the first time.
+//! Measures how a program writes its checkpoint again, of which most is as it was: how much of it goes to donors,
+//! and how much faster that is than the first time.
 
 use std::fs;
 use std::path::Path;
@@ -16,27 +16,28 @@ use crate::pool::{Pool, Start};
 use crate::report::median;
 
 const DONORS: usize = 4;
-/// A tenth of the file changes, in so many places, none of which begins at a border of anything.
+/// The number of places at which the file changes, evenly spread but for `ASKEW` bytes, so that none begins at a
+/// border of a chunk. `CHANGED` is the share of the file that changes.
 const PLACES: usize = 2;
 const CHANGED: f64 = 0.1;
 const ASKEW: usize = 4242;
-/// Bytes that are inserted in the middle.
+/// The number of bytes that are inserted in the middle.
 const INSERTED: usize = 12_345;
 
-// These are what a second write has to reach.
+// A second write may send at most this share, and has to be this many times as fast as the first.
 const SENT_PERCENT: f64 = 15.0;
 const SPEED: f64 = 2.0;
 
-/// What a program changes in its memory before it writes again.
+/// The change that a program makes in its memory before it writes again.
 #[derive(Clone, Copy)]
 enum Change {
-    /// A tenth of the bytes, in a few places.
+    /// A tenth of the bytes, in a few places, are overwritten.
     Overwritten,
-    /// Bytes come in between.
+    /// Bytes are inserted in the middle.
     Inserted,
 }
 
-/// A change, and the policy under which it is written.
+/// A change, the policy under which it is written, and the limits of the second write.
 struct Case {
     what: &'static str,
     change: Change,
@@ -69,7 +70,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// All of it, or nothing where this machine cannot mount, which is said.
+/// Measures all cases. Returns no figures if this machine cannot mount, and prints why.
 pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     if let Some(missing) = mounted::missing() {
         eprintln!("rewrite: SKIPPED: {missing}");
@@ -83,7 +84,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
         dir: &dir.join("pool"),
         donors: DONORS,
         lent: &format!("{}GiB", most + 2),
-        // What is removed soon makes room, and no log is sent while bytes are counted.
+        // Removed files make room soon, and no metadata log is sent while bytes are counted.
         options: &["--metadata-copies", "0", "--gc-delay", "2s"],
         network: None,
     })?;
@@ -126,7 +127,7 @@ struct Bench<'a> {
     file: &'a Path,
 }
 
-/// A second write, of the first.
+/// A second write, compared with the first.
 struct Second {
     sent_percent: f64,
     speed: f64,
@@ -151,7 +152,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Writes the whole file, and counts what donors stored of it.
+    /// Writes the whole file, and returns the bytes of it that donors stored.
     fn write(&self, bytes: &[u8]) -> Result<(Written, f64)> {
         let before = self.pool.stored_by_donors()?;
         machine::write_back(self.dir)?;

@@ -1,4 +1,4 @@
-//! Many mounts of one pool at once: none fails, and none is served long before the others.
+//! Measures many mounts of one pool at once: none may fail, and none may be served long before the others.
 
 use std::fs;
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::outcome::{Figure, Limit};
 use crate::pool::Pool;
 
 const MOUNTS: usize = 50;
-/// Files of 4 KiB that a program makes in each mount.
+/// The number of files of 4 KiB that a program makes in each mount.
 const SMALL_FILES: usize = 20;
-/// Bytes of one more file.
+/// The size of one more file that each program makes, in bytes.
 const LARGE: usize = 8 << 20;
-/// The slowest mount may take so many times as long as the fastest.
+/// The most times as long as the fastest program that the slowest may take.
 const SLOWEST: f64 = 2.0;
 const MEMORY_MIB: f64 = 256.0;
 
-/// A program writes and reads in each of the mounts, all at the same time.
+/// Lets a program write and read in each of the mounts, all at the same time.
 pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
     let dir = dir.join("many");
     fs::create_dir(&dir)?;
@@ -62,7 +62,7 @@ pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
     ])
 }
 
-/// What a program does in its mount.
+/// Does what a program does in its mount, and returns how long it took.
 fn work(dir: &Path, number: usize) -> Result<Duration> {
     let began = Instant::now();
     let small = |file: usize| (dir.join(format!("{file:02}")), vec![(number ^ file) as u8; SMALL]);

@@ -1,5 +1,5 @@
-//! Simulated donors: each is a task that registers, lists what it holds, heartbeats each second and reports what it is
-//! ordered to do as done at once, over a connection of its own.
+//! Simulated donors: each is a task that registers, lists what it holds, sends a heartbeat each second and reports
+//! what it is ordered to do as done at once, over a connection of its own.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -29,7 +29,7 @@ use tokio::time::sleep;
 use super::fill::{INCARNATION, register};
 use super::layout::{LEN, Layout};
 
-/// Bytes that each of them can take.
+/// The bytes that each donor can take.
 pub const ROOM: u64 = 1 << 40;
 /// The time from one heartbeat to the next, which is shorter when results of tasks wait.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -38,25 +38,25 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The first pause after the manager had no time for a list, which doubles twice.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
-/// Donors that join side by side.
+/// The number of donors that join side by side.
 const JOINING: usize = 16;
 
-/// What all donors together did so far.
+/// The sums of what all donors have done so far.
 #[derive(Default)]
 pub struct Done {
-    /// Donors whose lists were taken to their end.
+    /// The number of donors whose lists were taken to their end.
     pub listed: AtomicU64,
     pub heartbeats: AtomicU64,
     pub failed_calls: AtomicU64,
-    /// How often the manager had no time for a list.
+    /// The number of times that the manager had no time for a list.
     pub put_off: AtomicU64,
-    /// Microseconds that heartbeats took together.
+    /// The sum of the times that heartbeats took, in microseconds.
     pub heartbeat_us: AtomicU64,
-    /// Chunks that were stored by order.
+    /// The number of chunks that were stored by order.
     pub stored: AtomicU64,
 }
 
-/// Makes new members that may lend, in the order of their numbers.
+/// Makes new members that may lend, and returns them in the order of their numbers.
 pub async fn join(admin: &Identity, donors: usize) -> Result<Vec<Identity>> {
     let inviting = caller(admin)?;
     let mut joining = JoinSet::new();
@@ -90,18 +90,19 @@ async fn join_one(inviting: Caller, admin: Identity, number: usize) -> Result<Id
     Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
 }
 
-/// Calls the manager of an identity over a connection of its own.
+/// Makes a caller of the manager of an identity, with a connection of its own.
 pub fn caller(identity: &Identity) -> Result<Caller> {
     let dial = TlsDial::member(identity).map_err(|why| anyhow!("{why}"))?;
     Ok(Caller::new(Arc::new(SystemNet), Arc::new(dial), identity.about.manager.clone()))
 }
 
-/// The number of a donor that joined.
+/// Returns the number of a donor that joined.
 pub fn id(identity: &Identity) -> DonorId {
     DonorId(identity.about.member.0)
 }
 
-/// A port of all donors, where whoever tries to reach one is told that it only starts.
+/// Opens one port for all donors, which answers every request that the donor is only starting, and returns its
+/// number.
 pub fn port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -123,14 +124,14 @@ pub struct Donor {
     pub key: Secret,
     pub port: u16,
     pub done: Arc<Done>,
-    /// A task that sends its list to the manager, while heartbeats go on.
+    /// The task that sends its list to the manager, while heartbeats go on.
     listing: JoinSet<()>,
     added: Vec<Arrived>,
     removed: Vec<ChunkName>,
     sound: Vec<ChunkName>,
     results: Vec<TaskResult>,
     write_sequence: u64,
-    /// The number of its changes.
+    /// The number of the changes in its next heartbeat.
     batch: u64,
 }
 
@@ -159,7 +160,7 @@ impl Donor {
         })
     }
 
-    /// Does what a donor does until it is dropped, whether the manager is there or not.
+    /// Does what a donor does until this is dropped, whether the manager is there or not.
     pub async fn run(mut self) {
         loop {
             if let Err(why) = self.be_there().await {
@@ -172,7 +173,7 @@ impl Donor {
         }
     }
 
-    /// Registers, and heartbeats until it is to register again, or a call fails.
+    /// Registers, and sends heartbeats until it has to register again or a call fails.
     async fn be_there(&mut self) -> Result<(), Failure> {
         self.caller.call(&register(self.key.clone(), Some(self.port))).await?;
         self.list();
@@ -243,7 +244,7 @@ impl Donor {
                     TaskOutcome::Done
                 }
                 Work::Scrub { .. } | Work::Probe { .. } | Work::Describe => TaskOutcome::Done,
-                // A donor of this bench has no bytes to make anything of.
+                // A donor of this bench has no bytes of which it could make anything.
                 Work::Encode { .. } | Work::Audit { .. } => {
                     TaskOutcome::Failed { why: TaskFault::Unknown, donor: None }
                 }

@@ -26,7 +26,7 @@ use potluck_wire::ticket::Secret;
 use super::layout::{EACH, LEN, Layout};
 use crate::interrupt;
 
-/// Files that become visible by one commit.
+/// The number of files that become visible by one commit.
 const AT_ONCE: u64 = 4;
 
 /// Puts all files of `layout` into the space “scale” of the catalog at `path`.
@@ -122,7 +122,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
     })
 }
 
-/// A pool whose donors are all there.
+/// Returns the donors of a pool in which all of them are there.
 fn all_there(donors: &[DonorId]) -> DonorSnapshot {
     let long = Duration::from_secs(1 << 30);
     let mut pool = Pool::new(PoolLimits {
@@ -143,10 +143,10 @@ fn all_there(donors: &[DonorId]) -> DonorSnapshot {
     pool.snapshot(Tick::ZERO)
 }
 
-/// The incarnation in which all donors are.
+/// The incarnation of every donor.
 pub const INCARNATION: Incarnation = Incarnation(1);
 
-/// How a donor that is new to a manager registers.
+/// Returns the registration of a donor that is new to a manager.
 pub fn register(key: Secret, port: Option<u16>) -> Register {
     Register {
         incarnation: INCARNATION,

@@ -1,24 +1,24 @@
-//! Which files, chunks and copies a made-up pool has: all is computed from numbers, so that 1000 donors which know
+//! The files, chunks and copies of a made-up pool. All is computed from numbers, so that 1000 donors which know
 //! what they hold take no memory for it.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 
-/// Chunks of a file.
+/// The number of chunks of a file.
 pub const EACH: u64 = 500;
-/// Bytes of a chunk, none of which exist.
+/// The size of a chunk in bytes, none of which exist.
 pub const LEN: u32 = 4 << 20;
-/// Files of one directory.
+/// The number of files of one directory.
 const IN_DIRECTORY: u64 = 1000;
 
-/// Donors that have chunks of one file, as many as a file is spread over when nobody asks for more.
+/// The number of donors that have chunks of one file, which is the stripe width if nobody asks for another.
 const WIDTH: u64 = 16;
 
-/// A pool of files with `EACH` chunks, each chunk in two copies. The chunks are numbered through all files. Each file is on
-/// `WIDTH` donors, and each of these has shared its chunks with all the others of them.
+/// A pool of files with `EACH` chunks, each chunk in two copies. The chunks are numbered through all files. Each
+/// file is on `WIDTH` donors, and any two of these have some of its chunks in common.
 #[derive(Clone)]
 pub struct Layout {
-    /// The donors there are, by the place that they have here.
+    /// The donors, each by its place here.
     pub donors: Vec<DonorId>,
     pub files: u64,
 }
@@ -32,8 +32,8 @@ impl Layout {
         format!("pot://scale/{:05}/{:03}", file / IN_DIRECTORY, file % IN_DIRECTORY)
     }
 
-    /// The name of a chunk. The names are spread evenly, and those of one file are far from each other, as digests
-    /// are; names of neighbouring files are next to each other, so that a catalog is filled from its cache.
+    /// Returns the name of a chunk. The names are spread evenly, and those of one file are far from each other, as
+    /// digests are. Names of neighbouring files are next to each other, so that a catalog is filled from its cache.
     pub fn name(&self, chunk: u64) -> ChunkName {
         let place = chunk % EACH * self.files + chunk / EACH;
         let mut name = [0; 32];
@@ -43,13 +43,13 @@ impl Layout {
         ChunkName(name)
     }
 
-    /// The places of the donors that hold a chunk.
+    /// Returns the places of the donors that hold a chunk.
     pub fn holders(&self, chunk: u64) -> [usize; 2] {
         let (file, number) = (chunk / EACH, chunk % EACH);
         self.places_in_file(number).map(|at| ((self.start(file) + at) % self.all()) as usize)
     }
 
-    /// The chunks that the donor at a place holds.
+    /// Returns the chunks that the donor at a place holds.
     pub fn held_by(&self, place: usize) -> impl Iterator<Item = u64> + '_ {
         (0..self.files).flat_map(move |file| {
             let at = (place as u64 + self.all() - self.start(file)) % self.all();
@@ -67,12 +67,12 @@ impl Layout {
         WIDTH.min(self.all())
     }
 
-    /// The place of the first donor of a file.
+    /// Returns the place of the first donor of a file.
     fn start(&self, file: u64) -> u64 {
         file * self.width() % self.all()
     }
 
-    /// Which of a file's donors hold its chunk of this number.
+    /// Returns which of a file's donors hold its chunk of this number.
     fn places_in_file(&self, number: u64) -> [u64; 2] {
         let width = self.width();
         let first = number % width;

@@ -1,4 +1,4 @@
-//! A manager as its callers see it: over real sockets and real TLS.
+//! Tests a manager as its callers see it, over real sockets and real TLS.
 
 #[path = "manager/bounding.rs"]
 mod bounding;

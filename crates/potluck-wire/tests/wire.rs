@@ -1,4 +1,4 @@
-//! Tests bytes from enemies, as they cross a socket, seen from outside.
+//! Tests the wire through its public interface: bytes from enemies, and certificates.
 
 #[path = "wire/hostile.rs"]
 mod hostile;

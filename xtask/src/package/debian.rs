@@ -1,7 +1,7 @@
 //! The Debian package: a tree of files, packed by dpkg-deb.
 //!
-//! dpkg-deb and dpkg-shlibdeps are on every machine that can install the package; cargo-deb would
-//! bring two hundred crates to write the same ten lines of control file.
+//! dpkg-deb is on every machine that can install the package, and dpkg-shlibdeps comes with dpkg-dev; cargo-deb
+//! would bring two hundred crates to write the same few lines of control file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -41,14 +41,14 @@ pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
             .args(["--root-owner-group", "-Zxz", "--build"])
             .arg(&tree.root)
             .arg(&package)
-            // This makes the same package of the same commit.
+            // With the commit's time, one commit always makes the same package.
             .env("SOURCE_DATE_EPOCH", of_commit("%ct")?)
             .stdout(std::process::Stdio::null()),
     )?;
     Ok(package)
 }
 
-/// The tree as it will be installed, and its `DEBIAN` directory.
+/// The tree as it will be installed, with its `DEBIAN` directory.
 struct Staged {
     root: PathBuf,
 }
@@ -63,7 +63,7 @@ impl Staged {
         Ok(fs::write(self.place(to)?, text)?)
     }
 
-    /// The place of a file, its directories made.
+    /// Returns the path of a file in the tree, and makes the directories above it.
     fn place(&self, path: &str) -> Result<PathBuf> {
         let place = self.root.join(path);
         fs::create_dir_all(place.parent().context("a file stands in a directory")?)?;
@@ -88,7 +88,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Units of systemd, of the machine and of its users. None of them is enabled.
+    /// Copies the units of systemd, of the machine and of its users. None of them is enabled.
     fn units(&self) -> Result<()> {
         for scope in ["system", "user"] {
             for unit in fs::read_dir(format!("packaging/systemd/{scope}"))? {
@@ -100,7 +100,7 @@ impl Staged {
         Ok(())
     }
 
-    /// The name by which mount(8) finds the program for lines of /etc/fstab, and its manual page.
+    /// Links the name by which mount(8) finds the program for lines of /etc/fstab, and its manual page.
     fn mount_helper(&self) -> Result<()> {
         for (link, to) in [
             ("usr/sbin/mount.potluck", "../bin/potluck"),
@@ -117,7 +117,7 @@ impl Staged {
         for name in ["README.md", "ARCHITECTURE.md"] {
             self.copy(Path::new(name), &format!("{doc}/{name}"))?;
         }
-        // The folders to which README leads come with it.
+        // The README leads to these folders, so they come with it.
         for folder in ["docs", "docs/format", "docs/notes"] {
             for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
@@ -164,17 +164,17 @@ impl Staged {
             writeln!(control, "{field}: {value}")?;
         }
         self.write("DEBIAN/control", control)?;
-        // The modes are set, whatever the umask and the checkout say.
+        // The modes do not depend on the umask and the checkout.
         done(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&self.root))?;
         let scripts = SCRIPTS.map(|script| self.root.join("DEBIAN").join(script));
         done(Command::new("chmod").arg("755").args(scripts))
     }
 }
 
-/// The packages with the libraries that the program is linked with, in the versions that have the
-/// symbols it uses.
+/// Returns the packages with the libraries that the program is linked with, in the versions that have the symbols
+/// it uses.
 fn shared_libraries(program: &Path) -> Result<String> {
-    // The tool expects to run in a source package.
+    // dpkg-shlibdeps expects to run in a source package.
     let source = tempfile::tempdir()?;
     fs::create_dir(source.path().join("debian"))?;
     fs::write(

@@ -1,5 +1,5 @@
-//! Installs the Debian package into a root file system that has the essential packages and no
-//! more, uses it, and takes it off again.
+//! Installs the Debian package into a root file system that has only the essential packages, uses it, and removes
+//! it again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use super::{Place, done, output_of};
 use crate::setup;
 
-/// `$1` is the root. Nobody else's network, processes or mounts are touched.
+/// The script that enters the root, which is `$1`. It runs in namespaces of its own, so it changes no network,
+/// processes or mounts of this machine.
 const ENTER: &str = r#"
 ip link set lo up
 mount --rbind /dev "$1/dev"
@@ -20,7 +21,8 @@ exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp sh
 /// The script that runs in the root.
 const CHECK: &str = include_str!("in_fresh_root.sh");
 
-/// Says what was done, or why it cannot be done here.
+/// Installs, uses and removes `package` in a fresh root. The text says what was done, or why it could not be done
+/// here.
 pub fn test(place: &Place, package: &Path) -> Result<String> {
     if !setup::is_root() {
         return Ok("made; SKIPPED installing it: a root of its own takes root".to_owned());
@@ -41,8 +43,8 @@ pub fn test(place: &Place, package: &Path) -> Result<String> {
     Ok("installed, used and removed in a fresh root".to_owned())
 }
 
-/// A root with Debian's essential packages, of the release that this machine runs, since that is
-/// what the program was linked on. It is fetched once and kept.
+/// Returns the path of an archive of a root with Debian's essential packages. Its release is the one that this
+/// machine runs, on which the program was linked. It is fetched once and kept.
 fn root_archive(place: &Place) -> Result<PathBuf> {
     let release = std::fs::read_to_string("/etc/os-release")?;
     let name = |line: &str| line.strip_prefix("VERSION_CODENAME=").map(str::to_owned);

@@ -10,18 +10,18 @@ use anyhow::{Context, Result};
 use super::{Place, Profile, done, output_of};
 use crate::cargo::{TESTED_PROGRAM, workspace_root};
 
-/// The newest one that this was tried with.
+/// The newest version of maturin with which this was tried.
 const MATURIN: &str = "maturin==1.16.0";
 
-/// Makes the wheel. Its platform tag names the oldest system whose C library has what the program
-/// uses, which maturin finds in the program itself.
+/// Makes the wheel and returns its path. Its platform tag names the oldest system whose C library has what the
+/// program uses, which maturin finds in the program itself.
 pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
     let maturin = maturin(place)?;
     make(place, &maturin, profile)
 }
 
-/// Makes the wheel of the program that tests use, installs it into an empty environment without a
-/// network, and uses it; or says why that is not possible here.
+/// Makes the wheel of the program that tests use, installs it into an empty environment without a network, and uses
+/// it. The text says what was done, or why it could not be done here.
 pub fn test(place: &Place) -> Result<String> {
     let maturin = match maturin(place) {
         Ok(maturin) => maturin,
@@ -44,7 +44,7 @@ pub fn test(place: &Place) -> Result<String> {
     Ok(format!("{name} installed and used"))
 }
 
-/// The tool, in an environment of its own that is made once.
+/// Returns the path of maturin, which is installed once into an environment of its own.
 fn maturin(place: &Place) -> Result<PathBuf> {
     let environment = place.dir().join(MATURIN.replace("==", "-"));
     let maturin = environment.join("bin/maturin");

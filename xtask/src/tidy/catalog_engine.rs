@@ -1,4 +1,4 @@
-//! One folder knows the engine of the catalog.
+//! Checks that the rest of the repository does not depend on the engine of the catalog.
 
 use super::rust_text::{code, is_word, line_of, strings, words};
 use super::tree::{Offence, Tree};
@@ -6,14 +6,14 @@ use super::tree::{Offence, Tree};
 pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another engine is a folder beside it and a line of engine.rs";
 
 const ENGINE: &str = "rusqlite";
-/// The engine's folder, and the file that names what is in it.
+/// The beginning of the paths of the engine's folder and of the file that names what is in it.
 const HOME: &str = "crates/potluck-catalog/src/sqlite";
 const FOLDER: &str = "sqlite";
 /// The one file through which all others use what is in the folder.
 const CHOICE: &str = "crates/potluck-catalog/src/engine.rs";
 const MANIFEST: &str = "crates/potluck-catalog/Cargo.toml";
 
-/// Where sources and tests name the engine outside of its folder.
+/// Finds the places outside of its folder where sources and tests name the engine.
 pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {
@@ -35,7 +35,7 @@ pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
 pub const OPAQUE_NUMBERS: &str =
     "outside of the catalog a ChunkId stands for a chunk, and what number it is nobody knows";
 
-/// Where the catalog's numbers of chunks are made or looked into outside of it. Tests may make them.
+/// Finds the places outside of the catalog that make or look into its numbers of chunks. Tests may make them.
 pub fn numbers_seen(tree: &Tree) -> Vec<Offence> {
     const HOMES: [&str; 2] = [CATALOG, "crates/potluck-core/src/ids.rs"];
     let mut offences = Vec::new();
@@ -54,7 +54,7 @@ pub fn numbers_seen(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// Where another crate than the catalog's, or its tests, are built with the engine.
+/// Finds the manifests of other crates that depend on the engine, be it only for tests.
 fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     let manifests = tree.with_extension("toml");
@@ -70,10 +70,10 @@ fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
 
 pub const SHARED_SQL: &str = "statements outside of potluck-catalog/src/sqlite are in the SQL that SQLite and PostgreSQL share";
 
-/// The sources whose statements any engine must take.
+/// The sources of the catalog. Outside of the engine's folder their statements must suit any engine.
 const CATALOG: &str = "crates/potluck-catalog/src/";
 
-/// Where statements of the catalog have a form that PostgreSQL refuses.
+/// Finds statements of the catalog with a form that PostgreSQL refuses.
 pub fn unshared_sql(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {
@@ -91,7 +91,7 @@ pub fn unshared_sql(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// A statement with the texts in it blanked.
+/// Returns a statement with its string literals blanked.
 fn without_texts(sql: &str) -> String {
     let mut inside = false;
     let blanked = sql.chars().map(|c| {
@@ -101,14 +101,14 @@ fn without_texts(sql: &str) -> String {
     blanked.collect()
 }
 
-/// `NOT column`: the columns are numbers, and PostgreSQL negates truth values alone.
+/// Finds `NOT column`: such columns are numbers, and PostgreSQL negates only truth values.
 fn negated_numbers(sql: &str) -> Vec<(usize, String)> {
     let column = |at: &usize| name_at(sql[at + 3..].trim_start());
     let found = words(sql, "NOT").into_iter().filter_map(|at| Some((at, column(&at)?)));
     found.map(|(at, name)| (at, format!("`NOT {name}`: write `{name} = 0`"))).collect()
 }
 
-/// `?1 IS NULL`: PostgreSQL cannot tell the type of such a parameter.
+/// Finds `?1 IS NULL`: PostgreSQL cannot tell the type of such a parameter.
 fn untyped_parameters(sql: &str) -> Vec<(usize, String)> {
     let asked = |at: &usize| {
         let after = sql[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
@@ -118,7 +118,7 @@ fn untyped_parameters(sql: &str) -> Vec<(usize, String)> {
     found.map(|at| (at, "`?n IS`: a parameter without a type; use two statements".into())).collect()
 }
 
-/// A column after `DO UPDATE` that may be that of the row which is there or of the row which is `excluded`.
+/// Finds columns after `DO UPDATE SET` that may be those of the existing row or of `excluded`.
 fn ambiguous_columns(sql: &str) -> Vec<(usize, String)> {
     const CLAUSE: &str = "DO UPDATE SET";
     let Some(from) = sql.find(CLAUSE).map(|at| at + CLAUSE.len()) else { return Vec::new() };
@@ -144,7 +144,7 @@ fn ambiguous_columns(sql: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The name of a column with which a text begins. Keywords are in capitals.
+/// Returns the name of a column with which a text begins. Keywords are in capitals.
 fn name_at(text: &str) -> Option<&str> {
     let length = text.bytes().take_while(|byte| is_word(*byte)).count();
     text.starts_with(|c: char| c.is_ascii_lowercase()).then(|| &text[..length])

@@ -1,7 +1,7 @@
 //! Checks that what the code map names is there.
 //!
-//! ARCHITECTURE.md names a file or folder as `catalog/versions/commit`, which is `crates/potluck-catalog/src/versions/commit.rs`,
-//! several as `cp/{inward,outward}`, and a function by a link from its name to its file.
+//! ARCHITECTURE.md names a file or folder without `crates/potluck-` and `src`, such as `catalog/versions/commit`,
+//! several as `catalog/versions/{commit,open}`, and a function by a link from its name to its file.
 
 use super::markdown::{spans, targets_of_names};
 use super::tree::{File, Offence, Tree};
@@ -12,7 +12,7 @@ const MAP: &str = "ARCHITECTURE.md";
 const CRATES: [&str; 10] =
     ["core", "wire", "donor", "pool", "catalog", "recovery", "manager", "client", "mount", "sim"];
 
-/// Paths of modules that lead nowhere, and functions that their files do not have.
+/// Finds paths that lead to no module, and functions that their files do not define.
 pub fn stale(tree: &Tree) -> Vec<Offence> {
     let Some(map) = tree.file(MAP) else { return Vec::new() };
     let mut offences = Vec::new();
@@ -25,7 +25,7 @@ pub fn stale(tree: &Tree) -> Vec<Offence> {
     }
     for (line, name, target) in targets_of_names(&map.text) {
         let Some(file) = tree.file(&target).filter(|file| file.path.ends_with(".rs")) else {
-            continue; // What is missing is a dead link, and a link to no code names no function.
+            continue; // The check of links finds missing files, and only Rust files define functions.
         };
         if !defines(file, &name) {
             let fault = format!("{target} has no `{name}`");
@@ -35,7 +35,7 @@ pub fn stale(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// The paths that `a/{b,c}` stands for.
+/// Returns the paths that `a/{b,c}` stands for.
 fn alternatives(span: &str) -> Vec<String> {
     match span.split_once('{').and_then(|(head, rest)| Some((head, rest.strip_suffix('}')?))) {
         Some((head, inner)) => inner.split(',').map(|name| format!("{head}{name}")).collect(),
@@ -60,7 +60,7 @@ fn missing(tree: &Tree, path: &str) -> Option<String> {
     (!is_there).then(|| format!("`{path}`: there is no {file}"))
 }
 
-/// Whether `file` defines a function or type called `name`.
+/// Returns whether `file` defines a function, type or macro called `name`.
 fn defines(file: &File, name: &str) -> bool {
     ["fn", "struct", "enum", "trait", "macro_rules!"].iter().any(|keyword| {
         let definition = format!("{keyword} {name}");

@@ -1,30 +1,31 @@
-//! A comment can be read alone: who comes through a search sees no other.
+//! Checks that a comment can be read alone: a reader who comes through a search sees no other.
 
 use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "a comment is a sentence of its own, and not the middle of one";
 
-/// Beginnings and ends of sentences that stand in another comment.
+/// Beginnings of comments that cannot be read without another comment.
 const BEGINS: [&str; 2] = ["… ", "The same of "];
 const ENDS: &str = " …";
 
-/// First words of doc comments that lean on the name of their item, such as “Of which version.”.
+/// First words of doc comments that lean on the name of their item, as in “Of which version.”.
 const LEANING: [&str; 29] = [
     "Among", "And", "As", "At", "Before", "After", "Between", "But", "By", "For", "From", "In",
     "Instead", "Not", "Of", "On", "Or", "Per", "Since", "So", "Than", "Till", "To", "Until",
     "Whose", "With", "Without", "Its", "Their",
 ];
-/// Beginnings of doc comments that are a subject without a verb, such as “What is known of a chunk.”, or that lean on the
-/// comment before.
+/// Beginnings of doc comments that are a subject without a verb, as in “What is known of a chunk.”, or that lean on
+/// the comment before.
 const VERBLESS: [&str; 3] = ["What is ", "The same ", "The same,"];
-/// Words that a doc comment has at least: fewer repeat the name of their item.
+/// The fewest words of a doc comment: one with fewer repeats the name of its item.
 const LEAST_WORDS: usize = 3;
 /// Derives of items whose doc comments are help texts, which follow other rules.
 const HELP_DERIVES: [&str; 4] = ["Args", "Parser", "Subcommand", "ValueEnum"];
 /// Attributes of fields and variants whose doc comments are help texts.
 const HELP_ATTRIBUTES: [&str; 3] = ["#[arg", "#[command", "#[value"];
 
-/// Comments that go on from one before, or in one after, and doc comments that do not name their subject.
+/// Finds comments that continue another one or are continued in one, and doc comments that do not name their
+/// subject.
 pub fn found(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {
@@ -41,7 +42,7 @@ pub fn found(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// Whether a doc comment begins in line `at` that does not name its subject, and is no help text.
+/// Returns whether a doc comment begins in line `at` that does not name its subject, and is no help text.
 fn is_fragment(lines: &[&str], at: usize) -> bool {
     let Some(mark) = doc_mark(lines[at]) else { return false };
     if at > 0 && doc_mark(lines[at - 1]) == Some(mark) {
@@ -62,7 +63,7 @@ fn doc_mark(line: &str) -> Option<&'static str> {
     ["///", "//!"].into_iter().find(|mark| line.starts_with(mark) && !line.starts_with("////"))
 }
 
-/// Whether a comment in lines `at..end` is of an item that clap reads, or inside one.
+/// Returns whether the comment in lines `at..end` belongs to an item that clap reads, or stands inside one.
 fn is_help(lines: &[&str], at: usize, end: usize) -> bool {
     let attributes = || lines[end..].iter().take_while(|line| !starts_item(line));
     let marked = |line: &&str| HELP_ATTRIBUTES.iter().any(|mark| line.trim().starts_with(mark));

@@ -1,10 +1,10 @@
-//! Crates depend on each other one way only.
+//! Checks that crates depend on each other in one direction only.
 
 use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "core <- wire <- {donor, client, pool <- catalog <- recovery <- manager}, client <- fronts; roles meet on the wire";
 
-/// Each package of ours and which of ours it may use, in tests too.
+/// Each package of the workspace, and the packages of the workspace that it may use, in tests too.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-core", &[]),
     ("potluck-wire", &["core"]),
@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Dependencies that the table does not grant, and packages it does not know.
+/// Finds dependencies that the table does not grant, and packages that it does not know.
 pub fn wrong_ways(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for package in &tree.packages {

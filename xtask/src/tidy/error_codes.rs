@@ -1,4 +1,4 @@
-//! Stable error codes are public: each is explained, and none means two things.
+//! Checks that each error code, which is public and stable, is explained, and that none means two things.
 
 use super::tree::{Offence, Tree};
 
@@ -8,7 +8,7 @@ const DECLARED: &str = "crates/potluck-wire/src/error.rs";
 const EXPLAINED: &str = "docs/errors.md";
 const PREFIX: &str = "POT-E";
 
-/// Codes declared but not explained, explained but not declared, and declared twice.
+/// Finds codes that are declared and not explained, explained and not declared, or declared twice.
 pub fn undocumented(tree: &Tree) -> Vec<Offence> {
     let Some(source) = tree.file(DECLARED) else { return Vec::new() };
     let Some(page) = tree.file(EXPLAINED) else {
@@ -35,7 +35,7 @@ pub fn undocumented(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// The codes on the lines that `counts`, each with its line.
+/// Returns the codes on the lines that `counts` accepts, each with the number of its line.
 fn codes(text: &str, counts: impl Fn(&str) -> bool) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| counts(line)) {

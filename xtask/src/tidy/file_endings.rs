@@ -1,10 +1,11 @@
-//! Text that every editor leaves alone.
+//! Checks the white space that differs by editor.
 
 use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "white space that differs by editor makes changes nobody meant";
 
-/// Markdown and Rust files without a last newline; tabs and trailing spaces in Rust.
+/// Finds Markdown and Rust files without a last newline, and in Rust files tabs and white space at the end of
+/// lines.
 pub fn untidy_text(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs").chain(tree.with_extension("md")) {

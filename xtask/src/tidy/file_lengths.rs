@@ -1,4 +1,4 @@
-//! No file outgrows its reader, and those that did only shrink.
+//! Checks that no Rust file grows too long, and that those which did only shrink.
 
 use super::tree::{Offence, Tree};
 
@@ -6,10 +6,11 @@ pub const REASON: &str = "files grow a few lines at a time, and nobody splits th
 
 const LIMIT: usize = 700;
 
-/// Where today's exceptions stand, one `path lines` each.
+/// The file that lists today's exceptions, one `path lines` each.
 const RATCHET: &str = "xtask/tidy-lengths.txt";
 
-/// Rust files over the limit, unless the ratchet lists them with exactly their length.
+/// Finds Rust files over the limit, unless the ratchet lists them with exactly their length, and entries of the
+/// ratchet that are out of date.
 pub fn too_long(tree: &Tree) -> Vec<Offence> {
     let listed = tree.file(RATCHET).map_or("", |file| &file.text);
     let mut offences = Vec::new();

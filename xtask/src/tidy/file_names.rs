@@ -1,4 +1,4 @@
-//! Files and modules say what they hold.
+//! Checks that the names of files and modules say what they hold.
 
 use super::rust_text::{code, line_of, words};
 use super::tree::{Offence, Tree};
@@ -7,7 +7,7 @@ pub const REASON: &str = "a name that fits anything collects everything";
 
 const VAGUE: &[&str] = &["util", "utils", "common", "helpers", "types", "misc"];
 
-/// Files, directories and inline modules with a name that says nothing.
+/// Finds files, directories and inline modules with a name that says nothing.
 pub fn vague_names(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in &tree.files {

@@ -1,4 +1,4 @@
-//! Imports are by name.
+//! Checks that imports are by name.
 
 use super::rust_text::{code, line_of};
 use super::tree::{Offence, Tree};
@@ -6,7 +6,7 @@ use super::use_paths::imports;
 
 pub const REASON: &str = "with a glob nobody can tell where a name comes from";
 
-/// `use x::*`, except a test's view of the module it tests, and preludes.
+/// Finds `use x::*`, except of preludes, and of the module that tests stand in.
 pub fn globs(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {

@@ -1,8 +1,8 @@
-//! Files of a crate that import each other in a circle can be read and changed only together.
+//! Checks circles of imports: the files of one can be read and changed only together.
 //!
-//! An arrow goes from a file to each that a `use` statement or another path in it names within the crate. Names that
-//! another file passes on (`pub use`) lead to where they are, and passing on names of modules below is no
-//! arrow. Tests are left out.
+//! An arrow goes from a file to each file of its crate that a `use` statement or another path in it names. A name
+//! that another file passes on (`pub use`) leads to the file that has it, and to pass on names of modules below is
+//! no arrow. Tests are left out.
 
 use super::rust_text::{code, is_word};
 use super::tree::{Offence, Tree};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub const REASON: &str = "who reads one file of a circle has to read them all";
 
-/// Files in one circle.
+/// The most files that a circle may have.
 const LIMIT: usize = 4;
-/// Circles over the limit.
+/// Finds circles over the limit.
 pub fn too_wide(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for package in &tree.packages {
@@ -28,7 +28,7 @@ pub fn too_wide(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// Code in which the items that only tests have are blanks.
+/// Returns code in which the items that only tests have are blanks.
 fn without_tests(mut code: String) -> String {
     while let Some(begin) = code.find("#[cfg(test)]") {
         let is_end = |at: char| at == ';' || at == '{';
@@ -42,7 +42,7 @@ fn without_tests(mut code: String) -> String {
     code
 }
 
-/// Where what stands in the braces that open at `begin` has ended.
+/// Returns the offset behind the brace that closes the one at `begin`.
 fn end_of_braces(code: &str, begin: usize) -> usize {
     let mut depth = 0;
     for (at, letter) in code[begin..].char_indices() {
@@ -60,7 +60,7 @@ fn end_of_braces(code: &str, begin: usize) -> usize {
 struct Sources {
     files: BTreeMap<Vec<String>, String>,
     imports: BTreeMap<Vec<String>, Vec<Vec<String>>>,
-    /// Names that a file passes on, and what they stand for.
+    /// The names that a file passes on, each with the path it stands for.
     passed_on: BTreeMap<(Vec<String>, String), Vec<String>>,
 }
 
@@ -103,7 +103,7 @@ impl Sources {
         sources
     }
 
-    /// Where a path in a module begins at the crate's root; `None` where it leads out of the crate.
+    /// Returns a path that stands in `module` as a path from the crate's root; `None` if it leads out of the crate.
     fn absolute(&self, module: &[String], path: &str) -> Option<Vec<String>> {
         let mut at = module.to_vec();
         let mut names = path.split("::").peekable();
@@ -129,7 +129,7 @@ impl Sources {
         Some(at)
     }
 
-    /// The file in which the item at a path stands.
+    /// Returns the module in whose file the item at a path is defined.
     fn file_of(&self, path: &[String]) -> Option<&Vec<String>> {
         let mut path = path.to_vec();
         // A name is passed on a few times at most; the count ends a circle of two that pass on each other.
@@ -151,7 +151,7 @@ impl Sources {
     }
 }
 
-/// Whether the item whose text follows is public, be it only in its crate.
+/// Returns whether the item whose text follows is public, be it only in its crate.
 fn is_public(before: &str) -> bool {
     let before = before.trim_end();
     let before = match before.strip_suffix(')') {
@@ -162,7 +162,7 @@ fn is_public(before: &str) -> bool {
     &before[before.len() - word..] == "pub"
 }
 
-/// Files that reach each other (strongly connected components, Tarjan 1972), by their paths.
+/// Returns the sets of files that reach each other (strongly connected components, Tarjan 1972), by their paths.
 fn circles(sources: &Sources) -> Vec<Vec<String>> {
     let modules: Vec<&Vec<String>> = sources.files.keys().collect();
     let number = |module: &Vec<String>| modules.binary_search(&module).ok();
@@ -184,9 +184,9 @@ fn circles(sources: &Sources) -> Vec<Vec<String>> {
 
 struct Search {
     arrows: Vec<BTreeSet<usize>>,
-    /// The number at which each module was met, in order.
+    /// The number of each module in the order in which they were met; `None` for one that was not met yet.
     order: Vec<Option<usize>>,
-    /// The first that was met of those that each leads back to.
+    /// The lowest number of a module that each module is known to lead back to.
     low: Vec<usize>,
     open: Vec<usize>,
     found: Vec<Vec<usize>>,

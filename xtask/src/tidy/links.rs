@@ -1,4 +1,4 @@
-//! Relative links in Markdown lead somewhere.
+//! Checks that relative links in Markdown lead somewhere.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::tree::{File, Offence, Tree};
 
 pub const REASON: &str = "a reader who follows one dead link stops trusting the rest";
 
-/// Links to files, directories and headings that do not exist.
+/// Finds links to files, directories and headings that do not exist.
 pub fn dead_links(tree: &Tree) -> Vec<Offence> {
     let mut places: HashSet<&str> = HashSet::from([""]);
     for file in &tree.files {
@@ -44,7 +44,8 @@ fn fault(tree: &Tree, places: &HashSet<&str>, from: &File, target: &str) -> Opti
     (!known).then(|| format!("`{target}`: {place} has no heading #{anchor}"))
 }
 
-/// The place `path` means when it stands in `from`; `/` at its start means the repository's root.
+/// Returns the path that a link to `path` in `from` leads to; `None` if that is outside the repository. A `/` at
+/// the start of `path` means the repository's root.
 fn join(from: &File, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.path.split('/').collect();
     parts.pop();

@@ -1,14 +1,14 @@
-//! The repository works on any machine.
+//! Checks that no file has a path of the machine it was written on.
 
 use super::rust_text::line_of;
 use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "a path of the machine it was written on is wrong on every other";
 
-/// The places, written in parts, so that this file does not find itself.
+/// The directories that are looked for, written in parts so that this file does not find itself.
 const PLACES: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// Absolute paths of the places Potluck was written in, in any file.
+/// Finds absolute paths below the directories of one machine, in any file.
 pub fn paths_of_one_machine(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in &tree.files {

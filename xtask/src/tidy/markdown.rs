@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::rust_text::line_of;
 
-/// Blanks fenced blocks and code spans; lines and offsets stay.
+/// Returns a text with fenced blocks and code spans blanked; lines and offsets stay.
 pub fn without_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut fence: Option<&str> = None;
@@ -39,7 +39,7 @@ fn without_spans(line: &str) -> String {
     out
 }
 
-/// Every link and image target with its line: inline, by reference, and in HTML.
+/// Returns every link and image target with its line: inline, by reference, and in HTML.
 pub fn targets(text: &str) -> Vec<(usize, String)> {
     let text = without_code(text);
     let mut found = Vec::new();
@@ -63,7 +63,7 @@ pub fn targets(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Every code span outside fenced blocks with its line.
+/// Returns every code span outside fenced blocks with its line.
 pub fn spans(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -78,7 +78,7 @@ pub fn spans(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Line, name and target of every link whose text is one code span.
+/// Returns the line, name and target of every link whose text is one code span.
 pub fn targets_of_names(text: &str) -> Vec<(usize, String, String)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -91,11 +91,12 @@ pub fn targets_of_names(text: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// The anchors a reader can jump to.
+/// Returns the anchors to which a link can lead: those of headings, and those that HTML names.
 pub fn anchors(text: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut found = Vec::new();
-    // Headings keep the text of their code spans, so only fences are looked at here.
+    // The blanked text tells headings from lines in fenced blocks; the anchor of a heading keeps the text of its
+    // code spans.
     let blanked = without_code(text);
     for (line, visible) in text.lines().zip(blanked.lines()) {
         let level = visible.bytes().take_while(|&b| b == b'#').count();
@@ -113,7 +114,7 @@ pub fn anchors(text: &str) -> Vec<String> {
     found
 }
 
-/// GitHub's rule: lower case, punctuation dropped, spaces to hyphens.
+/// Returns the anchor of a heading by GitHub's rule: lower case, punctuation dropped, spaces to hyphens.
 fn slug(heading: &str) -> String {
     let mut text = heading.trim_end_matches('#').trim_end().to_owned();
     // [text](target) reads as its text.

@@ -1,4 +1,4 @@
-//! The core decides and never waits.
+//! Checks that potluck-core decides and never waits.
 
 use super::rust_text::{code, line_of, words};
 use super::tree::{Offence, Tree};

@@ -1,4 +1,4 @@
-//! Every Rust file is part of some target.
+//! Checks that every Rust file is part of some target.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::tree::{File, Offence, Tree};
 
 pub const REASON: &str = "a file no module names looks alive but is neither compiled nor tested";
 
-/// Rust files below a package's `src` and `tests` that no `mod` reaches.
+/// Finds Rust files below a package's `src` and `tests` that no `mod` reaches.
 pub fn orphans(tree: &Tree) -> Vec<Offence> {
     let mut reached: HashSet<String> = HashSet::new();
     for package in &tree.packages {
@@ -30,7 +30,7 @@ pub fn orphans(tree: &Tree) -> Vec<Offence> {
         .collect()
 }
 
-/// Marks `path` and what its modules reach; `below` is where its child modules live.
+/// Marks `path` and what its modules reach; `below` is the directory of its child modules.
 fn reach(tree: &Tree, path: &str, below: &str, reached: &mut HashSet<String>) {
     let Some(file) = tree.file(path) else { return };
     if !reached.insert(path.to_owned()) {
@@ -54,13 +54,13 @@ fn reach(tree: &Tree, path: &str, below: &str, reached: &mut HashSet<String>) {
 
 struct Module {
     name: String,
-    /// The inline modules around it.
+    /// The names of the inline modules around it, from the outside in.
     inside: Vec<String>,
     /// The path that `#[path = "…"]` gives.
     path: Option<String>,
 }
 
-/// The `mod name;` items of a file.
+/// Returns the `mod name;` items of a file.
 fn modules(text: &str) -> Vec<Module> {
     let code = code(text);
     let bytes = code.as_bytes();
@@ -97,7 +97,7 @@ fn modules(text: &str) -> Vec<Module> {
     found
 }
 
-/// The value of a `#[path = "…"]` among the attributes right before an item.
+/// Returns the value of a `#[path = "…"]` among the attributes right before an item.
 fn path_attribute(before: &str, text: &str) -> Option<String> {
     let item = before.rfind([';', '{', '}']).map_or(0, |at| at + 1);
     let attribute = item + before[item..].find("#[path")?;

@@ -1,4 +1,4 @@
-//! Words that were given up for the field's own do not come back.
+//! Checks that words which were given up for the field's own do not come back.
 
 use super::rust_text::{code, is_word, words};
 use super::tree::{Offence, Tree};
@@ -23,7 +23,7 @@ struct Retired {
     forms: &'static [&'static str],
     /// The word that is used instead.
     instead: &'static str,
-    /// Where it was retired; a crate is added when it is free of the word.
+    /// The beginnings of the paths in which it was retired; a crate is added when it is free of the word.
     places: &'static [&'static str],
 }
 
@@ -70,7 +70,7 @@ const RETIRED: &[Retired] = &[
     retired(&["wanted"], "request, or chunk request", &[CLIENT]),
 ];
 
-/// Words of good English that no type or variant is named by.
+/// Words of good English that no type or variant may have in its name.
 const TYPE_NAMES: &[Retired] = &[
     retired(&["gone"], "dead, removed, or away", &[CLIENT, DONOR, MANAGER, POOL, WIRE]),
     retired(&["hold"], "GC freeze", &[CRATES]),
@@ -114,8 +114,8 @@ const PHRASES: &[Retired] = &[
     ),
 ];
 
-/// Retired words in the text of all files (names, comments and strings of programs, documents, units, scripts), and in
-/// the names of the files.
+/// Finds retired words in the text of all files (names, comments and strings of programs, documents, units,
+/// scripts), and in the names of the files.
 pub fn come_back(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     let ours = tree.files.iter().filter(|file| !PASSED_OVER.contains(&file.path.as_str()));
@@ -165,18 +165,18 @@ fn found_in(words: &'static [Retired], path: &str, word: &str) -> Option<&'stati
     { here }.find(|retired| retired.forms.contains(&word))
 }
 
-/// The names and the words of a text.
+/// Returns the names and the words of a text.
 fn texts(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii() || !is_word(c as u8)).filter(|text| !text.is_empty())
 }
 
-/// Whether `text` is the name of a type in `line`, and not a word of a comment or of a string.
+/// Returns whether `text` is the name of a type in `line`, and not a word of a comment or of a string.
 fn is_type_name(line: &str, text: &str) -> bool {
     let at = text.as_ptr() as usize - line.as_ptr() as usize;
     text.starts_with(|c: char| c.is_ascii_uppercase()) && code(line)[at..].starts_with(text)
 }
 
-/// The words of `some_name`, `SomeName` or `SOME_NAME`, in small letters.
+/// Returns the words of `some_name`, `SomeName` or `SOME_NAME`, in small letters.
 fn parts(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut before = '_';

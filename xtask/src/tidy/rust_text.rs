@@ -9,28 +9,29 @@ enum Keep {
     Comments,
 }
 
-/// Code alone: comments, strings, character literals and the quotes of lifetimes become spaces;
-/// lines and offsets stay.
+/// Returns code alone: comments, strings, character literals and the quotes of lifetimes become spaces; lines and
+/// offsets stay.
 pub fn code(text: &str) -> String {
     blank(text, Keep::Nothing)
 }
 
-/// Code and comments: only strings and character literals become spaces.
+/// Returns code and comments: strings, character literals and the quotes of lifetimes become spaces.
 pub fn code_and_comments(text: &str) -> String {
     blank(text, Keep::Comments)
 }
 
-/// The line, counted from 1, that holds the byte at `offset`.
+/// Returns the line, counted from 1, that holds the byte at `offset`.
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Whether a byte can be part of a name.
+/// Returns whether a byte can be part of a name.
 pub fn is_word(byte: u8) -> bool {
     byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80
 }
 
-/// Where `needle` starts as a word of its own on both sides that end in a letter.
+/// Returns the offsets at which `needle` is no part of a longer word. An end of it that is no letter, digit or
+/// underscore may stand beside anything.
 pub fn words(text: &str, needle: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let starts = text.match_indices(needle).map(|(at, _)| at);
@@ -43,7 +44,7 @@ pub fn words(text: &str, needle: &str) -> Vec<usize> {
     starts.filter(alone).collect()
 }
 
-/// The string literals of a text, each with where it starts and with its quotes.
+/// Returns the string literals of a text, each with its quotes and the offset at which it starts.
 pub fn strings(text: &str) -> Vec<(usize, &str)> {
     let parts = parts(text).into_iter().filter(|(kind, _)| *kind == Kind::String);
     parts.map(|(_, range)| (range.start, &text[range])).collect()
@@ -68,7 +69,7 @@ enum Kind {
     Character,
 }
 
-/// The parts of a text that are no code, in order.
+/// Returns the parts of a text that are no code, in order.
 fn parts(text: &str) -> Vec<(Kind, Range<usize>)> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -129,7 +130,7 @@ fn quoted(rest: &[u8], quote: u8) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// A character literal's length, or 1 for a lifetime's quote.
+/// Returns the length of a character literal, or 1 for the quote of a lifetime.
 fn character(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return quoted(rest, b'\'');
@@ -139,7 +140,7 @@ fn character(rest: &[u8]) -> usize {
     first.filter(|&at| rest[at] == b'\'').map_or(1, |at| at + 1)
 }
 
-/// The length of what follows `r` when it is a raw string: `#`s, quote, text, quote, `#`s.
+/// Returns the length of what follows `r` when it is a raw string: `#`s, quote, text, quote, `#`s.
 fn raw_string(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().position(|&b| b != b'#')?;
     if rest[hashes] != b'"' {

@@ -1,4 +1,4 @@
-//! Threads wait for conditions, not for time.
+//! Checks that threads wait for conditions, not for time.
 
 use super::rust_text::{code, line_of, words};
 use super::tree::{Offence, Tree};
@@ -9,7 +9,7 @@ pub const REASON: &str =
 /// Files that may sleep, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// Calls of `thread::sleep` outside the benchmarks, which watch real processes on the real clock.
+/// Finds uses of `thread::sleep` outside the benchmarks, which watch real processes on the real clock.
 pub fn blocking_sleeps(tree: &Tree) -> Vec<Offence> {
     find(tree, EXCEPTIONS)
 }

@@ -4,7 +4,7 @@ use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "each further test executable links the whole product once more";
 
-/// Packages with more than one file right below `tests/`.
+/// Finds packages with more than one integration test target.
 pub fn too_many(tree: &Tree) -> Vec<Offence> {
     let many = tree.packages.iter().filter(|package| package.test_executables > 1);
     many.map(|package| {

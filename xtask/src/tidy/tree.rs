@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Bytes of the largest file that is looked at.
+/// The size of the largest file that is looked at, in bytes.
 const MAX_FILE: u64 = 8 << 20;
 
 /// A file of the repository; the path is relative to its root, with `/`.
@@ -19,13 +19,13 @@ pub struct File {
 /// A package of the workspace.
 pub struct Package {
     pub name: String,
-    /// Relative to the root, such as `crates/potluck-core`.
+    /// The path of its directory, relative to the root, such as `crates/potluck-core`.
     pub directory: String,
-    /// Where its targets start: `src/lib.rs`, each test executable.
+    /// The source files at which its targets start, such as `src/lib.rs` and that of each test executable.
     pub roots: Vec<String>,
-    /// How many of these are integration test executables.
+    /// The number of its integration test executables.
     pub test_executables: usize,
-    /// Names of all it depends on, for tests and build scripts too.
+    /// The names of all packages it depends on, for tests and build scripts too.
     pub dependencies: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ impl Tree {
             .collect();
         paths.sort_unstable();
         paths.dedup();
-        // A file git knows may be deleted, or a link to a directory: neither can be read. What is larger than any
-        // source is somebody's data that lies in the way, and could fill the memory.
+        // A file that git knows may be deleted, or be a link to a directory: neither can be read. A file that is
+        // larger than any source is somebody's data that lies in the way, and could fill the memory.
         let read = |path: String| {
             std::fs::metadata(&path).ok().filter(|about| about.len() <= MAX_FILE)?;
             let bytes = std::fs::read(&path).ok()?;
@@ -62,19 +62,19 @@ impl Tree {
         Ok(Self { files, packages: packages(&crate::cargo::metadata()?)? })
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// The files ending in `.extension`.
+    /// Returns the files whose names end in `.extension`.
     pub fn with_extension(&self, extension: &str) -> impl Iterator<Item = &File> {
         let of =
             move |file: &&File| Path::new(&file.path).extension().is_some_and(|is| is == extension);
         self.files.iter().filter(of)
     }
 
-    /// A tree for a check's test.
+    /// Makes a tree of these files and no packages, for the test of a check.
     #[cfg(test)]
     pub fn planted(files: &[(&str, &str)]) -> Self {
         let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
@@ -104,7 +104,7 @@ fn packages(metadata: &Value) -> Result<Vec<Package>> {
     Ok(list(&metadata["packages"]).iter().map(package).collect())
 }
 
-/// Something a check found.
+/// Something that a check found wrong.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Offence {
     path: String,
@@ -113,12 +113,12 @@ pub struct Offence {
 }
 
 impl Offence {
-    /// About the whole file.
+    /// Makes an offence of a whole file.
     pub fn file(path: &str, message: impl Into<String>) -> Self {
         Self { path: path.into(), line: None, message: message.into() }
     }
 
-    /// About one line, counted from 1.
+    /// Makes an offence of one line, counted from 1.
     pub fn line(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.into(), line: Some(line), message: message.into() }
     }
@@ -133,7 +133,7 @@ impl fmt::Display for Offence {
     }
 }
 
-/// Shows what a check found, for tests.
+/// Returns offences as they are printed, for the tests of checks.
 #[cfg(test)]
 pub fn shown(offences: &[Offence]) -> Vec<String> {
     offences.iter().map(ToString::to_string).collect()

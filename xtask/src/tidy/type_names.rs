@@ -1,4 +1,4 @@
-//! A type that other modules see has a name of its own.
+//! Checks that a type which other modules see has a name of its own.
 
 use super::rust_text::{code, is_word, line_of, words};
 use super::tree::{Offence, Tree};
@@ -12,8 +12,8 @@ const SHARED: &[&str] = &["Pool"];
 /// The words that begin the definition of a type.
 const KINDS: &[&str] = &["struct", "enum", "trait", "type"];
 
-/// Types with `pub` or `pub(crate)` whose name another such type has. The simulation and tests have worlds of their
-/// own, and what is seen by one parent module alone is told apart by that.
+/// Finds types with `pub` or `pub(crate)` whose name another such type has. Types of the simulation and of tests
+/// are left out, and so are those that only a parent module sees (`pub(super)`).
 pub fn repeated(tree: &Tree) -> Vec<Offence> {
     let mut first = BTreeMap::new();
     let mut offences = Vec::new();
@@ -44,7 +44,7 @@ fn is_looked_at(path: &str) -> bool {
     path.starts_with("crates/") && !path.starts_with("crates/potluck-sim/") && !is_test
 }
 
-/// Where types of a kind are defined for others, and their names.
+/// Returns where types of a kind are defined that other modules see, and their names.
 fn definitions(code: &str, kind: &str) -> Vec<(usize, String)> {
     let definition = |at: usize| {
         let before = code[..at].trim_end_matches(' ');

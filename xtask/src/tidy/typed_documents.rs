@@ -1,8 +1,8 @@
 //! Checks that every command which documents tell people to type is typed by a test.
 //!
-//! A block of shell counts as typed when a test names both its document and the heading above it, for
-//! that is how a test asks for the blocks that it types on machines. One that no test can type says why,
-//! in a comment that readers do not see: `<!-- not typed by a test: REASON -->` on the line above it.
+//! A block of shell counts as typed when a test names both its document and the heading above it, which is how a
+//! test asks for the blocks that it types on machines. A block that no test can type says why, in a comment that
+//! readers do not see: `<!-- not typed by a test: REASON -->` on the line above it.
 
 use super::tree::{File, Offence, Tree};
 
@@ -10,10 +10,10 @@ pub const REASON: &str =
     "a command that a document shows and nobody types is wrong sooner or later";
 
 const EXEMPT: &str = "<!-- not typed by a test: ";
-/// The beginnings of a line of shell in a block that is not said to be shell.
+/// The beginnings of a line of shell in a block that does not say that it is shell.
 const COMMANDS: [&str; 2] = ["potluck ", "sudo potluck "];
 
-/// Blocks of commands in README.md and docs/ that no test types, and exemptions without a reason.
+/// Finds blocks of commands in README.md and docs/ that no test types, and exemptions without a reason.
 pub fn untyped(tree: &Tree) -> Vec<Offence> {
     let tests: Vec<_> =
         tree.files.iter().filter(|file| file.path.starts_with("crates/potluck/tests/")).collect();
@@ -52,10 +52,10 @@ fn quoted(text: &str) -> String {
 struct Block<'a> {
     line: usize,
     heading: &'a str,
-    /// Whether its fence says that it is shell.
+    /// True if its fence says that it is shell.
     is_shell: bool,
     has_commands: bool,
-    /// The reason why no test types it, if none does.
+    /// The reason that the document gives for why no test types it.
     exempt: Option<&'a str>,
 }
 

@@ -8,7 +8,7 @@ pub const REASON: &str = "what is left for later in the code is found by users f
 const CALLS: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 const REMARKS: &[&str] = &["TODO", "FIXME"];
 
-/// Placeholders, debugging leftovers, ignored tests and notes to self.
+/// Finds placeholders, debugging leftovers, ignored tests and notes to self.
 pub fn left_behind(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {

@@ -12,7 +12,7 @@ pub struct Import {
     pub path: String,
 }
 
-/// All imports in `code` (comments and strings blanked).
+/// Returns all imports in `code` (comments and strings blanked).
 pub fn imports(code: &str) -> Vec<Import> {
     let mut found = Vec::new();
     for statement in statements(code) {
@@ -24,8 +24,8 @@ pub fn imports(code: &str) -> Vec<Import> {
     found
 }
 
-/// The paths in `code` (comments and strings blanked) outside of `use` statements, such as `crate::a::f` where
-/// that is called.
+/// Returns the paths in `code` (comments and strings blanked) outside of `use` statements, such as `crate::a::f` in
+/// a call.
 pub fn inline_paths(code: &str) -> Vec<&str> {
     let mut statements = statements(code).into_iter().peekable();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -45,7 +45,7 @@ pub fn inline_paths(code: &str) -> Vec<&str> {
     found
 }
 
-/// How long the path is with which a text begins; 0 if it begins with none.
+/// Returns the length of the path with which a text begins; 0 if it begins with none.
 fn path_length(text: &[u8]) -> usize {
     let word = |from: usize| text[from..].iter().take_while(|byte| is_word(**byte)).count();
     let mut length = word(0);
@@ -55,7 +55,7 @@ fn path_length(text: &[u8]) -> usize {
     length
 }
 
-/// Where the `use` statements are, up to their semicolons.
+/// Returns where the `use` statements are, up to their semicolons.
 fn statements(code: &str) -> Vec<Range<usize>> {
     let end = |start: usize| {
         let rest = &code[start + 3..];

@@ -1,12 +1,11 @@
-//! Chance: everything that a seed decides.
+//! The source of everything that a seed decides.
 
-/// A stream of decisions: SplitMix64, which needs no crate and will give the same numbers in ten
-/// years.
+/// A stream of random decisions by SplitMix64, which needs no crate and will give the same numbers in ten years.
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The stream of `seed` for one purpose; what is drawn from one stream moves no other.
+    /// Returns the stream of `seed` for one purpose. Draws from one stream do not change what another gives.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a is enough: purposes differ, and nobody attacks them.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -25,23 +24,23 @@ impl Chance {
         x ^ (x >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Draws a number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // The bias of the remainder is far below what a test could see.
         self.next() % end
     }
 
-    /// A number from `first` to `last`, both possible.
+    /// Draws a number from `first` to `last`, both possible.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Draws true in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// An index into something of this length, which is not 0.
+    /// Draws an index into something of this length, which is not 0.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -51,7 +50,7 @@ impl Chance {
         of[self.index(of.len())].clone()
     }
 
-    /// Fills `out`, up to its last byte.
+    /// Fills all of `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for piece in out.chunks_mut(8) {
             piece.copy_from_slice(&self.next().to_le_bytes()[..piece.len()]);

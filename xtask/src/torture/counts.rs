@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// How often each thing happened.
+/// The number of times that each thing happened, by its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts(BTreeMap<&'static str, u64>);
 
@@ -20,7 +20,7 @@ impl Counts {
         *self.0.entry(what).or_default() += more;
     }
 
-    /// How many of these.
+    /// Returns the count of `what`.
     pub fn of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or_default()
     }
@@ -32,7 +32,7 @@ impl Counts {
         }
     }
 
-    /// Counts the kills of processes, whatever their role.
+    /// Returns the number of processes that were killed, whatever their role.
     pub fn kills(&self) -> u64 {
         self.0.iter().filter(|(what, _)| what.starts_with("kill -9")).map(|(_, count)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! The damage done to the chunk files of a donor, behind its back: bad disks and lying owners.
+//! Damages the chunk files of a donor behind its back, as bad disks and lying owners do.
 
 use std::fs;
 use std::io;
@@ -9,32 +9,32 @@ use super::chance::Chance;
 /// A way to spoil a chunk file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit of the file is another.
+    /// One bit of the file is flipped.
     Flip,
     /// The end is missing, as after a crash of some file systems.
     Torn,
     /// The file has more bytes than it had.
     Longer,
-    /// A part is zeros.
+    /// A part of the file is zeros.
     Zeros,
     /// The whole file is zeros.
     AllZeros,
-    /// Random bytes of the same length.
+    /// The file has random bytes, and the length it had.
     Garbage,
     /// The file has no bytes.
     Empty,
     /// The file is gone.
     Missing,
-    /// The whole of another valid chunk file, trailer included.
+    /// The file has the content of another valid chunk file, trailer included.
     Another,
     /// Two valid chunk files have each other's names.
     Swapped,
-    /// A link to another chunk stands in its place.
+    /// A symbolic link to another chunk file stands in its place.
     Link,
 }
 
 impl Damage {
-    /// The damage of all kinds.
+    /// All kinds of damage.
     pub const ALL: [Self; 11] = [
         Self::Flip,
         Self::Torn,
@@ -49,7 +49,7 @@ impl Damage {
         Self::Link,
     ];
 
-    /// Returns the name under which it is counted.
+    /// Returns the name under which the damage is counted.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flip => "bit flipped in a chunk file",
@@ -66,8 +66,8 @@ impl Damage {
         }
     }
 
-    /// Spoils `path`, with `other` for the ways that take two; false when there was nothing to
-    /// spoil any more, for the donor lives and removes files.
+    /// Spoils `path`, with `other` for the kinds that take two files. Returns false if nothing was changed: the
+    /// donor, which runs, had removed a file, or there was nothing to change.
     pub fn inflict(self, path: &Path, other: &Path, chance: &mut Chance) -> io::Result<bool> {
         match self.spoil(path, other, chance) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -106,13 +106,13 @@ impl Damage {
                 return std::os::unix::fs::symlink(other, path).map(|()| true);
             }
         }
-        // The file is changed in place, as rot does it: whoever has it open sees it.
+        // The file is changed in place, as by rot: a process that has it open sees the change.
         fs::write(path, bytes)?;
         Ok(true)
     }
 }
 
-/// The files of all chunks below a lent directory, in an order that no directory's hash decides.
+/// Returns the chunk files below a lent directory, sorted, so that their order does not depend on the file system.
 pub fn chunk_files(lent: &Path) -> Vec<PathBuf> {
     let buckets = entries(&lent.join("chunks"));
     let mut files: Vec<_> = buckets.iter().flat_map(|bucket| entries(bucket)).collect();
@@ -120,7 +120,7 @@ pub fn chunk_files(lent: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The entries of a directory that its donor changes meanwhile; one that is gone has none.
+/// Returns the entries of a directory that its donor changes meanwhile; none if it does not exist any more.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
@@ -142,7 +142,7 @@ mod tests {
             assert_ne!(fs::read(&path).ok(), Some(whole), "{damage:?}");
             let link = fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
             assert_eq!(link, damage == Damage::Link);
-            let _ = fs::remove_file(&path); // not there after some
+            let _ = fs::remove_file(&path); // Some damage has removed it.
         }
     }
 

@@ -1,8 +1,8 @@
 //! The reference model: what was written to each path, and what a read may therefore give.
 //!
-//! A write that returned is what every later read gives. One that was killed or refused took effect
-//! wholly or not at all (D2), and nobody knows which until a read after everything has come to rest
-//! tells; until then nobody writes there again, because a commit under way could still arrive.
+//! A write that returned is what every later read gives. A write that was killed or refused took effect wholly or
+//! not at all (D2), and which of these is known only after everything has come to rest and a read has told. Until
+//! then nothing else is written there, because a commit under way could still arrive.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,15 @@ use super::chance::Chance;
 /// The content of a file: bytes that follow from a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// Which bytes. Contents with one number begin alike, so that chunks repeat.
+    /// The number from which the bytes follow. Contents with one number begin alike, so that chunks repeat.
     pub number: u64,
     /// The number of bytes.
     pub len: u64,
 }
 
 impl Content {
-    /// Mostly of some chunks, sometimes empty, within the catalog, or an exact number of chunks.
+    /// Draws a content: mostly of some chunks, sometimes empty, small enough for the catalog, or of a whole number
+    /// of chunks.
     pub fn draw(chance: &mut Chance, chunk: u64) -> Self {
         let len = match chance.below(100) {
             0..4 => 0,
@@ -38,20 +39,20 @@ impl Content {
     }
 }
 
-/// The contents that may be at a path: `None` is nothing.
+/// The contents that may be at a path, where `None` is no file.
 type Possible = Vec<Option<Content>>;
 
-/// The paths that were ever written to, each with what may be there.
+/// The paths to which anything was ever written, each with what may be there.
 #[derive(Debug, Default)]
 pub struct Files(BTreeMap<String, Possible>);
 
 impl Files {
-    /// A write to `path` returned: this is there, or with `None` nothing.
+    /// Notes that a change of `path` returned: `content` is there now, or with `None` no file.
     pub fn wrote(&mut self, path: &str, content: Option<Content>) {
         self.0.insert(path.to_owned(), vec![content]);
     }
 
-    /// A write to `path` was begun and did not return well.
+    /// Notes that a write to `path` was begun and may not have returned.
     pub fn may_have_written(&mut self, path: &str, content: Option<Content>) {
         let possible = self.0.entry(path.to_owned()).or_insert_with(|| vec![None]);
         if !possible.contains(&content) {
@@ -59,17 +60,18 @@ impl Files {
         }
     }
 
-    /// Whether it is known what is at `path`.
+    /// Returns whether it is known what is at `path`.
     pub fn is_certain(&self, path: &str) -> bool {
         self.0.get(path).is_none_or(|possible| possible.len() == 1)
     }
 
-    /// Returns the contents that a read may give.
+    /// Returns the contents that a read of `path` may give.
     pub fn possible(&self, path: &str) -> Possible {
         self.0.get(path).cloned().unwrap_or_else(|| vec![None])
     }
 
-    /// Checks the content that a read gave, which is `None` where nothing is: an error if that cannot be.
+    /// Returns the content that a read of `path` gave, where `None` is no file; an error if nothing that may be
+    /// there has these bytes.
     pub fn check(&self, path: &str, seen: Option<&[u8]>) -> Result<Option<Content>, String> {
         let possible = self.possible(path);
         let fits = |content: &Option<Content>| match (content, seen) {
@@ -90,7 +92,7 @@ impl Files {
         self.0.keys().cloned().collect()
     }
 
-    /// Paths at which something is for certain.
+    /// Returns the paths at which there is a file for certain.
     pub fn there(&self) -> Vec<String> {
         let there = |possible: &Possible| matches!(possible.as_slice(), [Some(_)]);
         self.0
@@ -100,13 +102,13 @@ impl Files {
             .collect()
     }
 
-    /// How many files there are, if every path is known.
+    /// Returns the number of files, if it is known what is at every path.
     pub fn count(&self) -> Option<u64> {
         let known = self.0.values().all(|possible| possible.len() == 1);
         known.then(|| self.there().len() as u64)
     }
 
-    /// Sizes together, of the files that are there for certain.
+    /// Returns the sum of the sizes of the files that are there for certain.
     pub fn bytes(&self) -> u64 {
         let certain = self.0.values().filter(|possible| possible.len() == 1).flatten().flatten();
         certain.map(|content| content.len).sum()

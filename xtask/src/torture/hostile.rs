@@ -1,4 +1,5 @@
-//! A member that does what it may not, beside the clients: a program of its own, which speaks the wire itself.
+//! Plays a member that does what it may not, beside the clients. It is a program of its own, which speaks the wire
+//! itself.
 
 use std::path::{Path, PathBuf};
 
@@ -10,25 +11,25 @@ use super::pool::{Pool, Ran, Under};
 
 /// The space in which the member may write.
 pub const OWN_SPACE: &str = "hostile";
-/// How much it does in one go.
+/// The number of acts that its program does in one run.
 const ACTS: u64 = 12;
-/// The name under which its attempts are counted that came to nothing.
+/// The name under which those of its attempts are counted that came to nothing.
 pub const REFUSED: &str = "attempts of a hostile member that came to nothing";
 
-/// A user that joined, and the program that acts for it.
+/// A user that joined the pool, and the program that acts for it.
 pub struct Hostile {
     program: PathBuf,
     identity: PathBuf,
 }
 
 impl Hostile {
-    /// The program of `tested_program`'s build, if it is there.
+    /// Returns the path of the program that was built with `potluck`, if it is there.
     pub fn program(potluck: &Path) -> Option<PathBuf> {
         let program = potluck.parent()?.join("examples/hostile_member");
         program.is_file().then_some(program)
     }
 
-    /// Lets the member join a pool, with a space in which it may write and nothing else.
+    /// Lets the member join a pool, and makes the one space in which it has rights.
     pub fn join(program: PathBuf, pool: &mut Pool) -> Result<Self> {
         let identity = pool.dir().join("hostile");
         let (token, dir) = (pool.invite("user")?, identity.display().to_string());
@@ -38,7 +39,7 @@ impl Hostile {
         Ok(Self { program, identity })
     }
 
-    /// Lets it begin with what `seed` decides.
+    /// Starts a run of its program, which does what `seed` decides.
     pub fn begin(&self, pool: &mut Pool, seed: u64, others: &[Space]) -> Result<Under> {
         let mut args = vec!["--seed".to_owned(), seed.to_string()];
         args.extend(["--identity".to_owned(), self.identity.display().to_string()]);
@@ -53,7 +54,7 @@ impl Hostile {
     }
 }
 
-/// What the member was let do, if anything, breaks the run; tells what it tried.
+/// Judges a run of the member: an error if it was let do anything that it may not, else what it tried.
 pub fn judge(ran: Ran, counts: &mut Counts) -> Result<String> {
     ensure!(
         ran.code == 0 || ran.code == 1,

@@ -1,5 +1,5 @@
-//! What goes wrong in the middle of something: processes die or stand still, disks fill up or lose power, and a
-//! member does what it may not.
+//! Mishaps in the middle of something: processes die or stand still, disks fill up or lose power, and a member does
+//! what it may not.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::process::pause;
 use super::small_disk;
 use super::stage::{Stage, moment};
 
-/// Names under which mishaps are counted.
+/// The name under which frozen donors are counted.
 pub const DONOR_FROZEN: &str = "donor frozen";
 pub const MANAGER_FROZEN: &str = "manager frozen";
 pub const CLIENT_FROZEN: &str = "client frozen";
-/// The names of power cuts.
+/// The names under which power cuts are counted.
 pub const POWER: [&str; 2] = ["power cut of a donor", "power cut of the manager"];
 
 /// A mishap in the middle of something.
@@ -27,27 +27,26 @@ pub enum Mishap {
     KillClient,
     KillDonor(usize),
     KillManager,
-    /// Manager, donors and clients at once; page caches stay.
+    /// Manager, donors and clients die at once; page caches stay.
     KillAll,
-    /// A donor's machine loses its power, and its disk what was not synced.
+    /// A donor's machine loses its power, and its disk loses what was not synced.
     CutPower(usize),
     CutPowerOfManager,
-    /// Manager and donors at once.
+    /// Manager and donors lose their power at once, and clients die.
     CutPowerOfAll,
-    /// A donor's machine is suspended, until the clients are done or for some steps.
+    /// A donor's process is frozen, as on a suspended machine, until the clients are done or for some steps.
     Freeze(usize),
-    /// The others are suspended for so many milliseconds.
+    /// The manager's process is frozen for so many milliseconds.
     FreezeManager(u64),
     FreezeClients(u64),
     FreezeAll(u64),
-    /// A member does what it may not, beside the clients.
+    /// A member does what it may not while the clients are at work.
     Hostile,
     Fill(usize),
 }
 
 impl Mishap {
-    /// Whether a manager or client that is needed to the end goes away, so that what is under way
-    /// may fail.
+    /// Returns whether the manager goes away, so that reads under way may fail.
     pub fn excuses_reads(self) -> bool {
         matches!(
             self,
@@ -55,24 +54,25 @@ impl Mishap {
         )
     }
 
-    /// Whether the manager is away for a moment, so that it must come back for clients that wait for it.
+    /// Returns whether the manager alone goes away, so that it must come back for clients that wait for it.
     pub fn takes_the_manager(self) -> bool {
         matches!(self, Self::KillManager | Self::CutPowerOfManager)
     }
 
-    /// Whether writes must succeed all the same in a pool where all is well.
+    /// Returns whether writes of clients that live must succeed all the same in a pool where all is well.
     pub fn harms_no_write(self) -> bool {
         matches!(self, Self::Nothing | Self::KillClient | Self::Hostile)
     }
 }
 
 impl Stage {
-    /// Draws what goes wrong, within what may.
+    /// Draws what goes wrong, within what the spaces tolerate.
     pub fn any_mishap(&mut self) -> Mishap {
         let donor = self.chance.index(self.plan.donors);
         let may_fall =
             |stage: &Self, donor: usize| stage.pool.donors[donor].runs() && stage.may_hurt(donor);
-        // Where copies count that nobody synced, power cuts take them: only victims lose what they acknowledged.
+        // If memory is enough for an ack, a power cut takes copies that were acknowledged; only victims may lose
+        // such.
         let syncs = self.plan.syncs();
         let powerless = if syncs { donor } else { self.chance.pick(&self.plan.victims) };
         let still_for = self.chance.pick(&[100, 500, 1500, 4000]);
@@ -141,7 +141,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Donors whose process runs, or would if it were not frozen.
+    /// Returns the donors whose process runs or is frozen.
     fn running(&self) -> Vec<usize> {
         (0..self.plan.donors).filter(|number| self.pool.donors[*number].runs()).collect()
     }
@@ -164,7 +164,7 @@ impl Stage {
         Ok(())
     }
 
-    /// All machines stand still, and wake up in an order that chance picks.
+    /// Freezes all processes, and wakes them after `time` in an order that chance picks.
     fn freeze_all(&mut self, clients: &mut [(String, Under)], time: Duration) -> Result<()> {
         self.freeze_clients(clients)?;
         self.pool.freeze_manager()?;
@@ -191,8 +191,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Power is cut: none of these machines acknowledges anything that its disk does not know. What they had not
-    /// synced is gone when their power is back, and no process runs.
+    /// Cuts the power of these machines. Their processes are frozen first, so that none acknowledges anything that
+    /// its disk does not have. What they had not synced is gone when the power is back, and no process runs.
     fn cut_power(&mut self, donors: &[usize], manager: bool) -> Result<()> {
         if manager {
             self.pool.freeze_manager()?;
@@ -249,12 +249,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Brings back what a mishap took away, at once or, of donors, perhaps later.
+    /// Brings back what a mishap took away; a single donor perhaps only in a later step.
     pub fn recover(&mut self, mishap: Mishap) -> Result<()> {
         match mishap {
             Mishap::KillAll | Mishap::CutPowerOfAll => {
                 self.pool.start_manager()?;
-                // More donors are down than may be, and only those within what is tolerated may stay so.
+                // More donors are down than the spaces tolerate, so all are started.
                 self.revive_all()?;
             }
             Mishap::KillManager | Mishap::CutPowerOfManager => {
@@ -275,8 +275,8 @@ impl Stage {
                 if let Some(under) = self.hostile_at_work.take() {
                     let told = hostile::judge(under.end()?, &mut self.counts)?;
                     self.say(format!("the hostile member: {told}"));
-                    // Donors tell of what was stored and never offered with their next heartbeat, which the status
-                    // waits for.
+                    // Donors tell of chunks that were stored and never offered in their next heartbeat, which the
+                    // status waits for.
                     self.pool.status()?;
                 }
             }
@@ -297,13 +297,13 @@ impl Stage {
         self.frozen.remove(&number);
     }
 
-    /// Whether a donor's disk can fill up.
+    /// Returns whether a donor's disk can fill up.
     pub fn may_fill(&self, number: usize) -> bool {
         let donor = &self.pool.donors[number];
         donor.small && !donor.dead_for_good
     }
 
-    /// Somebody else takes nearly all of a donor's disk.
+    /// Fills a donor's disk nearly up with somebody else's file.
     pub fn fill(&mut self, number: usize) -> Result<()> {
         let left = self.chance.below(300_000);
         small_disk::fill(&self.pool.donors[number].disk, left)?;

@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::chance::Chance;
 
-/// Bytes a chunk in every space: small, so that a short run has many.
+/// The chunk size of every space, in bytes: small, so that a short run has many chunks.
 pub const CHUNK: u64 = 64 << 10;
 
-/// How a space stores files, as flags for `potluck space create`.
+/// A space, and the way in which it stores files.
 #[derive(Debug, Clone)]
 pub struct Space {
     /// The name of the space.
@@ -22,7 +22,7 @@ impl Space {
         self.flags.get(at + 1).copied()
     }
 
-    /// Chunks that any one is enough without, and all of them: data and parity, or copies.
+    /// Returns how many chunks of a unit are needed to read it, and how many it has beyond these.
     fn shape(&self) -> (u64, u64) {
         let number = |text: &str| text.parse().expect("a number of a plan");
         match self.flag("--ec").and_then(|ec| ec.split_once('+')) {
@@ -36,7 +36,7 @@ impl Space {
         self.shape().1
     }
 
-    /// Donors that it takes.
+    /// Returns the number of donors that a file takes.
     fn donors(&self) -> u64 {
         let (data, parity) = self.shape();
         data + parity
@@ -48,30 +48,31 @@ impl Space {
 pub struct Plan {
     /// The seed, from which everything follows.
     pub seed: u64,
-    /// Donors of the pool.
+    /// The number of donors of the pool.
     pub donors: usize,
-    /// Donors that may hold faults at the same time: the least that any space tolerates.
+    /// The most donors that may have faults at the same time, which every space tolerates.
     pub faults: usize,
     /// The spaces of the scenario.
     pub spaces: Vec<Space>,
-    /// Numbers of the donors that have small disks.
+    /// The numbers of the donors that have small disks.
     pub small: Vec<usize>,
-    /// Numbers of the donors whose disks, and the manager's, can lose their power, where they can.
+    /// The numbers of the donors whose disks can lose their power, as the manager's then can; `None` if no disk
+    /// can. Where such disks cannot be mounted, ordinary directories take their place.
     pub power: Option<Vec<usize>>,
-    /// Which donors' disks rot, are torn, lie or come back old.
+    /// The numbers of the donors whose disks rot, are torn, lie or come back old.
     pub victims: Vec<usize>,
-    /// How long donors may be silent before what they hold is made again elsewhere.
+    /// The time that donors may be silent before what they hold is made again elsewhere, as a flag's value.
     pub repair_grace: &'static str,
-    /// Donors that die for good, one after the other.
+    /// The number of donors that are still to die for good, one after the other.
     pub deaths: u64,
-    /// Steps of the run.
+    /// The number of steps of the run.
     pub steps: u64,
-    /// Steps between two checks of everything.
+    /// The number of steps from one check of everything to the next.
     pub check_every: u64,
 }
 
 impl Plan {
-    /// Whether every copy that counts is synced.
+    /// Returns whether every copy is synced before it is acknowledged.
     pub fn syncs(&self) -> bool {
         self.spaces.iter().all(|space| space.flag("--ack") == Some("disk"))
     }
@@ -109,11 +110,11 @@ impl Plan {
                 Space { name: format!("space-{number}"), flags }
             })
             .collect();
-        // This has draws of its own, so that whatever else a seed means stays the same.
+        // Repair has a stream of its own, so that it does not change what else a seed means.
         let mut fate = Chance::new(seed, "repair");
         let (repair_grace, deaths) =
             if fate.percent(60) { ("5s", fate.between(1, 2)) } else { ("10m", 0) };
-        // After the deaths there are still as many donors as every space takes.
+        // After the deaths there are still as many donors as every space needs.
         let least = spaces.iter().map(Space::donors).max().unwrap_or(1) + deaths;
         donors = donors.max(least as usize);
         let mut all: Vec<usize> = (0..donors).collect();

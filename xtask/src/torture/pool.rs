@@ -1,4 +1,4 @@
-//! A pool of real processes on loopback, driven through the command line alone.
+//! Runs a pool of real processes on loopback, driven through the command line alone.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -12,19 +12,20 @@ use serde_json::Value;
 
 use super::process::{Running, code_of, wait_until};
 
-/// A command that takes longer is hung (A2): even a client that waits for a manager, or for donors that
+/// The time after which a command counts as hung (A2): even a client that waits for a manager, or for donors that
 /// are killed while too few others are left, gives up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(100);
-/// How long a client waits for a manager or for donors.
+/// The retry limit of a client that waits for a manager or for donors.
 const CLIENT_RETRIES_FOR: &str = "40s";
-/// Enough for anything that is not hung, on a machine with other work.
+/// The deadline for what is not a client's command. It is enough for anything that is not hung, on a machine with
+/// other work.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The outcome of one run of a command.
 pub struct Ran {
     /// The command as it was typed.
     pub command: String,
-    /// The exit code of the command, or minus a signal's number.
+    /// The exit code of the command, or minus the number of the signal that ended it.
     pub code: i32,
     /// The standard output of the command.
     pub stdout: Vec<u8>,
@@ -33,20 +34,20 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// An error unless it succeeded.
+    /// Returns an error unless the command succeeded.
     pub fn ok(self) -> Result<Self> {
         ensure!(self.code == 0, "`{}` ended with {}: {}", self.command, self.code, self.stderr);
         Ok(self)
     }
 
-    /// Reads the output as JSON.
+    /// Reads the standard output as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.stdout)
             .with_context(|| format!("output of `{}`", self.command))
     }
 }
 
-/// A command that runs.
+/// A command that was started.
 pub struct Under {
     running: Running,
     command: String,
@@ -56,27 +57,27 @@ pub struct Under {
 }
 
 impl Under {
-    /// `kill -9`; true if it had not ended by itself.
+    /// Kills the command with `kill -9`; false if it had ended by itself.
     pub fn kill_9(&mut self) -> Result<bool> {
         self.running.kill_9()
     }
 
-    /// Freezes its process; false if it had ended by itself.
+    /// Freezes the command's process; false if it had ended by itself.
     pub fn freeze(&mut self) -> Result<bool> {
         self.running.freeze()
     }
 
-    /// Lets its frozen process go on.
+    /// Lets the command's frozen process go on.
     pub fn thaw(&self) {
         self.running.thaw();
     }
 
-    /// Whether it has come to its end.
+    /// Returns whether the command has ended.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.running.ended()?.is_some())
     }
 
-    /// Waits for its end. Errors: it hangs, or it panicked.
+    /// Waits until the command ends; an error if it hangs or panicked.
     pub fn end(mut self) -> Result<Ran> {
         let mut status = None;
         let what = format!("`{}`", self.command);
@@ -88,7 +89,7 @@ impl Under {
         .context("A2 is broken")?;
         let stderr = String::from_utf8_lossy(&fs::read(&self.err)?).into_owned();
         let stdout = fs::read(&self.out)?;
-        fs::remove_file(&self.out)?; // may be large
+        fs::remove_file(&self.out)?; // It may be large.
         ensure!(!stderr.contains("panicked"), "{what} panicked: {stderr}");
         let code = code_of(status.context("waited for")?);
         Ok(Ran { command: self.command, code, stdout, stderr })
@@ -97,44 +98,44 @@ impl Under {
 
 /// A donor and the disk that it lends.
 pub struct Donor {
-    /// The name that people call it by.
+    /// The name under which the donor joined.
     pub name: String,
-    /// Where its disk is mounted, or just a directory.
+    /// The directory where its disk is mounted, or an ordinary one.
     pub disk: PathBuf,
-    /// Whether the disk is a file system of its own, which can fill up.
+    /// True if the disk is a file system of its own, which can fill up.
     pub small: bool,
-    /// Whether it died for good.
+    /// True once the donor died for good.
     pub dead_for_good: bool,
     running: Option<Running>,
     address: String,
 }
 
 impl Donor {
-    /// Returns the directory that it lends.
+    /// Returns the directory that the donor lends.
     pub fn lent(&self) -> PathBuf {
         self.disk.join("lent")
     }
 
-    /// Whether its process runs.
+    /// Returns whether its process runs or is frozen.
     pub fn runs(&self) -> bool {
         self.running.is_some()
     }
 }
 
-/// A pool that is gone when dropped.
+/// A pool whose processes are killed when it is dropped.
 pub struct Pool {
     program: PathBuf,
     dir: PathBuf,
     options: Vec<String>,
     manager: Option<Running>,
     address: String,
-    /// The donors by number.
+    /// The donors in the order of their numbers.
     pub donors: Vec<Donor>,
     runs: u64,
 }
 
 impl Pool {
-    /// Starts a manager below `dir`.
+    /// Starts a manager with its files below `dir`, and no donors.
     pub fn start(program: &Path, dir: &Path, options: &[&str]) -> Result<Self> {
         for part in ["home", "logs", "runs"] {
             fs::create_dir_all(dir.join(part))?;
@@ -149,7 +150,7 @@ impl Pool {
             runs: 0,
         };
         pool.start_manager()?;
-        // An admin's own machine has a disk of its own.
+        // The admin's identity is copied, for an admin has a machine with a disk of its own.
         copy(&dir.join("manager/admin"), &dir.join("admin"))?;
         Ok(pool)
     }
@@ -159,7 +160,7 @@ impl Pool {
         &self.dir
     }
 
-    /// The product, with nothing of the caller's own configuration or environment.
+    /// Returns a command for `program` without the caller's own configuration and environment.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
@@ -184,7 +185,7 @@ impl Pool {
         Ok(Under { command: format!("potluck {}", args.join(" ")), ..under })
     }
 
-    /// Starts another program than the product.
+    /// Starts any program, with files below the pool's directory for its output.
     pub fn begin_program(&mut self, program: &Path, args: &[String]) -> Result<Under> {
         self.runs += 1;
         let [out, err] =
@@ -208,7 +209,7 @@ impl Pool {
 
     // ---- the manager
 
-    /// Starts the manager: at first on a free port, later where it was.
+    /// Starts the manager: at first on a free port, later on the same one.
     pub fn start_manager(&mut self) -> Result<()> {
         let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
         let mut args: Vec<String> = vec!["manager".into(), "--listen".into(), listen.into()];
@@ -219,7 +220,7 @@ impl Pool {
         Ok(())
     }
 
-    /// `kill -9` of the manager.
+    /// Kills the manager with `kill -9`; an error if it had ended by itself.
     pub fn kill_manager(&mut self) -> Result<()> {
         let mut manager = self.manager.take().context("a manager that runs")?;
         ensure!(manager.kill_9()?, "the manager had ended by itself: see its log");
@@ -240,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// `kill -9` of the manager, if it has not died by itself.
+    /// Kills the manager with `kill -9`, unless it has died by itself.
     pub fn end_manager(&mut self) -> Result<()> {
         match &mut self.manager {
             Some(manager) => drop(manager.kill_9()?),
@@ -250,7 +251,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether the manager died by itself; then there is none until it is started again.
+    /// Returns whether no manager runs. One that died by itself is then forgotten, so that it can be started again.
     pub fn manager_is_dead(&mut self) -> Result<bool> {
         let Some(manager) = &mut self.manager else { return Ok(true) };
         let dead = manager.ended()?.is_some();
@@ -260,12 +261,12 @@ impl Pool {
         Ok(dead)
     }
 
-    /// The number of the manager's process.
+    /// Returns the number of the manager's process.
     pub fn manager_id(&self) -> Option<u32> {
         self.manager.as_ref().map(Running::id)
     }
 
-    /// Whether the manager's process runs.
+    /// Returns whether the manager was started and not killed since.
     pub fn has_manager(&self) -> bool {
         self.manager.is_some()
     }
@@ -278,7 +279,7 @@ impl Pool {
         Ok(token["token"].as_str().context("a token")?.to_owned())
     }
 
-    /// Adds a donor that keeps everything below `disk`, and starts it.
+    /// Adds a donor that keeps everything below `disk`, and starts it. `small` says that the disk can fill up.
     pub fn lend(&mut self, disk: PathBuf, small: bool) -> Result<()> {
         let name = format!("donor-{}", self.donors.len());
         let token = self.invite("donor")?;
@@ -296,7 +297,7 @@ impl Pool {
         self.start_lending(number, &["--token", &token, "--name", &name])
     }
 
-    /// Starts a donor again where it was.
+    /// Starts a donor again on its disk, with a new port.
     pub fn start_donor(&mut self, number: usize) -> Result<()> {
         self.start_lending(number, &[])
     }
@@ -315,7 +316,7 @@ impl Pool {
         Ok(())
     }
 
-    /// `kill -9` of a donor.
+    /// Kills a donor with `kill -9`; an error if it had ended by itself.
     pub fn kill_donor(&mut self, number: usize) -> Result<()> {
         let donor = &mut self.donors[number];
         let mut running = donor.running.take().context("a donor that runs")?;
@@ -338,7 +339,7 @@ impl Pool {
         }
     }
 
-    /// Waits until the manager hears every donor where it is now.
+    /// Waits until the manager hears every donor, but for those that died for good, at its present address.
     pub fn wait_live(&mut self) -> Result<()> {
         ensure!(
             self.donors.iter().all(|donor| donor.dead_for_good || donor.runs()),
@@ -347,7 +348,7 @@ impl Pool {
         self.wait_heard(|_| true)
     }
 
-    /// Waits until the manager hears every donor that runs and that is `wanted`, by its number, where it is now.
+    /// Waits until the manager hears every donor that runs and whose number is `wanted`, at its present address.
     pub fn wait_heard(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         let living = self.donors.iter().enumerate();
         let living = living.filter(|(number, donor)| donor.runs() && wanted(*number));
@@ -368,7 +369,7 @@ impl Pool {
         live.with_context(|| last)
     }
 
-    /// No daemon may end by itself.
+    /// Returns an error if a daemon has ended by itself.
     pub fn check_alive(&mut self) -> Result<()> {
         let donors = self.donors.iter_mut();
         let donors = donors.map(|donor| (donor.name.as_str(), donor.running.as_mut()));
@@ -380,7 +381,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends daemons as their owners would, and sees that they go: an exit code of 0, in time.
+    /// Ends all daemons by SIGTERM, as their owners would; an error unless each exits with 0 in time.
     pub fn shut_down(&mut self) -> Result<()> {
         let mut ending: Vec<(String, Running)> = Vec::new();
         for donor in &mut self.donors {
@@ -400,7 +401,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Every panic in what daemons and clients wrote so far.
+    /// Returns every line about a panic in the logs of daemons. [`Under::end`] looks at what clients wrote.
     pub fn panics(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for log in fs::read_dir(self.dir.join("logs"))? {
@@ -412,7 +413,7 @@ impl Pool {
         Ok(found)
     }
 
-    /// The last lines of every daemon's log.
+    /// Returns the last lines of every daemon's log.
     pub fn log_tails(&self, lines: usize) -> String {
         let mut tails = String::new();
         for log in fs::read_dir(self.dir.join("logs")).into_iter().flatten().flatten() {
@@ -425,14 +426,14 @@ impl Pool {
         tails
     }
 
-    /// Starts a daemon, waits until it serves, and gives its address. Its port may be taken for a
-    /// moment by some outgoing connection of this machine; then it is tried again.
+    /// Starts a daemon, waits until it serves, and returns it with its address. An outgoing connection of this
+    /// machine may have its port for a moment; then it is tried again.
     fn start_daemon(&self, name: &str, args: &[String]) -> Result<(Running, String)> {
         let log = self.dir.join(format!("logs/{name}.log"));
         let ready = self.dir.join(format!("{name}.ready"));
         match fs::remove_file(&ready) {
             Err(why) if why.kind() != std::io::ErrorKind::NotFound => bail!("{why}"),
-            _ => {} // of an earlier life
+            _ => {} // It may be there from an earlier start, or not.
         }
         let started = Instant::now();
         loop {
@@ -469,7 +470,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Names and addresses of the donors that `status` calls live.
+/// Returns the names and addresses of the donors that `status` calls live.
 pub fn live_donors(status: &Value) -> BTreeSet<(String, String)> {
     let donors = status["donors"].as_array().into_iter().flatten();
     let live = donors.filter(|donor| donor["state"] == "live");

@@ -1,5 +1,5 @@
-//! Disks that lose power: file systems of their own, of which only what was synced is there afterwards.
-//! Mounting them takes root and loop devices.
+//! Disks that lose power: file systems of their own that keep only what was synced. Mounting them takes root and
+//! loop devices.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ use rustix::ioctl::{Setter, ioctl, opcode};
 
 use super::process::wait_until;
 
-/// Ends a file system as a power cut does (`EXT4_IOC_SHUTDOWN`).
+/// The ioctl that ends a file system as a power cut does (`EXT4_IOC_SHUTDOWN`).
 const SHUT_DOWN: u32 = opcode::read::<u32>(b'X', 125);
-/// The flag of this call by which the journal's memory is not written either.
+/// The flag of `EXT4_IOC_SHUTDOWN` by which what the journal has in memory is not written either.
 const WITHOUT_THE_LOG: u32 = 2;
-/// Nobody uses the file system of a process that was killed for longer than this.
+/// The time within which a killed process has let go of its file system.
 const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Whether this machine lets us mount such disks.
+/// Returns whether such disks can be mounted on this machine, and their power cut.
 pub fn can_be_cut() -> Result<bool> {
     let dir = tempfile::tempdir()?;
     let disk = PowerDisk::mount(dir.path().join("image"), &dir.path().join("disk"), 16 << 20)?;
@@ -33,7 +33,7 @@ pub struct PowerDisk {
 }
 
 impl PowerDisk {
-    /// Makes a file system of `bytes` in the file `image` and mounts it at `dir`; `None` where that is not possible.
+    /// Makes a file system of `bytes` in the file `image` and mounts it at `dir`; `None` if that is not possible.
     pub fn mount(image: PathBuf, dir: &Path, bytes: u64) -> Result<Option<Self>> {
         fs::create_dir_all(dir)?;
         File::create(&image)?.set_len(bytes)?;
@@ -43,12 +43,12 @@ impl PowerDisk {
         Ok(mounted.then_some(disk))
     }
 
-    /// Where it is mounted.
+    /// Returns the directory where the disk is mounted.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Power is cut: from now on nothing reaches the disk.
+    /// Cuts the power: from now on nothing reaches the disk.
     pub fn cut(&self) -> Result<()> {
         let dir = File::open(&self.dir)?;
         // SAFETY: the call reads one integer, and a file system that does not know it refuses.
@@ -56,7 +56,7 @@ impl PowerDisk {
             .context("cutting the power of a disk")
     }
 
-    /// Power is back, and whoever used the disk is dead: what was synced is there.
+    /// Brings the power back, once the processes that used the disk are dead. What was synced is there.
     pub fn restore(&self) -> Result<()> {
         let mut last = String::new();
         let gone = wait_until("unmounting a disk without power", UNMOUNTED_WITHIN, || {
@@ -75,7 +75,7 @@ impl PowerDisk {
 
 impl Drop for PowerDisk {
     fn drop(&mut self) {
-        // The unmount is lazy, for its donor may still run.
+        // The unmount is lazy, for the process that uses the disk may still run.
         let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
     }
 }
@@ -86,7 +86,7 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Lengths of all files below `dir`, by path.
+/// Returns the lengths of all files below `dir`, by path.
 pub fn lengths(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -102,7 +102,7 @@ pub fn lengths(dir: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// How many files are gone, or shorter than they were.
+/// Returns how many files are gone, or shorter than they were.
 pub fn lost(before: &BTreeMap<PathBuf, u64>, after: &BTreeMap<PathBuf, u64>) -> u64 {
     let is_lost = |(path, len): &(&PathBuf, &u64)| after.get(*path).is_none_or(|now| now < *len);
     before.iter().filter(is_lost).count() as u64

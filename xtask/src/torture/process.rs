@@ -1,4 +1,4 @@
-//! Processes that cannot outlive the run, and the only place where it waits.
+//! Starts processes that cannot outlive the run; it is also the only place where the torture waits.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-/// Time between two looks: short beside all that is waited for, long beside a look.
+/// The time between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A process stands still this soon after it was told to, unless it waits for a disk.
+/// The time within which a process stands still after it was told to, unless it waits for a disk.
 const STILL_WITHIN: Duration = Duration::from_secs(10);
 
-/// Looks again and again until `done`. An error says what was not seen within `limit`.
+/// Calls `done` again and again until it returns true. The error says what was not seen within `limit`.
 pub fn wait_until(
     what: &str,
     limit: Duration,
@@ -31,8 +31,8 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Lets `time` pass: a moment drawn by chance, or the pause between two looks. Nothing may depend
-/// on something else having happened meanwhile.
+/// Waits for `time`, a moment drawn by chance or the pause between two looks. Nothing may depend on something else
+/// having happened meanwhile.
 pub fn pause(time: Duration) {
     let until = Instant::now() + time;
     // Nobody unparks this thread, but the system may wake it early.
@@ -41,13 +41,13 @@ pub fn pause(time: Duration) {
     }
 }
 
-/// A process, killed when dropped, and by the kernel when the thread that started it ends.
+/// A process that is killed when this is dropped, and by the kernel when the thread that started it ends.
 pub struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Starts `command` as a process that is killed with its owner.
+    /// Starts `command` as a process that is killed with the thread that calls this.
     pub fn start(command: &mut Command) -> Result<Self> {
         // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
         unsafe {
@@ -62,12 +62,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Sends a signal; to one that has ended it means nothing.
+    /// Sends a signal, which has no effect if the process has ended.
     pub fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Freezes the process, as a machine that is suspended would be, and sees that it stands still; false if it has
+    /// Freezes the process, as a machine that is suspended would, and waits until it stands still; false if it has
     /// ended.
     pub fn freeze(&mut self) -> Result<bool> {
         self.signal(Signal::STOP);
@@ -88,13 +88,13 @@ impl Running {
         self.signal(Signal::CONT);
     }
 
-    /// `kill -9`, and waits until the process is gone; true if it was the kill that ended it.
+    /// Kills the process with `kill -9` and waits until it is gone; false if it had exited by itself.
     pub fn kill_9(&mut self) -> Result<bool> {
         self.signal(Signal::KILL);
         Ok(self.child.wait()?.signal().is_some())
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended, if it has.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -108,7 +108,7 @@ impl Drop for Running {
     }
 }
 
-/// The exit code, or minus the number of the signal that ended the process.
+/// Returns the exit code, or minus the number of the signal that ended the process.
 pub fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Donors that die for good, and the repair that must make up for them.
+//! Lets donors die for good, and checks the repair that must make up for them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,8 +21,9 @@ const CONFLICT: i32 = 10;
 pub const WIPED: &str = "disk wiped, and a new donor in its place";
 
 impl Stage {
-    /// Everything is healed, and the seed wants another donor to die for good: it is killed and its disk goes away,
-    /// or its disk is wiped and lent by a new donor. Then every space must tolerate as many deaths as before.
+    /// Lets another donor die for good, if the plan wants it and the spaces tolerate it: either it is killed and
+    /// its disk goes away, or its disk is wiped and lent by a new donor. Then every space must tolerate as many
+    /// deaths as before. Everything is healed when this is called.
     pub fn lose_one_for_good(&mut self) -> Result<()> {
         let living: Vec<usize> =
             (0..self.plan.donors).filter(|number| self.pool.donors[*number].runs()).collect();
@@ -46,7 +47,8 @@ impl Stage {
         self.read_after_a_death()?;
         let mut gone = None;
         wait_until(&format!("that {name} is gone"), DEADLINE, || {
-            // The status waits for a scan that knows of the removal, and there may be no further one.
+            // This is before the status is asked, for the status waits for a scan that knows of the death, and no
+            // later scan may come.
             let asked = Instant::now();
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
@@ -69,10 +71,10 @@ impl Stage {
         Ok(())
     }
 
-    /// An admin removes a dead donor, so that the pool gives up what was condemned there, and only then. That is
-    /// refused while another donor has been silent for so long that it was given up as well, as happens on a
-    /// machine that is busy, and while what the donor had is being made again, if the last scan began just before it was given
-    /// up; for no other reason once all is as safe as it should be.
+    /// Removes a dead donor as an admin would, for only then does the pool give up what was condemned there. The
+    /// removal may be refused while another donor is given up too, because it was silent for long, as happens on a
+    /// busy machine; and while chunks of the dead donor are still made again, if the last scan began just before it
+    /// was given up. It may be refused for no other reason once all is as safe as it should be.
     fn remove_dead(&mut self, name: &str) -> Result<()> {
         wait_until(&format!("that {name} may be removed"), DEADLINE, || {
             let made_before = made(&self.pool.status()?)?;
@@ -95,7 +97,7 @@ impl Stage {
         })
     }
 
-    /// Somebody deletes all that a donor keeps, perhaps while it runs, and lends the same directory anew.
+    /// Deletes all that a donor keeps, perhaps while it runs, and lends the same directory anew.
     fn wipe(&mut self, number: usize) -> Result<()> {
         let name = self.pool.donors[number].name.clone();
         if self.chance.percent(50) {
@@ -137,7 +139,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Every file stays readable while repair works.
+    /// Checks that every file can be read while repair works.
     fn read_after_a_death(&mut self) -> Result<()> {
         for path in self.files.there() {
             let ran = self.pool.run(&["cat", &format!("pot://{path}")])?;
@@ -146,8 +148,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until `status` calls every space as safe as its policy promises, by a scan that began
-    /// after `since`.
+    /// Waits until `status` calls every space as safe as its policy promises, by a scan that began after `since`.
     pub fn wait_safe(&mut self, since: Option<Instant>) -> Result<()> {
         let mut last = String::new();
         let safe = wait_until("that every space is as safe as it should be", 2 * DEADLINE, || {
@@ -155,7 +156,7 @@ impl Stage {
             let status = self.pool.status()?;
             let danger = self.danger(&status, since)?;
             if status["repair"]["paused"].is_string() {
-                // More donors died than a pool of this size believes to be an accident, so repair has stopped.
+                // The circuit breaker has stopped repair, for too many donors of so small a pool are away at once.
                 self.counts.count("repair paused, and told to go on");
                 self.pool.run(&["repair", "now"])?.ok()?;
             }
@@ -168,7 +169,7 @@ impl Stage {
     fn danger(&self, status: &Value, since: Option<Instant>) -> Result<Option<String>> {
         let repair = &status["repair"];
         if let Some(since) = since {
-            // The time is told in whole seconds, rounded down.
+            // `status` tells the time since the scan in whole seconds, rounded down.
             let fresh = repair["scanned_seconds"].as_u64().map(|seconds| seconds + 1);
             if fresh.is_none_or(|seconds| seconds > since.elapsed().as_secs()) {
                 return Ok(Some(format!("not scanned since: {repair}")));

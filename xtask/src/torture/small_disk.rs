@@ -1,4 +1,4 @@
-//! File systems that really fill up: a tmpfs of limited size, which takes root.
+//! File systems that really fill up: each is a tmpfs of limited size, which takes root to mount.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::Result;
 
-/// The name of somebody else's files on the disk.
+/// The name of somebody else's file on the disk.
 const FOREIGN: &str = "somebody-elses";
 
-/// A mounted file system, unmounted when dropped.
+/// A mounted file system, which is unmounted when this is dropped.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one of `bytes` at `dir`; `None` where that is not possible.
+    /// Mounts a file system of `bytes` at `dir`; `None` if that is not possible.
     pub fn mount(dir: &Path, bytes: u64) -> Result<Option<Self>> {
         fs::create_dir_all(dir)?;
         let options = format!("size={bytes}");
@@ -27,12 +27,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // The unmount is lazy, for its donor may still run.
+        // The unmount is lazy, for the donor may still run.
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }
 
-/// Somebody else takes everything on the disk at `dir` but about `left` bytes.
+/// Fills the disk at `dir` with somebody else's file, but for about `left` bytes.
 pub fn fill(dir: &Path, left: u64) -> io::Result<()> {
     let mut foreign = fs::File::create(dir.join(FOREIGN))?;
     let block = vec![1; 64 << 10];
@@ -47,7 +47,7 @@ pub fn fill(dir: &Path, left: u64) -> io::Result<()> {
     foreign.set_len(len.saturating_sub(left))
 }
 
-/// Removes what [`fill`] wrote, as somebody else would.
+/// Removes what [`fill`] wrote.
 pub fn relieve(dir: &Path) -> io::Result<()> {
     match fs::remove_file(dir.join(FOREIGN)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! One pool under torture: its processes, its disks, who is hurt, and what should be in it.
+//! One pool under torture: its processes, its disks, the donors that are hurt, and the files that should be in it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,22 +20,22 @@ use super::power::PowerDisk;
 use super::process::wait_until;
 use super::small_disk::{SmallDisk, relieve};
 
-/// Bytes of a disk that can fill up.
+/// The size of a disk that can fill up, in bytes.
 const SMALL: u64 = 160 << 20;
-/// Bytes of a disk that can lose its power: more than is ever written to one.
+/// The size of a disk that can lose its power, in bytes: more than is ever written to one.
 const POWER_DISK: u64 = 1 << 30;
-/// Bytes that are left on one that is not filled, whatever has been written to it.
+/// The bytes that are free on a small disk that nobody has filled, whatever the pool has written to it.
 const ROOM: u64 = 64 << 20;
-/// Manager options that let a run see sessions and chunks go. Checkpoints on donors come and go: what
-/// is nobody's could not be told from them.
+/// Options of the manager by which sessions and chunks go within a run. Donors get no blocks of the metadata log:
+/// these come and go, and chunk files that belong to nothing could not be told from them.
 const BRISK: [&str; 8] =
     ["--lease", "2s", "--gc-delay", "1s", "--resume-window", "0s", "--metadata-copies", "0"];
 
-/// A pool and all that is known of it.
+/// A pool, with all that is known of it.
 pub struct Stage {
     /// The plan that the seed expanded to.
     pub plan: Plan,
-    /// The processes. Dropped before the disks.
+    /// The processes. They come before the disks, so that they are dropped first.
     pub pool: Pool,
     /// Every space's files, by `SPACE/NAME`.
     pub files: Files,
@@ -59,7 +59,7 @@ pub struct Stage {
     pub manager_disk: Option<PowerDisk>,
     /// The member that does what it may not, if its program is there.
     pub hostile: Option<Hostile>,
-    /// What it is at.
+    /// The run of the hostile member's program that is under way.
     pub hostile_at_work: Option<Under>,
     said: bool,
     begun: Instant,
@@ -67,7 +67,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the pool of `plan` below `dir`; `said` prints each step as it comes.
+    /// Starts the pool of `plan` below `dir`. With `said` each step is printed as it comes.
     pub fn set(plan: Plan, program: &Path, dir: &Path, said: bool) -> Result<Self> {
         let options = [&BRISK[..], &["--repair-grace", plan.repair_grace]].concat();
         let mut manager_disk = None;
@@ -122,7 +122,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Notes what happens now.
+    /// Notes in the log that `what` happens now.
     pub fn say(&mut self, what: String) {
         let line = format!("{:6.1} s  {what}", self.begun.elapsed().as_secs_f64());
         if self.said {
@@ -131,7 +131,7 @@ impl Stage {
         self.log.push(line);
     }
 
-    /// Whether `donor` may be hurt as well, without more donors being so than is tolerated.
+    /// Returns whether `donor` may be hurt without more donors being so than is tolerated.
     pub fn may_hurt(&self, donor: usize) -> bool {
         let mut hurt: BTreeSet<usize> =
             [&self.dead, &self.frozen, &self.spoiled].into_iter().flatten().copied().collect();
@@ -139,12 +139,12 @@ impl Stage {
         hurt.len() <= self.plan.faults
     }
 
-    /// Whether every write must succeed: all are there and have room.
+    /// Returns whether every write must succeed, because all donors run and have room.
     pub fn must_write(&self) -> bool {
         self.dead.is_empty() && self.frozen.is_empty() && self.full.is_empty()
     }
 
-    /// A path in one of the spaces.
+    /// Draws a path in one of the spaces.
     pub fn any_path(&mut self) -> String {
         let space = self.chance.index(self.plan.spaces.len());
         let name = self.chance.below(14);
@@ -190,7 +190,7 @@ impl Stage {
         self.pool.wait_live()
     }
 
-    /// The manager lives again and has heard of every donor that does, and does not stand still.
+    /// Starts the manager if it is down, and waits until it hears every donor that runs and is not frozen.
     pub fn settle(&mut self) -> Result<()> {
         if !self.pool.has_manager() {
             self.pool.start_manager()?;
@@ -215,12 +215,12 @@ impl Stage {
         })
     }
 
-    /// Compares what a read gave with what could be at `path`.
+    /// Compares what a read gave with what may be at `path`. With `must` a read that was refused is an error.
     pub fn judge_read(&mut self, path: &str, ran: Ran, must: bool) -> Result<()> {
         let seen = match ran.code {
             0 => Some(ran.stdout.as_slice()),
             3 => None,
-            // An error is no wrong byte; but with so few faults there must be none.
+            // A refused read gives no wrong byte, but where `must` is set there were too few faults for it.
             code => {
                 self.counts.count("reads refused while the manager was away");
                 ensure!(
@@ -238,7 +238,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Everything is healed: compares every file, and what `status` says.
+    /// Heals everything, then compares every file and what `status` says.
     pub fn check_everything(&mut self) -> Result<()> {
         for number in std::mem::take(&mut self.full) {
             relieve(&self.pool.donors[number].disk)?;
@@ -284,7 +284,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Nothing is left of what was never committed (D2).
+    /// Waits until nothing is left of what was never committed (D2), or was removed.
     fn wait_clean(&mut self) -> Result<()> {
         let mut last = String::new();
         let clean = wait_until("that leftovers are reclaimed", 2 * DEADLINE, || {
@@ -298,7 +298,7 @@ impl Stage {
         clean.with_context(|| last)
     }
 
-    /// `status` tells the truth about what is known.
+    /// Checks the sums that `status` tells, if it is known what is at every path.
     fn check_status(&mut self) -> Result<()> {
         let status = self.pool.status()?;
         if let Some(count) = self.files.count() {
@@ -312,8 +312,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes everything away again: nothing stays on disks that did what they should, all
-    /// processes end when asked, and none is left.
+    /// Removes everything, and checks that no chunk file stays on disks that did what they should, that all
+    /// processes end when asked, and that none is left.
     pub fn strike(&mut self) -> Result<()> {
         for space in self.plan.spaces.clone() {
             self.pool.run(&["space", "rm", "-r", "-y", &space.name])?.ok()?;
@@ -348,7 +348,7 @@ impl Stage {
         copy(&self.pool.donors[number].disk, to)
     }
 
-    /// Puts back what [`Stage::copy_disk`] took.
+    /// Puts back on the donor's disk what [`Stage::copy_disk`] copied.
     pub fn restore_disk(&self, number: usize, from: &Path) -> Result<()> {
         let disk = &self.pool.donors[number].disk;
         for part in ["lent", "state"] {
@@ -365,7 +365,7 @@ fn below(path: &str, space: &str) -> bool {
     path.strip_prefix(space).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// How many files are below a directory.
+/// Returns how many files are below a directory.
 fn tree(dir: &Path) -> Result<usize> {
     let mut files = 0;
     for entry in fs::read_dir(dir)? {
@@ -375,7 +375,7 @@ fn tree(dir: &Path) -> Result<usize> {
     Ok(files)
 }
 
-/// Processes whose command line has `text`, but for zombies.
+/// Returns the command lines of processes that contain `text`. Zombies have none.
 fn processes_that_name(text: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -388,8 +388,8 @@ fn processes_that_name(text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// How long a fault waits for its moment in what is under way. A client of some files is done within
-/// tens of milliseconds, and its first are spent on starting.
+/// Draws how long a fault waits for its moment in what is under way. A client of some files is done within tens of
+/// milliseconds, and it spends the first of them on starting.
 pub fn moment(chance: &mut Chance) -> Duration {
     let most = chance.pick(&[20, 60, 60, 150, 500]);
     Duration::from_millis(chance.below(most))

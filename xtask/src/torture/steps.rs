@@ -58,7 +58,7 @@ impl Stage {
         }
         self.inflict(mishap, &mut clients)?;
         if mishap.takes_the_manager() {
-            // The manager is back in time for the clients, which wait a minute for it.
+            // The manager comes back in time for the clients, whose retry limit is far longer.
             pause(moment(&mut self.chance));
             self.pool.start_manager()?;
         }
@@ -149,7 +149,7 @@ impl Stage {
 
     // ---- what goes wrong in between
 
-    /// A victim's disk rots, or its owner lies.
+    /// Damages chunk files on a victim's disk, as rot or a lying owner does.
     fn spoil(&mut self) -> Result<()> {
         let number = self.chance.pick(&self.plan.victims);
         if !self.may_hurt(number) || self.pool.donors[number].dead_for_good {
@@ -160,8 +160,8 @@ impl Stage {
         if chunks.is_empty() {
             return Ok(());
         }
-        // This comes before the first chunk is hurt, for a step that fails in between has hurt the
-        // disk all the same.
+        // This comes before the first chunk is damaged, for a step that fails in between has damaged the disk all
+        // the same.
         self.spoiled.insert(number);
         let mut done = Vec::new();
         for _ in 0..most {
@@ -179,7 +179,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A victim's disk is replaced by a copy of itself that others have written past.
+    /// Replaces a victim's disk by a copy of it that was made some writes earlier.
     fn bring_back_an_old_disk(&mut self) -> Result<()> {
         let number = self.chance.pick(&self.plan.victims);
         if !self.may_hurt(number) || !self.pool.donors[number].runs() {
@@ -198,7 +198,7 @@ impl Stage {
         }
         self.settle()?;
         if !self.may_hurt(number) {
-            // Other donors fell meanwhile.
+            // Other donors were hurt meanwhile.
             return Ok(fs::remove_dir_all(&copy)?);
         }
         if self.pool.donors[number].runs() {
@@ -229,7 +229,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Processes die while nobody wants anything from them.
+    /// Lets something go wrong while no client is at work.
     fn interrupt_nothing(&mut self) -> Result<()> {
         let mishap = self.any_mishap();
         if matches!(mishap, Mishap::KillClient | Mishap::FreezeClients(_) | Mishap::Nothing) {

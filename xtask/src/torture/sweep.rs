@@ -1,6 +1,6 @@
-//! `cargo xtask sweep`: one write and its commit, once for every state-changing system call that the
-//! manager makes for it, with that call failing or the manager dying there. The donor's side of the
-//! same is swept in potluck-sim, whose disks are an argument.
+//! `cargo xtask sweep`: one write and its commit, again and again, each time with another state-changing system
+//! call of the manager failing, or with the manager dying there. The donor's side of a write is swept in
+//! potluck-sim, whose disks are an argument.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,10 +18,10 @@ use super::process::{Running, wait_until};
 use crate::cargo::tested_program;
 use crate::scratch;
 
-/// The system calls that change the state of a catalog. Sockets are written to by other calls.
+/// The system calls that change the state of a catalog. Other calls write to sockets.
 const CALLS: &str =
     "pwrite64,pwritev,fsync,fdatasync,ftruncate,rename,renameat,renameat2,unlink,unlinkat";
-/// Points of one call that are tried, evenly spread.
+/// The most occurrences of one call that are tried, evenly spread.
 const MOST_POINTS: u64 = 12;
 /// The faults at a call, in the words of strace, each with the name it is counted under.
 const MODES: [(&str, &str); 3] = [
@@ -29,20 +29,20 @@ const MODES: [(&str, &str); 3] = [
     ("error=ENOSPC", "system call of the manager without space"),
     ("error=EIO", "system call of the manager with an I/O error"),
 ];
-/// The longest that strace takes to let a process go on that is alive.
+/// The longest that strace takes to detach from a process that is alive.
 const LETTING_GO: Duration = Duration::from_secs(5);
-/// The one file that is written again and again.
+/// The path of the one file that is written again and again.
 const PATH: &str = "sweep/file";
 
-/// Sweeps with the program built now, and tells what was done.
+/// Sweeps with the program built now, and prints what was done.
 pub fn run() -> Result<ExitCode> {
     let counts = sweep(&tested_program()?)?;
     println!("{counts}sweep: every point kept every promise");
     Ok(ExitCode::SUCCESS)
 }
 
-/// The test command's step, which runs beside others and so writes down what it has to say; says so where it
-/// cannot run.
+/// Runs the sweep as a step of the test command. It runs beside others, so it writes to `printed`; it also says
+/// there that it was skipped, if strace is missing.
 pub fn test(printed: &mut Vec<u8>) -> Result<String, String> {
     if Command::new("strace").arg("--version").output().is_err() {
         printed.extend(b"SKIPPED sweep: strace is not there\n");
@@ -79,7 +79,7 @@ fn sweep(program: &Path) -> Result<Counts> {
 struct Sweep {
     pool: Pool,
     files: Files,
-    /// Numbers contents, so that old and new differ.
+    /// The number of the last content, which grows so that old and new differ.
     number: u64,
     counts: Counts,
 }
@@ -105,8 +105,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// How often the manager makes each call for one write, of the thread that makes it most often:
-    /// strace counts by thread.
+    /// Returns how often the manager makes each call for one write. As strace counts by thread, it is the count of
+    /// the thread that makes the call most often.
     fn count_calls(&mut self) -> Result<BTreeMap<String, u64>> {
         let log = self.pool.dir().join("calls");
         let tracer =
@@ -129,14 +129,14 @@ impl Sweep {
         Ok(calls)
     }
 
-    /// One write with something wrong at one call; afterwards what a new manager finds is right.
+    /// Writes once with something wrong at one call, and checks what a new manager finds afterwards.
     fn point(&mut self, inject: &str) -> Result<()> {
         let trace = inject.strip_prefix("inject=").and_then(|rest| rest.split(':').next());
         let trace = format!("trace={}", trace.context("a call")?);
         let tracer = self.trace(&["-o", "/dev/null", "-e", &trace, "-e", inject])?;
         self.put()?;
         tracer.detach()?;
-        // The manager is ended, so that nothing is found that was only in its memory.
+        // The manager is killed, so that nothing counts that is only in its memory.
         if self.pool.has_manager() {
             self.pool.end_manager()?;
         }
@@ -153,7 +153,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Writes the file anew; a manager that dies of it is started again, as its machine would.
+    /// Writes the file anew. A manager that dies of it is started again, as an init system would.
     fn put(&mut self) -> Result<()> {
         self.number += 1;
         let content = Content { number: self.number, len: 200_000 };
@@ -185,14 +185,14 @@ impl Sweep {
     }
 }
 
-/// A strace that is attached to a process.
+/// A strace that is attached to the manager.
 struct Tracer {
     running: Running,
     said: PathBuf,
 }
 
 impl Tracer {
-    /// The kernel says who traces a process.
+    /// Waits until the kernel says that every thread of the manager is traced.
     fn wait_attached(mut self, manager: u32) -> Result<Self> {
         wait_until("that strace attaches", DEADLINE, || {
             if self.running.ended()?.is_some() {

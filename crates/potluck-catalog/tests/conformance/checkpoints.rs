@@ -55,13 +55,13 @@ impl Stage {
         (spaces[0].sums.files, spaces[0].sums.bytes)
     }
 
-    /// The redundancy that a file is to have, as far as that is another than it has.
+    /// Returns the redundancy that a file is to have, if it is another than it has.
     async fn goal_of(&self, at: &str) -> Option<String> {
         self.file(at).await.0.goal.map(|goal| goal.to_string())
     }
 }
 
-/// The path of something that is staged.
+/// Returns the path of something that is staged.
 fn staged(open: &OpenCheckpoint, below: &str) -> String {
     format!("{}/{below}", open.staging)
 }
@@ -209,7 +209,7 @@ async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there(
     let admitted =
         stage.catalog.admit_write(path(&staged(&open, "new/x")), Condition::Always, 1).await;
     assert_eq!(admitted.expect("admitted").space.policy.copies, 3);
-    // A policy that is set meanwhile is followed by what is staged.
+    // Staged files follow a policy that is set meanwhile.
     let at = open.staging.clone();
     let policy = stage.catalog.admit_write(path("pot://lab/step/a"), Condition::Always, 0).await;
     let policy = potluck_core::policy::Policy { copies: 1, ..policy.expect("read").space.policy };
@@ -287,7 +287,7 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
     let wrong = stage.publish(3, (Condition::IfVersion(VersionId(99)), false)).await;
     assert!(matches!(wrong, Err(Error::WrongVersion { .. })), "{wrong:?}");
     stage.publish(3, ALWAYS).await.expect("committed");
-    // A tree that is merged into nothing becomes the whole.
+    // A tree that is merged where nothing is becomes the whole there.
     let fresh = stage.begin(4, "pot://lab/fresh/tree", CommitStyle::Merge).await;
     stage.put(file(&staged(&fresh, "f"), &[30], &[1])).await;
     stage.publish(4, ALWAYS).await.expect("committed");
@@ -337,7 +337,7 @@ async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
     stage.catalog.begin_checkpoint(again, at).await.expect("renewed");
     assert_eq!(stage.catalog.upkeep(step, HOUR_MS * 2 + 10).await, Ok(false));
     assert_eq!(stage.catalog.checkpoints().await.expect("read").open.len(), 1);
-    // What became of a checkpoint is known for a day.
+    // It is known for a day how a checkpoint ended.
     assert_eq!(stage.abort(1).await, Ok(()));
     assert_eq!(stage.catalog.upkeep(step, 27 * HOUR_MS).await, Ok(false));
     assert_eq!(stage.abort(1).await, Err(Error::NoCheckpoint(id(1))));
@@ -385,7 +385,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(0)]);
 
-    // Nothing is contributed to one shared file, and something to another.
+    // To one shared file nothing is contributed, and to another something is.
     let step = Upkeep::Checkpoints { most: 16 };
     let open = stage.catalog.begin_checkpoint(shared(MemberId(1)), when(5)).await.expect("again");
     stage.put(file(&staged(&open, "open/w-a"), &[3], &[1])).await;

@@ -39,7 +39,7 @@ async fn a_later_commit_replaces_the_whole_version() {
     let space = &stage.catalog.spaces().await.expect("spaces")[0];
     assert_eq!((space.sums.files, space.sums.bytes), (1, 1000));
 
-    // A path is twice in one batch: the second wins, and nothing is counted twice.
+    // If a path is twice in one batch, the second wins, and nothing is counted twice.
     let twice = vec![file("pot://lab/x", &[3], &[1]), file("pot://lab/x", &[3, 4], &[1])];
     assert!(stage.commit(twice).await.iter().all(Result::is_ok));
     stage.remove("pot://lab/x", 5).await;
@@ -160,7 +160,7 @@ async fn what_was_committed_is_there_after_reopening_d1() {
     assert_eq!(page.files[0].path, "a");
 }
 
-/// A donor that stopped to count while a commit waited for its turn counts no more.
+/// A donor that was quarantined while a commit waited for its turn counts no more.
 #[tokio::test]
 async fn a_commit_is_not_judged_by_donors_as_they_stood_before() {
     let mut stage = Stage::new().await;

@@ -21,13 +21,13 @@ fn listed(n: u64) -> Holding {
     Holding { name: chunk(n), len: 1000 }
 }
 
-/// The donors that a reader of the chunk of this file is sent to.
+/// Returns the donors to which a reader of the first chunk of this file is sent.
 async fn holders(stage: &Stage, at: &str) -> Vec<DonorId> {
     let page = stage.catalog.open_files(path(at), false, None).await.expect("opened");
     page.files[0].holders[0].clone()
 }
 
-/// The donors that have a chunk at a level.
+/// Returns the donors that have a chunk at a level.
 async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
     let names = Arc::new(vec![chunk(n)]);
     let found = stage.catalog.offer(stage.session, Vec::new(), names, ack).await;
@@ -63,7 +63,7 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
     stage.tell(1, ToldCopies { added: compared.uncounted, ..ToldCopies::default() }, 0).await;
     assert_eq!(stage.counted(1).await, (2, 0));
 
-    // A receipt that came before its turn refutes that a copy is missing.
+    // A receipt that came after a copy was found to be unlisted refutes that it is missing.
     stage.donors.acknowledged([(donor, incarnation, &names[0])].into_iter());
     assert_eq!(stage.catalog.mark_missing(donor, refuted).await, Ok(None));
     assert_eq!(stage.counted(1).await, (2, 0));
@@ -129,7 +129,7 @@ async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     let kept = holders_at(&stage, 1, AckLevel::Disk).await;
     assert_eq!(kept, [DonorId(2)], "a lower level takes nothing back");
 
-    // The copy was lost and is back: nobody synced what came back.
+    // The copy was lost and is back, and nobody synced what came back.
     stage.tell(2, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     stage.tell(2, ToldCopies { added: vec![listed(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
@@ -185,11 +185,11 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
 
 #[tokio::test]
 async fn whoever_lost_one_copy_in_twenty_is_found_by_a_day_of_draws_999_times_in_1000_r2() {
-    /// Challenges of one donor a day: a tenth of all donors each minute.
+    /// The number of challenges of one donor in a day: a tenth of all donors is challenged each minute.
     const CHALLENGES: i32 = 24 * 60 / 10;
     const DRAWS: u64 = 8000;
     let mut stage = Stage::new().await;
-    // Files of twenty chunks, a tenth of which are at this donor.
+    // Each file has twenty chunks at one donor, and a tenth of the files is at donor 1.
     let mut held = Vec::new();
     for first in (0..4000).step_by(20) {
         let numbers: Vec<u64> = (first..first + 20).collect();
@@ -206,8 +206,8 @@ async fn whoever_lost_one_copy_in_twenty_is_found_by_a_day_of_draws_999_times_in
         *drawn.entry(one.name).or_default() += 1;
     }
     assert!(held.iter().all(|name| drawn.contains_key(name)), "every copy may be drawn");
-    // This is the chance of being missed for a day, of donors that each lost another twentieth of their
-    // copies.
+    // This is the chance that a donor is missed for a day, averaged over donors that each lost another twentieth of
+    // their copies.
     let donors = 20;
     let missed = (0..donors).map(|first| {
         let lost = held.iter().skip(first).step_by(20);

@@ -39,7 +39,7 @@ async fn copied(stage: &Stage, number: u32, wanted: &CopyRequest) -> Copied {
     }
 }
 
-/// Files and bytes of a space.
+/// Returns the number of files of a space, and their bytes.
 async fn sums(stage: &Stage, name: &str) -> (i64, i64) {
     let spaces = stage.catalog.spaces().await.expect("spaces");
     let space = spaces.iter().find(|space| space.name == name).expect("there");
@@ -56,7 +56,7 @@ async fn a_copy_counts_references_and_stands_for_itself() {
     stage.remove("pot://lab/a", 50).await;
     assert!(stage.unused(1000).await.is_empty());
 
-    // Copied over another file, what that named ends; copied over its like, nothing changes.
+    // A copy over another file ends the references of that file, and a copy over an equal file changes nothing.
     stage.put(file("pot://lab/c", &[3], &[1])).await;
     for number in 1..3 {
         copied(&stage, number, &wanted("pot://lab/x/b", "pot://lab/c")).await;

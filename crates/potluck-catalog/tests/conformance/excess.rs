@@ -1,5 +1,5 @@
-//! Copies in excess and redundancy that is given up: what a scan finds, and what of that still holds when it
-//! is done.
+//! Copies in excess and redundancy that is given up: what a scan finds, and which of that may still go when the
+//! scan is done.
 
 use crate::stage::Stage;
 use potluck_catalog::fixture::chunk;
@@ -27,14 +27,14 @@ fn giving(at_once: bool, lose: &[VersionId]) -> Option<Giving> {
 }
 
 impl Stage {
-    /// Commits a file of the chunk `n`, to be kept in so many copies, which is `on` these donors.
+    /// Commits a file of the chunk `n`, which is to be kept in `copies` copies and is at the donors `on`.
     async fn put_copies(&mut self, at: &str, n: u64, on: &[u32], copies: u32) -> VersionId {
         let mut file = file(at, &[n], on);
         file.version.copies = copies;
         self.put(file).await
     }
 
-    /// Copies that all can do without, by a scan of now.
+    /// Returns the copies that every file can do without, as a scan of now finds them.
     async fn agreed(&self) -> Agreed {
         let found = self.scan(self.donors.view(Tick::ZERO)).await.excess;
         found.into_iter().filter(|(_, excess)| excess.is_agreed()).collect()
@@ -46,7 +46,7 @@ impl Stage {
         marked.expect("marked")
     }
 
-    /// The donors of those copies that may still go, each by itself: all stay after all.
+    /// Returns the donors of those copies that may still go. Each is marked by itself, and then stays after all.
     async fn still(&self, agreed: &Agreed) -> Vec<u32> {
         let mut still = Vec::new();
         for (copy, excess) in agreed {
@@ -59,7 +59,7 @@ impl Stage {
         still
     }
 
-    /// The file at a path is to be kept otherwise.
+    /// Gives the file at a path another redundancy as its goal.
     async fn aim(&self, at: &str, redundancy: Redundancy) {
         let over = match redundancy {
             Redundancy::Copies(copies) => Override { copies: Some(copies), ..Override::default() },
@@ -159,10 +159,10 @@ async fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not
 async fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     let mut stage = Stage::new().await;
     let listed = stage.put_copies("pot://lab/listed", 1, &[1], 1).await;
-    // One file becomes visible only after the list was made, and two owners leave another.
+    // One file becomes visible only after the list was made, and of another both owners leave.
     let late = stage.put_copies("pot://lab/late", 2, &[1], 1).await;
     stage.put_copies("pot://lab/both", 3, &[1, 2], 2).await;
-    // This one can be read without them: it waits for nobody.
+    // A file that can be read without these donors waits for nobody.
     stage.put_copies("pot://lab/safe", 4, &[1, 5], 2).await;
     stage.donors.give_back(DonorId(1), giving(true, &[listed]));
     stage.donors.give_back(DonorId(2), giving(true, &[]));
@@ -177,11 +177,12 @@ async fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     let moving = stage.scan(stage.donors.view(Tick::ZERO)).await.moving;
     assert_eq!((moving[&DonorId(1)].chunks, moving[&DonorId(2)].chunks), (2, 1), "moved first");
 
-    // If a listed file shares a chunk with another, the chunk is also of that one.
+    // If a listed file shares a chunk with another file, the chunk does not go: the other file is not listed.
     stage.put_copies("pot://lab/shares", 1, &[1, 6], 1).await;
     stage.tell(6, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert!(!stage.agreed().await.contains_key(&(chunk(1), DonorId(1))));
-    // The leaving is called off, and the list is worth nothing any more.
+    // With another list, only the chunk goes that can be read without this donor. Once the leaving is called off,
+    // none does.
     stage.donors.give_back(DonorId(1), giving(true, &[late]));
     assert_eq!(stage.still(&agreed).await, [1], "only what can be read without it");
     stage.donors.give_back(DonorId(1), None);
@@ -236,7 +237,7 @@ async fn an_earlier_redundancy_is_given_up_only_while_the_new_one_is_there() {
     stage.aim("pot://lab/a", goal).await;
     let found = stage.scan(stage.donors.view(Tick::ZERO)).await.arrived;
     assert_eq!(found, [(version, goal)]);
-    // Donor 4 dies meanwhile, and for now is merely silent.
+    // Donor 4 falls silent meanwhile.
     let later = Duration::from_secs(5);
     let mut donors = donors_there(5);
     [1, 2, 3, 5].iter().for_each(|donor| arrives(&mut donors, *donor, later));

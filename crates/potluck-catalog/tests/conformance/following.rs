@@ -11,7 +11,7 @@ use potluck_wire::control::Condition;
 const PAGE: PageLimit = PageLimit { chunks: 64, entries: 64 };
 
 impl Stage {
-    /// The versions that need copies at a donor, read in pages of two chunks.
+    /// Returns the versions that need copies at a donor, read in pages of two chunks.
     async fn needing(&self, donor: u32) -> Vec<VersionId> {
         let (mut needing, mut after) = (Vec::new(), Some(ChunkId::FIRST));
         while let Some(from) = after {
@@ -24,7 +24,7 @@ impl Stage {
         needing
     }
 
-    /// The versions among these that paths lead to, with their spaces.
+    /// Returns those of these versions to which paths lead, with their spaces.
     async fn followed(&self, versions: &[VersionId]) -> Vec<(VersionId, SpaceId)> {
         let whole = |version: &VersionId| ToFollow { version: *version, units: None };
         let (mut all, mut rest) = (Vec::new(), versions.iter().map(whole).collect::<Vec<_>>());
@@ -56,7 +56,7 @@ async fn the_copies_of_a_donor_lead_to_the_files_that_need_them_and_to_no_others
     assert_eq!(stage.needing(4).await, [three]);
     assert_eq!(stage.needing(7).await, [five], "parity is needed as well");
     assert_eq!(stage.needing(8).await, []);
-    // A lost copy counts as one that its files miss.
+    // A lost copy is followed as well, for its files miss it.
     stage.tell(4, ToldCopies { removed: vec![chunk(4)], ..ToldCopies::default() }, 0).await;
     assert_eq!(stage.needing(4).await, [three]);
 }
@@ -110,7 +110,7 @@ async fn what_is_followed_is_found_in_its_space_where_a_path_leads_to_it() {
     assert_eq!(all, [deep, other]);
     let found = stage.followed(&all).await;
     assert_eq!(found, [(deep, space("lab")), (other, space("attic"))]);
-    // A tree that is removed keeps its versions until it is taken apart, and is no file's any more.
+    // A tree that is removed keeps its versions until it is taken apart, but no path leads to them.
     stage
         .catalog
         .remove(path("pot://lab/d"), Default::default(), true, when(5))
@@ -147,7 +147,7 @@ async fn of_a_file_those_units_are_read_alone_that_are_asked_for() {
     let on: [&[u32]; 9] = [&[1], &[2], &[3], &[4], &[5], &[6], &[7], &[8], &[9]];
     let chunks: Vec<(u64, &[u32])> = (1..).zip(on).collect();
     stage.asked.over.ec = Some("2+1".parse().expect("a code"));
-    // Three groups of two data chunks, whose parity comes behind all data.
+    // The file has three groups of two data chunks, and their parity comes behind all data.
     let version = stage.put(coded("pot://lab/a", "2+1", 6, &chunks)).await;
     let units = SomeUnits { numbers: vec![0], names: vec![chunk(9), chunk(77)] };
     let asked = vec![ToFollow { version, units: Some(units) }];

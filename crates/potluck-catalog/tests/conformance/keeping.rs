@@ -13,7 +13,7 @@ const HOUR_MS: u64 = 3_600_000;
 const USER: MemberId = MemberId(7);
 
 impl Stage {
-    /// Has a directory keep old versions, and what is removed.
+    /// Makes a directory that keeps old versions, and with `trash` what is removed.
     async fn keeps(&self, at: &str, versions: &str, trash: Option<&str>) {
         let over = Override {
             keep_versions: Some(versions.parse().expect("versions")),
@@ -40,7 +40,7 @@ impl Stage {
         }
     }
 
-    /// The numbers of the versions that are kept of a name, and whether it was removed with them.
+    /// Returns the numbers of the versions that are kept of a name, each with whether it was removed.
     async fn versions(&self, at: &str, now_ms: u64) -> Vec<(VersionId, bool)> {
         let kept = self.kept(at, KeptScope::OfName, now_ms).await;
         kept.into_iter().map(|about| (about.number, about.removed)).collect()
@@ -191,8 +191,8 @@ async fn what_is_there_is_never_replaced_by_what_was_removed() {
     let refused = stage.bring_back("pot://lab/d/a", None, true).await;
     assert_eq!(refused, Err(Error::Exists(path("pot://lab/d/a"))));
     assert_eq!(stage.file("pot://lab/d/a").await.0.id, second);
-    // Whoever asks for that version by its number means it, and loses nothing, whatever the policy
-    // keeps.
+    // A version that is asked for by its number takes the place of the present one, which is kept whatever the
+    // policy says.
     assert_eq!(stage.bring_back("pot://lab/d/a", Some(first), false).await, Ok(true));
     assert_eq!(stage.file("pot://lab/d/a").await.0.id, first);
     assert_eq!(stage.versions("pot://lab/d/a", 6).await, [(second, false)]);

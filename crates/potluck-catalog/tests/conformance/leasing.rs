@@ -6,11 +6,12 @@ use potluck_catalog::{LEASE, Upkeep};
 use potluck_core::ids::{MemberId, VersionId};
 
 const LEASE_MS: u64 = LEASE.as_millis() as u64;
-/// How long what was left whole stays so.
+/// The time for which versions that lost their names are left whole if a reader may have them open, in
+/// milliseconds.
 const KEPT_MS: u64 = 1000;
 const READER: MemberId = MemberId(5);
 
-/// The steps of a name that comes to lead elsewhere.
+/// The ways in which a name comes to lead elsewhere.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Removed,
@@ -19,7 +20,7 @@ enum Loss {
     ReplacedByAMove,
 }
 
-/// A file of chunk 1 in a tree, opened at 0 under a lease, that lost its name at 10.
+/// Makes a file of chunk 1 in a tree, which is opened at time 0 under a lease and then loses its name.
 async fn lost(loss: Loss) -> (Stage, VersionId) {
     let mut stage = Stage::new().await;
     let version = stage.put(file("pot://lab/d/a", &[1], &[1])).await;

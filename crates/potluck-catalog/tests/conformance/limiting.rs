@@ -21,7 +21,7 @@ fn bytes(most: u64) -> Quota {
     Quota { bytes: Some(most), files: None }
 }
 
-/// A file of so many chunks of 1000 bytes.
+/// Returns a file of `chunks` chunks of 1000 bytes.
 fn sized(at: &str, chunks: u64) -> PreparedFile {
     file(at, &(0..chunks).collect::<Vec<_>>(), &[1])
 }

@@ -132,7 +132,7 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert_eq!(stage.listed("pot://lab/empty", false, None).await, ["one", "two"]);
 }
 
-/// Directories below `top` and a file in the last, with a path of `bytes` bytes in all.
+/// Returns the path of a file in directories below `top`, which has `bytes` bytes in all.
 fn long_path(top: &str, bytes: usize) -> String {
     let mut at = top.to_owned();
     while bytes - at.len() > 201 {
@@ -152,7 +152,7 @@ async fn what_would_make_a_path_too_long_is_refused() {
     let stay = moved(&stage, "pot://lab/bbbbbbb", "pot://lab/bbbbbbbb").await;
     assert_eq!(stay, Err(refused));
     assert_eq!(stage.listed("pot://lab", false, None).await, ["bbbbbbb"]);
-    // A directory with a short path goes anywhere, and one with a long path to a shorter one.
+    // A directory can be moved to a shorter path, however long the paths below it are.
     moved(&stage, "pot://lab/bbbbbbb", "pot://lab/a").await.expect("a shorter one");
 }
 
@@ -343,7 +343,7 @@ async fn usage_counts_shared_chunks_once_and_children_apart() {
     assert_eq!((one.files, one.bytes, one.children.len()), (1, 1000, 0));
 }
 
-/// Sums in parts of some `most` entries and chunks.
+/// Returns the usage of a path, summed in parts of some `most` entries and chunks.
 async fn usage(stage: &Stage, of: &str, most: u64) -> Used {
     let part = async |after| {
         stage.catalog.usage(path(of), after, most, SeenSpaces::ALL).await.expect("summed")
@@ -377,7 +377,7 @@ async fn usage_in_parts_is_that_of_the_whole_also_within_a_file() {
             assert_eq!(shown(&usage(&stage, of, most).await), shown(&whole), "{of} by {most}");
         }
     }
-    // A file that is removed in the middle of the sums is not asked for.
+    // A file that is removed in the middle of the sums is passed over.
     let half =
         stage.catalog.usage(path("pot://lab"), None, 2000, SeenSpaces::ALL).await.expect("summed");
     let after = half.next.expect("the large file is in the middle");

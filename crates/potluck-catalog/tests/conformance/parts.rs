@@ -13,7 +13,7 @@ use potluck_core::recipe::{self, PART_CHUNKS};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
 
-/// Three parts, of which the last is short.
+/// The number of chunks of a file with three parts, of which the last is short.
 const CHUNKS: u64 = 2 * PART_CHUNKS as u64 + 300;
 
 async fn put_all(stage: &mut Stage, files: Vec<PreparedFile>) -> StoredFile {
@@ -95,7 +95,7 @@ async fn parts_that_do_not_make_the_file_make_none() {
     differ(stage.refused(whole.clone()).await);
     put_all(&mut stage, vec![files[0].clone(), files[2].clone()]).await;
     differ(stage.refused(whole.clone()).await);
-    // The first part is in the place of the second, and the second is of another file.
+    // First the content of the first part comes in the place of the second, then the second part of another file.
     let mut twice = files[0].clone();
     twice.in_parts = files[1].in_parts;
     put_all(&mut stage, vec![twice]).await;
@@ -228,7 +228,7 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
     assert_eq!(lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
     assert_eq!((&lost[1].1.pages, lost[1].1.chunks.len()), (&files[2].pages, 300));
 
-    // One part is sent to another donor; of the other part it is known by now that it is there.
+    // One part is sent to another donor, and the inventory of donor 2 shows that it has the other part.
     put_all(&mut stage, vec![on(&[1, 5])[0].clone()]).await;
     stage.donors.inventory_done(DonorId(2), again);
     judge(&stage).await;
@@ -310,7 +310,7 @@ async fn what_a_scan_finds_of_the_parts_of_a_file_holds_for_the_file() {
         stage.catalog.arrive(donors, found.arrived, 7).await.expect("arrived");
     }
     assert_eq!(stat(&stage).await, (2, None, Some(2)));
-    // If a part is not safe, the file is not until that is.
+    // A file is not safe while one of its parts is not.
     let told = |removed| ToldCopies { removed, ..ToldCopies::default() };
     stage.tell(2, told(vec![chunk(2000)]), 8).await;
     let found = stage.scan(stage.donors.view(Tick::ZERO)).await;

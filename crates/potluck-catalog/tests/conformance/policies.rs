@@ -35,7 +35,7 @@ impl Stage {
         self.catalog.set_policy(path(at), over).await.expect("set");
     }
 
-    /// The policy by which a file would be written at a path.
+    /// Returns the policy by which a file would be written at a path.
     async fn policy(&self, at: &str) -> Policy {
         self.catalog
             .admit_write(path(at), Condition::Always, 0)
@@ -45,7 +45,8 @@ impl Stage {
             .policy
     }
 
-    /// Follows a change page by page to its end: files and bytes that are to change.
+    /// Follows a change page by page to its end, and returns the number of files that are to change and their
+    /// bytes.
     async fn follow(&self, at: &str, dry_run: bool) -> (u64, u64) {
         let planned = self.catalog.plan_policy(path(at), Override::default()).await;
         let policy = planned.expect("read").expect("one that can be kept").policy;
@@ -66,7 +67,7 @@ impl Stage {
         self.file(at).await.0.goal.map(|goal| goal.to_string())
     }
 
-    /// The goals of the files of [`TREE`]; nothing where there is none.
+    /// Returns the goals of the files of [`TREE`]; empty where there is none.
     async fn goals(&self) -> [String; 4] {
         let mut goals = [const { String::new() }; 4];
         for (goal, at) in goals.iter_mut().zip(TREE) {
@@ -136,7 +137,7 @@ async fn files_follow_the_policy_set_above_them_unless_one_below_decides() {
 
     assert_eq!(stage.follow("pot://lab/d/e", false).await, (2, 4000));
     assert_eq!(stage.goals().await, ["2+1", "2+1", "3 copies", "3 copies"]);
-    // A later change replaces goals, and calls off those that ask for what is there.
+    // A later change replaces goals, and calls off those of files that have what it asks for.
     stage.set("pot://lab/d", copies(1)).await;
     assert_eq!(stage.follow("pot://lab/d", false).await, (0, 0));
     assert_eq!(stage.goals().await, ["2+1", "", "3 copies", "3 copies"]);
@@ -153,7 +154,7 @@ async fn what_was_made_for_an_earlier_goal_is_nobodys_when_the_goal_changes() {
         stage.set("pot://lab", over).await;
         stage.follow("pot://lab", false).await;
     };
-    // This gives how much parity for its goal the file is known to have then.
+    // Reports computed parity, and returns how many parity chunks the file is then known to have for its goal.
     let learn = async |stage: &Stage, code: &str, parity: &[u64]| {
         let parity = parity.iter().map(|n| (chunk(*n), 1000)).collect();
         let (ec, holders) = (code.parse().expect("a code"), vec![DonorId(3)]);
@@ -221,14 +222,14 @@ async fn a_file_written_with_less_than_its_directory_asks_for_has_that_as_its_go
     let deep = path("pot://lab/archive/deep");
     stage.catalog.make_directory(deep, true, MADE).await.expect("made");
     stage.set("pot://lab/archive", ec("2+1")).await;
-    // One session writes a whole tree, as its root says.
+    // One session writes a whole tree, by the policy of the space.
     let files = ["pot://lab/a", "pot://lab/archive/b", "pot://lab/archive/deep/new/c"];
     let outcomes = stage.commit(files.map(|at| file(at, &[1, 2], &[1])).to_vec()).await;
     assert!(outcomes.iter().all(Result::<VersionId, _>::is_ok), "{outcomes:?}");
     assert_eq!(there(&stage, files[0]).await, (None, true));
     assert_eq!(there(&stage, files[1]).await, (Some("2+1".into()), false));
     assert_eq!(there(&stage, files[2]).await, (Some("2+1".into()), false));
-    // More redundancy than is asked for is no danger, and becomes what is asked for all the same.
+    // More redundancy than is asked for is safe, and is changed to what is asked for all the same.
     stage.set("pot://lab/archive/deep", copies(1)).await;
     let mut more = file("pot://lab/archive/deep/d", &[1, 2], &[1, 2]);
     more.version.copies = 2;

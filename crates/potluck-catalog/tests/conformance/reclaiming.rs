@@ -21,7 +21,7 @@ fn added(n: u64) -> ToldCopies {
     ToldCopies { added: vec![Holding { name: chunk(n), len: 1000 }], ..ToldCopies::default() }
 }
 
-/// The session offers chunks, ends, and is accounted for.
+/// Lets the session offer chunks and end, and accounts for it.
 async fn offered_and_ended(stage: &Stage, names: Vec<ChunkName>, now_ms: u64) {
     let asked = Arc::new(names.clone());
     stage.catalog.offer(stage.session, names, asked, AckLevel::Memory).await.expect("offered");
@@ -83,7 +83,7 @@ async fn unused_chunks_that_are_at_dead_donors_alone_are_counted_apart() {
     assert_eq!(counted(&[DonorId(2)]).await, (3, 0));
     assert_eq!(counted(&[DonorId(1)]).await, (2, 1));
     assert_eq!(counted(&DONORS).await, (0, 3));
-    // What the other donor has is deleted, and the rest waits for nobody that is there.
+    // Once donor 2 has deleted its copy, two of the chunks are only at the dead donor.
     stage.tell(2, removed(1), 500).await;
     assert_eq!(counted(&[DonorId(1)]).await, (1, 2));
 }
@@ -133,7 +133,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
 async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
     let stage = Stage::new().await;
     let catalog = &stage.catalog;
-    // This change waits for the next commit that reaches the disk, which shows when there is one.
+    // A note about a donor waits for the next commit that reaches the disk, so it shows whether there was one.
     let mut synced = catalog.changes();
     let mut is_synced = async |job: &str| {
         let last = std::mem::replace(&mut synced, catalog.changes());
@@ -203,8 +203,8 @@ async fn nothing_in_use_is_condemned_and_a_new_use_ends_the_wait_d5() {
     stage.remove("pot://lab/a", 10).await;
     stage.put(file("pot://lab/b", &[1], &[])).await;
     assert!(stage.unused(1000).await.is_empty());
-    // The chunk is unused again only since 900, so a decision that was made for an earlier moment
-    // does not hold.
+    // The chunk is unused again only since time 900, so a decision that was made for an earlier moment does not
+    // hold.
     stage.remove("pot://lab/b", 900).await;
     stage.catalog.condemn(vec![chunk(1)], 100).await.expect("asked");
     assert!(stage.condemned().await.is_empty());

@@ -26,14 +26,14 @@ impl Stage {
         self.file(at).await.0.safe_wall_ms
     }
 
-    /// Commits a file that must be accepted; whether it is below its policy.
+    /// Commits a file that must be accepted, and returns whether it is below its policy.
     async fn below(&mut self, file: PreparedFile) -> bool {
         let (files, _) = self.store(vec![file]).await;
         files[0].as_ref().expect("accepted").below_policy
     }
 }
 
-/// A 2+1 file of three data chunks: a whole group, and one of a single data chunk.
+/// Returns a 2+1 file of three data chunks: a whole group, and one of a single data chunk.
 fn three(parity_of_first: &'static [u32]) -> PreparedFile {
     let chunks = [DATA, &[(3, &[1]), (11, parity_of_first), (12, &[2])]].concat();
     coded("pot://lab/a", "2+1", 3, &chunks)
@@ -75,7 +75,7 @@ async fn every_chunk_of_a_group_needs_a_donor_of_its_own_d3() {
     // A second holder of a data chunk gives way to the parity.
     let chunks: &[(u64, &[u32])] = &[(1, &[1, 4]), (2, &[2]), (11, &[1])];
     stage.put(coded("pot://lab/b", "2+1", 2, chunks)).await;
-    // A chunk that is twice in a group needs two donors, whichever place they are named at.
+    // A chunk that is twice in a group needs two donors, at whichever of its places they are named.
     let twice: &[(u64, &[u32])] = &[(7, &[5]), (7, &[5]), (8, &[6])];
     let why = stage.refused(coded("pot://lab/c", "2+1", 2, twice)).await;
     assert!(matches!(why, Error::NotApart { index: 1, .. }), "{why}");
@@ -163,8 +163,7 @@ async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_ea
 async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
     let mut stage = Stage::new().await;
     let three = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 3);
-    // One group has two data chunks and three of parity, on so many donors; another has a single
-    // chunk.
+    // The group has two data chunks and three of parity, which is on the donors that are named.
     let group = |parity: [&'static [u32]; 3]| {
         let chunks = [DATA, &[(3, parity[0]), (4, parity[1]), (5, parity[2])]].concat();
         coded("pot://lab/b", "2+3", 2, &chunks)
@@ -278,7 +277,7 @@ async fn parity_that_no_version_waits_for_is_reclaimed_d2() {
     stage.catalog.condemn(vec![chunk(11)], 50).await.expect("condemned");
     assert_eq!(stage.condemned().await, [(chunk(11), vec![DonorId(3), DonorId(4)])]);
 
-    // A chunk that a version has is only counted at one more donor.
+    // A chunk that a version already has is only counted at more donors.
     let more = Encoded { parity: vec![(chunk(1), 1000)], ..encoded };
     let doubtful = vec![Computed::Doubtful(more)];
     stage.catalog.learn_parity(doubtful, 60).await.expect("noted");

@@ -8,7 +8,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, PurgeReason, SeriesRule};
 use std::sync::Arc;
 
-/// The wall time of a look, at which step `n` was modified `n` seconds ago.
+/// The moment of a look, `n` seconds after step `n` was modified.
 const NOW: When = When {
     pool_ms: 50,
     wall_ms: 1_000_000,
@@ -24,7 +24,7 @@ impl Stage {
         self.catalog.set_policy(path(at), over).await.expect("set");
     }
 
-    /// A step that was modified so many seconds ago.
+    /// Makes a step that was modified so many seconds ago.
     async fn step(&mut self, name: &str, seconds: i64, chunk: u64) {
         let at = format!("pot://lab/run/{name}");
         self.put(file(&format!("{at}/state"), &[chunk], &[1])).await;
@@ -33,14 +33,14 @@ impl Stage {
         self.catalog.set_attributes(path(&at), None, new).await.expect("set");
     }
 
-    /// The steps that may be purged, with why.
+    /// Returns the steps that may be purged, each with the reason.
     async fn due(&self) -> Vec<(String, PurgeReason)> {
         let series = self.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
         let due = series.steps.into_iter().filter(|step| step.may_go());
         due.filter_map(|step| step.reason.map(|reason| (step.name, reason))).collect()
     }
 
-    /// Purges those of these steps that may go at that moment.
+    /// Purges those of these steps that may go at a moment, and returns them.
     async fn purge(&self, names: &[&str], when: When) -> Vec<String> {
         let looked_at = self.catalog.series(path("pot://lab/run"), when).await.expect("looked at");
         self.purge_as_seen(looked_at, names, when).await
@@ -166,8 +166,7 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
     assert_eq!(unknown, all);
     stage.catalog.note_steps(run.clone(), unknown, 1_000_000).await.expect("noted");
     assert_eq!(look(1_015_999).await, (vec![], vec![]));
-    // A file of a step is read, one of another step is open, and a tree above all of them is only
-    // looked at.
+    // A file of step 3 is read. A read of step 2 is not noted, and a read elsewhere is of no step.
     let note = async |at: &str, ms| stage.catalog.note_use(path(at), ms).await.expect("noted");
     note("pot://lab/run/step-2/state", 1_000_999).await; // too soon after that which is noted
     note("pot://lab/run/step-3/state", 1_008_000).await;
@@ -180,7 +179,7 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
         .expect("opened");
     let (due, used) = look(1_016_000).await;
     assert_eq!((due, used), (vec!["step-1".into(), "step-2".into()], vec!["step-4".into()]));
-    // Whoever reads a directory reads what is in it.
+    // A read of a directory is a read of what is in it.
     note("pot://lab", 1_016_000).await;
     assert_eq!(look(1_031_999).await.0, none);
     let when = When { pool_ms: 1_032_000, ..NOW };

@@ -21,7 +21,7 @@ impl Stage {
         self.catch_up().await;
     }
 
-    /// Lets go what nothing keeps.
+    /// Lets go of what nothing keeps any more.
     async fn catch_up(&self) {
         for _ in 0..3 {
             while self.catalog.upkeep(Upkeep::Kept { most: 1 }, 9).await.expect("a step") {}
@@ -40,7 +40,7 @@ impl Stage {
         assert_eq!(made.expect("made"), []);
     }
 
-    /// What a listing says of a tree: paths, with versions of files and targets of links.
+    /// Returns what a listing shows of a tree: paths, with versions of files and targets of links.
     async fn shown(&self, at: &str) -> Vec<(String, Option<VersionId>, Option<String>)> {
         let all = potluck_catalog::SeenSpaces::ALL;
         let listing = self.catalog.list_directory(path(at), true, None, all).await;
@@ -54,7 +54,7 @@ impl Stage {
     }
 }
 
-/// A tree with a file, a link, an empty directory and a directory with a file.
+/// Makes a tree with files, a link, an empty directory and a directory with files.
 async fn tree() -> Stage {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -153,7 +153,7 @@ async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes
     stage.remove("pot://lab/e/sub/c", 4).await;
     stage.catch_up().await;
     assert_eq!(stage.shown(&at).await, before);
-    // The whole tree that it is in by now is removed, and taken apart.
+    // The whole tree to which it was moved is removed, and taken apart.
     stage.remove("pot://lab/e", 4).await;
     stage.catch_up().await;
     assert_eq!(stage.shown(&at).await, before);

@@ -32,25 +32,26 @@ pub struct Stage {
     /// Donors 1 to 32, which are all there.
     pub donors: Pool,
     pub session: SessionId,
-    /// Where the session writes.
+    /// The space in which the session writes.
     space: SpaceId,
-    /// Who makes the copies of the files that are committed.
+    /// The protocol by which copies of the files that are committed are made.
     pub mirror: Mirror,
     /// The ack level of what is committed.
     pub ack: AckLevel,
-    /// What the command that commits asks of the policy.
+    /// The parts of the policy that the committing command asks for.
     pub asked: AskedPolicy,
     /// The room that is reserved for others.
     pub reserved: Vec<OpenReservation>,
-    /// The losses of donors that were noted when the receipts were checked of what is committed; `None`: all of now.
+    /// The count of donors' losses when the receipts of what is committed were checked; `None` is the present
+    /// count.
     pub begun_at: Option<u64>,
     batch: u32,
 }
 
-/// Pages so small that a tree takes some.
+/// The limits of a page, so small that a tree takes several.
 const PAGE: PageLimit = PageLimit { chunks: 64, entries: 64 };
 
-/// Later than anything that a test does.
+/// A time later than anything that a test does, in milliseconds.
 const ALWAYS_MS: u64 = 1 << 40;
 
 /// The attributes of a directory that a test makes.
@@ -99,20 +100,20 @@ impl Stage {
         Self { catalog: open(&self.dir), ..self }
     }
 
-    /// A session that writes to another space of a test.
+    /// Begins a session that writes to another space.
     pub async fn session_in(&mut self, space: &str) {
         let spaces = self.catalog.spaces().await.expect("spaces");
         self.space = spaces.into_iter().find(|found| found.name == space).expect("there").id;
         self.new_session(self.session.0[0] + 1).await;
     }
 
-    /// The number of the next batch of the session.
+    /// Returns the number of the next batch of the session.
     pub fn next_batch(&mut self) -> u32 {
         self.batch += 1;
         self.batch
     }
 
-    /// A user who joins.
+    /// Lets a user join.
     pub async fn join(&self, name: &str, number: u8) -> MemberId {
         self.try_join(name, number).await.expect("joined")
     }
@@ -172,7 +173,8 @@ impl Stage {
         self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await
     }
 
-    /// Commits the next batch of the session, and says all that comes of it.
+    /// Commits the next batch of the session, and returns the outcome of each file and whether the session is still
+    /// open.
     pub async fn store(
         &mut self,
         files: Vec<PreparedFile>,
@@ -185,13 +187,13 @@ impl Stage {
         }
     }
 
-    /// Commits the next batch of the session.
+    /// Commits the next batch of the session, and returns the version of each file or why it was refused.
     pub async fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
         let (files, _) = self.store(files).await;
         files.into_iter().map(|file| file.map(|stored| stored.version)).collect()
     }
 
-    /// Commits one file that must be refused; why.
+    /// Commits one file that must be refused, and returns why.
     pub async fn refused(&mut self, file: PreparedFile) -> Error {
         match self.commit(vec![file]).await.pop() {
             Some(Err(Refused::Here(why))) => why,
@@ -221,7 +223,7 @@ impl Stage {
         while self.catalog.upkeep(step, 1 << 30).await.expect("a step") {}
     }
 
-    /// The file at a path and how it is laid out.
+    /// Returns the file at a path and how it is laid out.
     pub async fn file(&self, at: &str) -> (Version, Layout) {
         let page =
             self.catalog.files_at(path(at), None, PAGE, SeenSpaces::ALL).await.expect("read");
@@ -231,7 +233,7 @@ impl Stage {
         }
     }
 
-    /// References of chunks; `None` where one is unknown, or no donor has it any more.
+    /// Returns the references of chunks; `None` where one is unknown, or no donor has it any more.
     pub async fn refs<const N: usize>(&self, numbers: [u64; N]) -> [Option<i64>; N] {
         let mut refs = BTreeMap::new();
         let condemned = self.condemned().await.into_iter().map(|(name, _)| name);
@@ -248,7 +250,7 @@ impl Stage {
         numbers.map(|n| refs.get(&chunk(n)).copied())
     }
 
-    /// Scans everything as a manager does, but without rests.
+    /// Scans everything as a manager does, but without pauses.
     pub async fn scan(&self, view: PoolView) -> Findings {
         let mut findings = Findings::new(view);
         let mut entered = None;
@@ -281,32 +283,32 @@ impl Stage {
         }
     }
 
-    /// The paths that a listing gives.
+    /// Returns the paths that a listing gives.
     pub async fn listed(&self, at: &str, recursive: bool, after: Option<&str>) -> Vec<String> {
         let after = after.map(String::from);
         let listing = self.catalog.list_directory(path(at), recursive, after, SeenSpaces::ALL);
         listing.await.expect("listed").entries.into_iter().map(|entry| entry.path).collect()
     }
 
-    /// Chunks that no file has used since `before_ms`, longest unused first.
+    /// Returns the chunks that no file has used since `before_ms`, longest unused first.
     pub async fn unused(&self, before_ms: u64) -> Vec<ChunkName> {
         let page =
             self.catalog.unused_chunks(before_ms, UnusedSince::FIRST, 1000).await.expect("read");
         page.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Condemned chunks, each with the donors that may have it.
+    /// Returns the condemned chunks, each with the donors that may have it.
     pub async fn condemned(&self) -> Vec<(ChunkName, Vec<DonorId>)> {
         let page = self.catalog.condemned_chunks(ChunkId::FIRST, 1000).await.expect("read");
         page.into_iter().map(|chunk| (chunk.name, chunk.donors)).collect()
     }
 
-    /// Takes down what a donor told; whether that changes how safe a file is.
+    /// Records what a donor told, and returns whether a file lost a copy by it.
     pub async fn tell(&self, donor: u32, told: ToldCopies, now_ms: u64) -> bool {
         self.catalog.tell(DonorId(donor), told, now_ms).await.expect("told").lost
     }
 
-    /// Copies counted at a donor: those there, and those missing or spoiled.
+    /// Returns the copies counted at a donor: those there, and those missing or spoiled.
     pub async fn counted(&self, donor: u32) -> (u64, u64) {
         let stats = self.catalog.stats(Default::default()).await.expect("counted");
         let copies = stats.donors.get(&DonorId(donor)).copied().unwrap_or_default();

@@ -10,7 +10,7 @@ use potluck_wire::control::{Condition, NewLink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Notes what it is told.
+/// A listener that notes what it is told.
 #[derive(Default)]
 struct Noted {
     is_deaf: AtomicBool,
@@ -32,13 +32,13 @@ impl Noted {
         std::mem::take(&mut *self.told.lock().expect("no holder panics"))
     }
 
-    /// The paths whose entries were told to be others, those that are gone with a minus. That directories are modified by
-    /// that is told as well.
+    /// Returns the paths of entries that were told to have changed, with a minus if the entry is gone. Paths of
+    /// which only attributes changed are left out.
     fn paths(&self) -> Vec<String> {
         self.told().into_iter().filter(|told| !told.starts_with('~')).collect()
     }
 
-    /// All that was told, with a tilde the paths of which attributes were set.
+    /// Returns all that was told. A tilde marks paths of which attributes were set.
     fn told(&self) -> Vec<String> {
         let path = |change| match change {
             CommittedChange::Entry { path, is_there: true } => path.to_string(),

@@ -51,7 +51,7 @@ async fn a_donor_that_was_removed_is_not_remembered_for_having_been_heard_before
     let stage = Stage::new().await;
     let gone = stage.join("gone", 1).await;
     stage.catalog.revoke(gone).await.expect("revoked");
-    // Whoever writes down when donors were heard had asked the pool before the removal.
+    // The times at which donors were heard are read before the removal, and written down after it.
     stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(gone.0), 4000)]).await.expect("saved");
     let stage = stage.reopen().await;
     let next = stage.catalog.begin_term(OURS, 12).await.expect("began");

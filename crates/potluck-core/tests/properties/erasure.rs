@@ -9,7 +9,7 @@ fn ec() -> impl Strategy<Value = Ec> {
     (2..=MAX_DATA, 1..=MAX_PARITY).prop_map(|(m, k)| Ec::new(m, k).expect("in range"))
 }
 
-/// Up to m data chunks of one length, the last of them shorter: as cutting makes groups.
+/// Makes a group as cutting makes it: up to m data chunks of one length, of which the last may be shorter.
 fn group(ec: Ec, seed: u64) -> Vec<Vec<u8>> {
     let entropy: &dyn Entropy = &SeededEntropy::new(seed);
     let pick = |below: usize| (entropy.u64() % below as u64) as usize;
@@ -47,7 +47,8 @@ proptest! {
             None => data.get(at).map_or(&[][..], Vec::as_slice),
             Some(at) => &parity[at],
         };
-        // Zeros are always there; of the other chunks so many are lost that m are left.
+        // Chunks of zeros, which pad the group, are always there. Of the other chunks so many are lost that m are
+        // left.
         let real = |at: &usize| *at < data.len() || (ec.data()..ec.width()).contains(at);
         let mut lost: Vec<usize> = order.into_iter().filter(real).take(ec.parity()).collect();
         let there: Vec<Option<&[u8]>> =
@@ -105,7 +106,7 @@ proptest! {
     }
 }
 
-/// Every code there is, once, with everything lost that may be.
+/// Tries every code once, with as many data chunks lost as may be.
 #[test]
 fn every_code_gives_back_its_first_chunks() {
     for (m, k) in (2..=MAX_DATA).flat_map(|m| (1..=MAX_PARITY).map(move |k| (m, k))) {

@@ -4,7 +4,7 @@ use potluck_core::matching::{assign, matching};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// The largest matching, by trying everything.
+/// Returns the size of the largest matching, found by trying everything.
 fn best(shards: &[Vec<u8>], taken: &mut BTreeSet<u8>) -> usize {
     let Some((first, rest)) = shards.split_first() else { return 0 };
     let mut most = best(rest, taken);

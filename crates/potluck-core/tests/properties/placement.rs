@@ -32,7 +32,7 @@ fn tally(plan: &Plan, bytes: u64) -> BTreeMap<DonorId, u64> {
     sums
 }
 
-/// Whether `chunks` chunks fit, each on `copies` donors: tries everything.
+/// Returns whether `chunks` chunks fit, each on `copies` donors, by trying everything.
 fn placeable(rooms: &mut Vec<u64>, chunks: u64, copies: usize) -> bool {
     if chunks == 0 {
         return true;
@@ -211,8 +211,8 @@ proptest! {
 
 #[test]
 fn overflow_goes_to_the_next_donors_and_the_width_shrinks_last() {
-    // The greedy space fit (docs/papers.md, FreeLoader): 40 on the two largest, as far as the
-    // smaller allows; the rest is sorted again.
+    // This is the greedy space fit (docs/papers.md, FreeLoader): 40 chunks go to the two largest donors, as far as
+    // the smaller allows, and the rest is sorted again.
     let plan = plan(&frees(&[30, 20, 10, 5]), &request(60, 1, 2, 1)).expect("65 are free");
     let shape: Vec<(usize, u64)> =
         plan.sections.iter().map(|section| (section.donors.len(), section.chunks)).collect();

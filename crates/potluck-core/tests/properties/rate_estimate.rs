@@ -10,10 +10,10 @@ use std::time::Duration;
 
 const MB: f64 = 1e6;
 const LATENCY: f64 = 0.0005;
-/// How often the simulated client looks for overdue requests, in seconds.
+/// The time from one look of the simulated client for overdue requests to the next, in seconds.
 const LOOK: f64 = 0.005;
 
-/// One request on its way.
+/// A request on its way.
 struct Flight {
     donor: usize,
     chunk: usize,
@@ -21,7 +21,7 @@ struct Flight {
     answered_at: Tick,
 }
 
-/// A client writing through to donors that each work off a queue at their own rate.
+/// A client that writes to donors, each of which works off a queue at its own rate.
 struct World {
     chunk: u32,
     rates: BTreeMap<DonorId, RateEstimate>,
@@ -189,7 +189,7 @@ fn a_donor_not_met_yet_is_late_only_when_a_slow_link_would_have_delivered() {
 #[test]
 fn a_donor_that_speeds_up_is_used_again() {
     let mut world = World::new(4, 4 << 20);
-    // Donor 0 crawls for three seconds.
+    // Donor 0 is slow for three seconds.
     let rate = |donor, at| if donor == 0 && at < 3.0 { 5.0 * MB } else { 400.0 * MB };
     world.run(1200, rate);
     assert!((3.0..5.0).contains(&world.now.as_secs_f64()), "{:?}", world.now);

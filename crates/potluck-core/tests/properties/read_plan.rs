@@ -14,7 +14,7 @@ fn source(id: u32, live: bool, load: f32) -> ReadSource {
     ReadSource { donor: DonorId(id), live, load }
 }
 
-/// A donor that delivered a chunk in `millis` and owes `owed` chunks.
+/// Returns the rate estimate of a donor that delivered a chunk in `millis` and owes `owed` chunks.
 fn met(millis: u64, owed: u32) -> RateEstimate {
     let mut estimate = RateEstimate::new();
     estimate.sent(CHUNK, Duration::ZERO);
@@ -87,8 +87,8 @@ fn the_earliest_finish_wins_then_the_less_loaded() {
     assert_eq!(picked(&[1, 2, 3, 4]), None);
 }
 
-/// Plays a reader of a group against shards of which some never come; gives what was asked for and
-/// the last step.
+/// Plays a reader of a group against shards of which some never come, and returns what was asked for and the last
+/// step.
 fn play(
     mut shards: Vec<ShardState>,
     hangs: &[usize],

@@ -13,7 +13,8 @@ fn worth() -> impl Strategy<Value = Worth> {
     ]
 }
 
-/// Donors 0..9, of which two share a domain each; every copy of a donor is worth the same.
+/// Makes shards with copies at donors 0..9, of which two share a domain each. Every copy at a donor is worth the
+/// same.
 fn shards() -> impl Strategy<Value = Vec<Vec<Copy>>> {
     let holders = prop::collection::vec(prop::collection::btree_set(0_u32..9, 0..4), 1..7);
     (holders, prop::collection::vec(worth(), 9)).prop_map(|(shards, worths)| {
@@ -30,7 +31,7 @@ fn slices(shards: &[Vec<Copy>]) -> Vec<&[Copy]> {
     shards.iter().map(Vec::as_slice).collect()
 }
 
-/// The largest matching by trying everything.
+/// Returns the size of the largest matching, found by trying everything.
 fn largest(shards: &[Vec<Copy>], used: &mut BTreeSet<u32>) -> usize {
     let Some((first, rest)) = shards.split_first() else { return 0 };
     let mut best = largest(rest, used);

@@ -25,7 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The ledger as one table.
+/// The model of the ledger: the bytes that are promised to a session at a donor.
 type Model = BTreeMap<(u8, DonorId), u64>;
 
 fn drop_session(model: &mut Model, session: u8) -> BTreeMap<DonorId, u64> {

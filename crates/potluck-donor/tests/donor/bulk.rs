@@ -30,7 +30,7 @@ async fn chunks_come_back_as_they_were_put() {
     pool.stop().await;
 }
 
-/// Many more connections than the donor has threads, all kept open and used again and again.
+/// Keeps many more connections open than the donor has threads, and uses them again and again.
 #[tokio::test]
 async fn hundreds_of_clients_are_served_and_none_is_hung_up_on() {
     let pool = Pool::start().await;
@@ -41,7 +41,7 @@ async fn hundreds_of_clients_are_served_and_none_is_hung_up_on() {
         clients.push((client, bytes));
     }
     for _ in 0..2 {
-        // All ask before any listens.
+        // All clients ask before any of them reads an answer.
         for (client, bytes) in &mut clients {
             let get = Request::Get { name: ChunkName::of(bytes), part: None };
             client.send(get, &[]).await.expect("a connection");
@@ -137,7 +137,7 @@ async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
             client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
         assert_eq!(reply, Reply::bare(BulkStatus::Mismatch));
         assert_eq!(client.get(&name).await, None);
-        // A lie about a chunk that is there is not worth a receipt either.
+        // Wrong bytes get no receipt either under the name of a chunk that is there.
         bytes[len / 2] ^= 1;
         assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         bytes[0] ^= 1;

@@ -43,7 +43,7 @@ async fn order_until(manager: &Manager, orders: ChunkOrders, said: impl Fn(&Hear
     manager.state().chunk_orders = ChunkOrders::default();
 }
 
-/// What the heartbeats said of chunks so far.
+/// The chunks of which all heartbeats so far told something.
 struct Heard {
     removed: BTreeSet<ChunkName>,
     spoiled: BTreeSet<ChunkName>,
@@ -169,7 +169,7 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
     assert_eq!(heard, (Epoch(6), 78, 460));
 }
 
-/// Else a note that a disk spoiled would have it disobey its manager for ever.
+/// A note that a disk spoiled must not make a donor disobey its manager for ever.
 #[tokio::test]
 async fn a_manager_that_has_no_proof_is_forgotten_and_the_one_that_says_so_is_obeyed() {
     let pool = Pool::start().await;
@@ -215,7 +215,7 @@ async fn a_flipped_bit_is_found_reported_and_quarantined() {
     assert!(client.get(&sound).await.is_some());
     let quarantined = pool.place.files("quarantine");
     assert_eq!(quarantined.into_values().collect::<Vec<_>>(), [bytes.len() as u64]);
-    // A good copy is welcome again.
+    // A good copy can be stored again.
     assert_eq!(put(&mut client, 1, 300_000).await, spoiled);
     assert!(client.get(&spoiled).await.is_some());
 }

@@ -29,7 +29,7 @@ fn failed(why: TaskFault, donor: Option<DonorId>) -> TaskOutcome {
     TaskOutcome::Failed { why, donor }
 }
 
-/// How often the manager was told that `chunk` is here.
+/// Returns how often the manager was told that `chunk` is here.
 fn added(manager: &Manager, chunk: ChunkName) -> usize {
     let state = manager.state();
     let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
@@ -52,7 +52,7 @@ async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
     assert_eq!(poor.client().await.get(&name).await, Some(content(1, LEN)));
     assert_eq!(added(&poor.manager, name), 1);
 
-    // A new task for a chunk that is here is answered and lists it again.
+    // A new task for a chunk that is here is answered, and the chunk is told again.
     assert_eq!(poor.manager.ask(8, copy(name, &[])).await, TaskOutcome::Done);
     assert_eq!(added(&poor.manager, name), 2);
     let (trailer, kind) = (LEN + 624..LEN + 640, LEN + 617); // after the hashes of 19 segments
@@ -84,7 +84,7 @@ async fn many_copies_at_once_are_made_once_and_answered_before_the_second_is_ove
     assert!(state.heartbeats.len() - heard < 12);
 }
 
-/// A way to `pool` that is cut after so many bytes have come from it.
+/// Returns a source that leads to `pool` by connections that are cut after `bytes` have come from it.
 async fn cut_after(pool: &Pool, bytes: u64) -> Source {
     let listener = tokio::net::TcpListener::from_std({
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -136,8 +136,8 @@ async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
         state.tasks = vec![Task { number: 2, work: copy(name, &[]) }];
         state.registers.len()
     };
-    // The donor registers with the other manager all the same, so that this can see that it is not
-    // the only one.
+    // The donor registers with the other manager all the same, so that this one can see that it is not the only
+    // one.
     let heard = |state: &crate::manager::State| state.registers.get(told).map(|said| said.heard);
     let heard = pool.manager.until("a registration", heard).await;
     assert_eq!((heard.0, heard.1), (pool.manager.state().epoch, 77));

@@ -28,14 +28,14 @@ struct Faults {
     write: Mutex<Option<Errno>>,
     writes_left: AtomicI64,
     sync_dir: AtomicBool,
-    /// The free bytes that the disk reports, if not the truth.
+    /// The free bytes that the disk reports, in place of the true number.
     available: AtomicU64,
     read_only: AtomicBool,
-    /// The length that every chunk file reports, if not the truth.
+    /// The length that every chunk file reports, in place of the true one.
     len: AtomicU64,
-    /// The bytes of every chunk file that can be read; 0 where all can.
+    /// The number of bytes of every chunk file that can be read; 0 if all can.
     readable: AtomicU64,
-    /// A file that gets another name once the quarantine was listed.
+    /// A file, and the name that it gets once the quarantine was listed.
     quarantined: Mutex<Option<(PathBuf, PathBuf)>>,
 }
 
@@ -370,7 +370,7 @@ async fn a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room_s2() {
     assert_eq!((quarantined.exists(), used), (true, 4096 + 25 * 4096));
 }
 
-/// Gets a chunk that breaks off, and waits until the manager hears which.
+/// Gets a chunk that breaks off, and waits until the manager hears which chunk it was.
 async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     let mut client = pool.client().await;
     client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");

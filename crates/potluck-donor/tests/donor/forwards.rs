@@ -12,7 +12,7 @@ use potluck_wire::ticket::{Caveat, Ops};
 
 const LEN: usize = 1_200_000;
 
-/// The way to `pool` under a number that is no other donor's.
+/// Returns the way to `pool` under a number that is no other donor's.
 fn to(pool: &Pool) -> Source {
     let ticket = pool.ticket(&[Caveat::Ops(Ops::PUT)]);
     Source {
@@ -50,7 +50,7 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
     for (number, pool) in [(3, &a), (200, &b)] {
         assert_eq!(learn(&first, &mut client, number, &to(pool)).await, BulkStatus::Ok);
     }
-    // The second time the first donor holds it; it is forwarded all the same.
+    // The third put is of a chunk that the first donor has by then; it is forwarded all the same.
     for number in [1, 2, 1] {
         let bytes = content(number, LEN);
         let reply = put(&mut client, &bytes, &[200, 3], true).await;
@@ -121,7 +121,7 @@ async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
     }
 }
 
-/// A mirror, as route 0, whose connections the system accepts and nobody looks at.
+/// Makes a mirror, as route 0, whose connections the system accepts and no program serves.
 async fn silent_mirror(first: &Pool, client: &mut Client) -> std::net::TcpListener {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addresses = silent.local_addr().expect("an address").into();
@@ -152,7 +152,7 @@ async fn a_donor_that_goes_down_waits_for_no_mirror() {
     let silent = silent_mirror(&first, &mut client).await;
     let small = content(1, 200_000);
     let waiting = tokio::spawn(async move { put(&mut client, &small, &[0], true).await });
-    // The donor has turned to the mirror, and waits for it.
+    // The donor has connected to the mirror, and waits for it.
     let accept = tokio::task::spawn_blocking(move || silent.accept());
     let _connected = accept.await.expect("a thread").expect("a connection");
     let clock = potluck_core::clock::SystemClock::default();

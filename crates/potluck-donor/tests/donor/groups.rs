@@ -11,7 +11,7 @@ use std::fs;
 
 const LENS: [usize; 3] = [700_000, 700_000, 300_001];
 
-/// A group of 3 data chunks under 4+2: the last position is zeros.
+/// A group of 3 data chunks under 4+2: the last data position is zeros.
 struct RebuiltGroup {
     ec: Ec,
     chunks: Vec<(u8, Vec<u8>)>,
@@ -38,7 +38,7 @@ impl RebuiltGroup {
         ChunkName::of(self.bytes(position))
     }
 
-    /// Everything is at one donor; what matters here is not where.
+    /// Starts a donor that has all chunks of the group: where each is does not matter here.
     async fn store(&self) -> Pool {
         let pool = Pool::start().await;
         let mut client = pool.client().await;

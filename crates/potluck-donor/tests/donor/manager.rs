@@ -34,13 +34,13 @@ pub struct State {
     pub start: u64,
     pub changes: u64,
     pub now_ms: u64,
-    /// Tickets that were issued before are void.
+    /// The time before which tickets that were issued are void.
     pub void_before: u64,
-    /// Write sessions that are over.
+    /// The write sessions that are over.
     pub over: Vec<SessionId>,
     pub registers: Vec<Register>,
     pub heartbeats: Vec<Heartbeat>,
-    /// Pages of the last inventory that was begun.
+    /// The pages of the last inventory that was begun.
     pub pages: Vec<Inventory>,
     /// The numbers of all pages that came.
     pub page_numbers: Vec<u32>,
@@ -48,26 +48,26 @@ pub struct State {
     pub lost_answer: Option<u32>,
     /// The page that is lost itself, once.
     pub lost_page: Option<u32>,
-    /// How often a donor that begins to list is told that there is no time for it.
+    /// The number of times that a donor which begins to list is told that there is no time for it.
     pub has_no_time: u32,
-    /// Given with every answer until they are answered.
+    /// The tasks, which are given with every heartbeat reply until they are answered.
     pub tasks: Vec<Task>,
-    /// Given with every answer until cleared.
+    /// The chunk orders, which are given with every heartbeat reply until they are cleared.
     pub chunk_orders: ChunkOrders,
     /// The addresses of donors that the manager tells others.
     pub located: BTreeMap<DonorId, Addresses>,
-    /// Say that the owner takes everything back.
+    /// True to say that the owner takes everything back.
     pub leaving: bool,
-    /// Forget all donors: the next heartbeat is asked to register.
+    /// True to forget all donors: the next heartbeat is asked to register.
     pub forgetful: bool,
-    /// Say that a manager that the donor heard before has no proof.
+    /// True to say that a manager which the donor heard before has no proof.
     pub unproven: bool,
-    /// Refuse every call, as a manager behind a broken network seems to.
+    /// True to refuse every call, as a manager behind a broken network seems to.
     pub away: bool,
 }
 
 impl State {
-    /// Stands for the proof of what it says of itself.
+    /// Returns a stand-in for the proof of what the manager says of itself.
     pub fn proof(&self) -> Option<Digest> {
         let said = format!("{} {} {}", self.epoch, self.start, self.changes);
         Some(Digest::of(said.as_bytes()))
@@ -79,7 +79,7 @@ impl State {
         results.find(|result| result.task == task).map(|result| result.outcome.clone())
     }
 
-    /// The last inventory, if it is complete.
+    /// Returns the last inventory, if it is complete.
     pub fn inventory(&self) -> Option<Vec<Holding>> {
         self.pages.last().filter(|page| page.last)?;
         Some(self.pages.iter().flat_map(|page| page.holdings.0.iter().copied()).collect())
@@ -129,13 +129,13 @@ impl Manager {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Ends all connections: nobody hears from the manager any more.
+    /// Refuses all calls from now on.
     pub fn hang_up(&self) {
         self.state().away = true;
     }
 
-    /// Waits until the state shows what is looked for. For a long time: looks at chunks are made when
-    /// the machine has nothing else to do.
+    /// Waits until the state shows what is looked for. It waits for half a minute at least, because chunks are read
+    /// when the machine has nothing else to do.
     pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&State) -> Option<T>) -> T {
         for _ in 0..1500 {
             if let Some(found) = look(&self.state()) {
@@ -146,14 +146,14 @@ impl Manager {
         panic!("the manager never heard {what}");
     }
 
-    /// Waits for a heartbeat that was composed after now.
+    /// Waits for `more` heartbeats. The first of them may have been composed before this call.
     pub async fn heartbeats(&self, more: usize) {
         let heard = self.state().heartbeats.len();
         self.until("heartbeats", |state| (state.heartbeats.len() >= heard + more).then_some(()))
             .await;
     }
 
-    /// Gives a task until it is answered; gives the answer.
+    /// Gives a task until it is answered, and returns the answer.
     pub async fn ask(&self, number: u64, work: Work) -> TaskOutcome {
         self.state().tasks.push(Task { number, work });
         self.until("an answer", |state| state.answer(number)).await

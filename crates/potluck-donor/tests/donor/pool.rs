@@ -63,7 +63,7 @@ impl Place {
         self.lent().join("chunks").join(&hex[..2]).join(hex)
     }
 
-    /// Names and sizes of the files in a directory of the store.
+    /// Returns the names and sizes of the files in a directory of the store.
     pub fn files(&self, of: &str) -> BTreeMap<String, u64> {
         let entries = std::fs::read_dir(self.lent().join(of)).expect("a store");
         entries
@@ -76,13 +76,13 @@ impl Place {
     }
 }
 
-/// A donor of the tests' pool.
+/// Returns a donor of the tests' pool, with its claim on a store.
 pub fn lender(donor: DonorId, claiming: Claiming) -> Lender {
     let (pool_name, name) = ("lab".into(), format!("donor {donor}"));
     Lender { owner: Owner { pool: Digest([1; 32]), donor, pool_name, name }, claiming }
 }
 
-/// Sizes of all files below `dir` together.
+/// Returns the sum of the sizes of all files below `dir`.
 pub fn bytes_below(dir: &Path) -> u64 {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -125,7 +125,7 @@ impl Pool {
         Self::run(manager, caller, place, config, disk).await
     }
 
-    /// One that is led to its manager by what the authority with this certificate signs.
+    /// Starts a donor that is led to its manager by what the authority with this certificate signs.
     pub async fn led_by(authority: CertificateDer<'static>) -> Self {
         let (manager, place) = (Manager::start().await, Place::new());
         std::fs::create_dir_all(place.state()).expect("a directory");
@@ -165,7 +165,7 @@ impl Pool {
         Self { place, manager, address, key: said.key, stop, running }
     }
 
-    /// Stops the donor; gives the rest.
+    /// Stops the donor, and returns its directory and its manager.
     pub async fn stop(self) -> (Place, Manager) {
         drop(self.stop);
         self.running.await.expect("no panic").expect("a clean end");
@@ -177,7 +177,7 @@ impl Pool {
         (self.place, self.manager)
     }
 
-    /// A ticket for everything, but for what `caveats` take away.
+    /// Returns a ticket for everything but what `caveats` take away.
     pub fn ticket(&self, caveats: &[Caveat]) -> Ticket {
         let mut all = vec![
             Caveat::Donor(DONOR),
@@ -188,7 +188,7 @@ impl Pool {
         Ticket::issue(&self.key, &SystemEntropy, &all)
     }
 
-    /// This donor, as the manager names it to another one.
+    /// Returns this donor as the manager names it to another one.
     pub fn source(&self) -> Source {
         let ticket = self.ticket(&[Caveat::Ops(Ops::GET)]);
         Source { donor: DONOR, addresses: self.address.into(), ticket }
@@ -199,19 +199,19 @@ impl Pool {
         Ok(Client { opened, tag: 0 })
     }
 
-    /// A client that may do everything.
+    /// Connects a client that may do everything.
     pub async fn client(&self) -> Client {
         self.open(&self.ticket(&[])).await.expect("the donor answers")
     }
 
-    /// A client that may do everything, with an address of its own.
+    /// Connects a client that may do everything, from an address of its own.
     pub async fn client_from(&self, ip: IpAddr) -> Client {
         let (ticket, address) = (self.ticket(&[]), self.address.into());
         let opened = open(&From(ip), &SystemEntropy, &address, &ticket).await;
         Client { opened: opened.expect("the donor answers"), tag: 0 }
     }
 
-    /// Whether the donor still serves, however it was treated.
+    /// Checks that the donor still serves, however it was treated.
     pub async fn still_serves(&self) {
         let bytes = content(u64::MAX, 10_000);
         let mut client = self.client().await;
@@ -255,7 +255,7 @@ impl Client {
         Ok(self.opened.io.write(&head, body).await?)
     }
 
-    /// The next answer; `None` when the donor hung up.
+    /// Waits for the next answer; `None` if the donor hung up.
     pub async fn reply(&mut self) -> Result<Option<Reply>, FrameError> {
         Ok(self.opened.inbox.reply(&mut self.opened.io).await?.map(|(_, reply)| reply))
     }
@@ -289,13 +289,13 @@ impl Client {
         reply.expect("a connection").expect("an answer")
     }
 
-    /// Asks for something without a body, and gives the answer.
+    /// Asks for something without a body, and returns the answer.
     pub async fn ask(&mut self, request: Request) -> Reply {
         self.send(request, &[]).await.expect("a connection");
         self.reply().await.expect("a connection").expect("an answer")
     }
 
-    /// Gets a chunk; `None` when it is not there.
+    /// Gets a chunk; `None` if it is not there.
     pub async fn get(&mut self, name: &ChunkName) -> Option<Vec<u8>> {
         let reply = self.ask(Request::Get { name: *name, part: None }).await;
         match reply.status {
@@ -306,14 +306,14 @@ impl Client {
     }
 }
 
-/// The receipt that is due for these bytes.
+/// Returns the receipt that is due for these bytes.
 pub fn receipt(pool: &Pool, bytes: &[u8], ack: AckLevel) -> Option<(AckLevel, Receipt)> {
     let (name, len) = (ChunkName::of(bytes), bytes.len() as u32);
     let incarnation = pool.manager.state().registers.last().expect("registered").incarnation;
     Some((ack, Receipt::issue(&pool.key, incarnation, &SESSION, &name, len, ack)))
 }
 
-/// Bytes that no other number has.
+/// Returns `len` bytes that no other number has.
 pub fn content(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     SeededEntropy::new(number).fill(&mut bytes);

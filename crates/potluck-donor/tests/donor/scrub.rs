@@ -1,5 +1,5 @@
-//! Tests that rot is found without anybody asking for it (promise R1), that scrub orders are answered, and
-//! who may say which kind a chunk is of.
+//! Tests that rot is found without anybody asking for it (promise R1), that scrub orders are answered, and that
+//! only the manager may say which kind a chunk is of.
 
 use crate::pool::{GIB, Pool, SESSION, content};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
@@ -62,7 +62,7 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
     for number in 0..60 {
         assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, BulkStatus::Ok);
     }
-    // At the slowest rate there is, all of it takes some 55 s.
+    // At the slowest rate that there is, a round takes some 55 s.
     let asked = Work::Scrub { rate: 1 };
     assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
     let some = |state: &crate::manager::State| {

@@ -44,7 +44,7 @@ async fn refusal(place: &Place) -> StoreError {
     }
 }
 
-/// A place whose store holds one chunk, and is not in use.
+/// Makes a place whose store holds one chunk and is not in use.
 async fn used() -> (Place, ChunkName) {
     let pool = Pool::start().await;
     let bytes = content(1, 200_000);
@@ -107,7 +107,7 @@ async fn only_this_donors_store_is_taken() {
 async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
     let (place, name) = used().await;
     let other = DonorId(DONOR.0 + 1);
-    // The donor's state and identity are lost, and it joined again as somebody else.
+    // The donor's state and identity are lost, and it joined again as another member.
     let second = |claiming| {
         let config =
             DonorConfig { state: place.state().with_extension("new"), ..place.config(GIB) };
@@ -248,8 +248,7 @@ async fn leftovers_of_a_killed_donor_are_cleaned_up() {
     let inventory = pool.manager.until("an inventory", |state| state.inventory()).await;
     assert_eq!(inventory.len(), 1);
     assert_eq!(inventory[0].name, name);
-    // There are the marker, the chunk, and a quarantined file, which takes room until somebody
-    // looks at it.
+    // There are the marker, the chunk, and two quarantined files, which take room until somebody looks at them.
     let used = pool.manager.state().heartbeats[0].disk.lent_used;
     assert_eq!(used, 4096 + 49 * 4096 + 4096 + 8192);
 }

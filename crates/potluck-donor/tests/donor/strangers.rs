@@ -1,4 +1,4 @@
-//! Anything at all on the port: bounded, and the daemon lives (promise X3).
+//! Tests that whatever arrives on the port is bounded, and that the daemon survives it (promise X3).
 
 use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;
@@ -17,7 +17,7 @@ async fn connect(pool: &Pool) -> BoxStream {
     SystemNet.connect(&pool.address.to_string()).await.expect("connect")
 }
 
-/// Sends `text`; gives what comes back until the donor hangs up.
+/// Sends `text`, and returns what comes back until the donor hangs up.
 async fn say(pool: &Pool, text: &[u8]) -> String {
     let mut stream = connect(pool).await;
     let mut answer = Vec::new();
@@ -186,7 +186,7 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
         (String::new(), "nothing"),
     ] {
         let told = show(&pool, hostile.as_bytes()).await;
-        // A sender of too much may find the donor gone before it has read the answer.
+        // A donor may hang up on a sender of too much before the sender has read the answer.
         assert!(
             told.contains("10.0.0.1:7700") || told.is_empty() && what == "huge",
             "{what}: {told}"
@@ -195,7 +195,7 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
     let mut garbage = vec![0; 4000];
     SystemEntropy.fill(&mut garbage);
     assert!(show(&pool, &garbage).await.contains("10.0.0.1:7700"));
-    // These are a body that never comes, and ones that never end.
+    // These are bodies that never come to their end.
     let head = "POST /manager HTTP/1.1\r\nhost: d\r\nconnection: close\r\n";
     for rest in ["content-length: 99999999999\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n5\r\n"]
     {

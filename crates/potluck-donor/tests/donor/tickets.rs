@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PUT: Ops = Ops::PUT;
 
-/// Opens with `ticket` and puts a chunk: the answer, or `None` when the donor turned the peer away.
+/// Connects with `ticket`, puts a chunk, and returns the answer; `None` if the donor turned the peer away.
 async fn attempt(pool: &Pool, ticket: &Ticket) -> Option<BulkStatus> {
     let bytes = content(7, 5000);
     let mut client = pool.open(ticket).await.ok()?;
@@ -141,7 +141,7 @@ async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_t
     assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, BulkStatus::Denied);
     assert_eq!(refused(pool.open(&old).await), StatusCode::FORBIDDEN);
     assert!(pool.open(&new).await.is_ok());
-    // A manager that was started since does not know of it.
+    // A manager that was started since then tells nothing of it.
     pool.manager.state().void_before = 0;
     pool.manager.heartbeats(2).await;
     assert_eq!(refused(pool.open(&old).await), StatusCode::FORBIDDEN);
@@ -189,7 +189,7 @@ async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
     assert_eq!(renewed.ask(read).await.status, BulkStatus::Denied, "nor reads");
 }
 
-/// Upgrades by hand, so that the bytes are ours to repeat.
+/// Upgrades by hand, so that the test can send the same bytes again.
 async fn upgrade_raw(pool: &Pool, ticket: &Ticket, nonce: &str) -> (BoxStream, [u8; 16]) {
     let mut stream = SystemNet.connect(&pool.address.to_string()).await.expect("connect");
     let text = format!(

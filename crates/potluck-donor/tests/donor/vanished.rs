@@ -38,7 +38,7 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     let why = why.await.why;
     assert!(!why.is_empty());
 
-    // A request meanwhile is no proof that chunks are missing: the disk is.
+    // A request meanwhile does not prove that a chunk is missing, for the whole disk is.
     let mut client = pool.client().await;
     client.send(Request::Get { name: names[0], part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
@@ -90,7 +90,8 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     pool.still_serves().await;
 }
 
-/// A power cut leaves a file whose length is right. Who puts the chunk again is told to rely on it.
+/// A power cut can leave a spoiled file of the right length. A client that puts its chunk again relies on the
+/// receipt.
 #[tokio::test]
 async fn a_put_of_a_chunk_that_is_spoiled_here_stores_it_anew_d3() {
     let pool = Pool::start().await;
@@ -170,7 +171,8 @@ async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
     let seen = |state: &State| (listed(state)? == left && state.pages.len() == 2).then_some(());
     pool.manager.until("what is left", seen).await;
-    // The disk is looked at before the scrub is: one heartbeat may tell of both sides of its end.
+    // The disk is looked at before the scrub is, so one heartbeat may tell the usage of before the round's end and
+    // the scrub state of after it.
     let used = left.len() as u64 * 32_768 + 4096;
     let last = pool.manager.until("the end of the round, and usage corrected", |state| {
         let last = state.heartbeats.last()?;
@@ -180,7 +182,7 @@ async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     assert_eq!((last.scrub.done, last.scrub.spoiled), (last.scrub.of, 0), "the round is over");
     assert!(pool.manager.state().pages[0].holdings.is_empty(), "watched before it is listed");
 
-    // A chunk that is made again is welcome, though its directory went too.
+    // A chunk that is made again is stored, though its directory was deleted too.
     let (mut client, again) = (pool.client().await, content(3, 30_000));
     assert_eq!(client.put(&again, AckLevel::Disk).await, BulkStatus::Ok);
     assert_eq!(client.get(&names[3]).await, Some(again));

@@ -1,4 +1,4 @@
-//! What one member takes of the pool, whatever it asks for: its share, and nobody else's.
+//! Tests that one member takes its share of the pool and nobody else's, whatever it asks for.
 
 use crate::granting::{make_space, path, policy_set, reserve_at, reserve_bytes};
 use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer};
@@ -18,7 +18,7 @@ use potluck_wire::ticket::Acknowledged;
 use potluck_wire::token::Role;
 use std::time::Duration;
 
-/// The bytes that donors keep free for writes that are promised room.
+/// Returns the bytes that donors keep free for writes that are promised room.
 async fn promised(lab: &Lab) -> u64 {
     let status = lab.admin().call(&Status {}).await.expect("told");
     status.donors.iter().map(|donor| donor.promised).sum()
@@ -34,7 +34,7 @@ async fn what_open_sessions_are_promised_counts_for_quotas() {
     for space in ["own", "other"] {
         make_space(&ada, space, false).await;
     }
-    // The quota is of the space first, and then of all that its maker made.
+    // The quota is first of the space, and then of all spaces that its maker made.
     for (of, second) in [("pot://own", "pot://own/b"), ("ada", "pot://other/b")] {
         lab.admin().call(&set(of, quota)).await.expect("set");
         let first = reserve_bytes(&ada, "pot://own/a", 800_000).await.expect("fits").session;
@@ -85,7 +85,7 @@ async fn room_that_is_reserved_counts_for_quotas_until_it_is_written_or_given_ba
     growing(stream, "pot://own/run/stream", 2000).await.expect("where room is reserved for it");
     ada.call(&Abort { session: stream, keep: false }).await.expect("ended");
 
-    // What a tree takes the place of is not known before its commit.
+    // It is not known before its commit what a tree replaces.
     let tree = async |at: &str, number: u64| {
         let session = reserve_bytes(&ada, at, 100_000).await.expect("a tree").session;
         offer(&ada, session, &[number, number + 1]).await;
@@ -155,7 +155,7 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
     reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
 }
 
-/// What the session's client was told is what the session promised, whatever the client says at its commit.
+/// A session promises what its client was told at the reservation, whatever the client says at the commit.
 #[tokio::test]
 async fn a_writer_who_does_not_manage_a_space_commits_no_file_below_what_its_session_promised() {
     let lab = Lab::new().await;
@@ -239,7 +239,8 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
         ];
         let told = commit(&ada, session, 0, files, true).await.expect("told").files;
         assert!(matches!(told[2], Outcome::Stored { .. }), "{told:?}");
-        // If a command asks for less than it may, nothing of it is taken, however it was acknowledged.
+        // If a command asks for less than it may, no file of it in the directory is taken, however that was
+        // acknowledged.
         let asks_too_little = says_so && !manages;
         assert_eq!(matches!(told[1], Outcome::Refused(_)), asks_too_little, "{told:?}");
         match &told[0] {

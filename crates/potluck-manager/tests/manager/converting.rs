@@ -11,7 +11,7 @@ async fn set(crew: &Crew, policy: Override) {
     assert_eq!(crew.lab.admin().call(&set).await.expect("set").files, 1);
 }
 
-/// How many more deaths the file survives, by what members really hold.
+/// Returns how many more deaths the file survives, by what members really hold.
 fn survives(crew: &Crew) -> usize {
     crew.holders(&chunk(1)).len().saturating_sub(1)
 }

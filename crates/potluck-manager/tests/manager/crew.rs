@@ -1,4 +1,4 @@
-//! Donors that do what they are asked to as real ones do, but for the bytes: a chunk is its name.
+//! Donors that do what they are asked to as real ones do, but without bytes: a chunk is its name.
 
 use crate::lab::{Donor, LEN, Lab, chunk, commit, offer};
 use potluck_core::chunk::{ChunkName, Digest};
@@ -22,17 +22,19 @@ use std::time::Duration;
 pub struct Member {
     pub donor: Donor,
     pub holds: BTreeSet<ChunkName>,
-    /// Silent, as if its machine slept.
+    /// True while it is silent, as if its machine slept.
     pub asleep: bool,
-    /// The bytes that its owner lends, where that is less than all.
+    /// The bytes that its owner lends, if that is less than all.
     pub lends: Option<u64>,
-    /// Bytes beyond its owner's limits.
+    /// The bytes that it has beyond its owner's limits.
     pub excess: u64,
-    /// Those of them that its disk lacks.
+    /// The bytes of the excess that its disk lacks.
     pub disk_lacks: u64,
-    /// Who sends wrong bytes and says they are right, which this one may be itself.
+    /// The donor that is played as a liar: this member says that it got wrong bytes from it, and gives wrong
+    /// answers itself if it is that donor.
     pub liar: Option<DonorId>,
-    /// Says that it has more room than any other, and to have stored what it was told to fetch, which it has not.
+    /// True if it says that it has more room than any other, and to have stored what it was told to fetch, which it
+    /// has not.
     pub pretends: bool,
     /// Every task that it was ever given, once.
     pub tasks: Vec<Task>,
@@ -56,7 +58,7 @@ impl Member {
         self.added.push(name);
     }
 
-    /// Reports what happened since the last time, and does what is ordered.
+    /// Sends a heartbeat with what happened since the last one, and does what is ordered.
     pub async fn send_heartbeat(&mut self) {
         let mut heartbeat = self.donor.heartbeat(self.write_sequence);
         let holding = |name| Holding { name, len: LEN }.into();
@@ -122,7 +124,7 @@ impl Member {
         }
     }
 
-    /// Tasks to make something that it was given so far.
+    /// Returns how many tasks to make something it was given so far.
     pub fn made(&self) -> usize {
         let made = |task: &&Task| {
             matches!(task.work, Work::Copy { .. } | Work::Rebuild { .. } | Work::Encode { .. })
@@ -139,19 +141,19 @@ fn blake3(chunk: &ChunkName, key: &[u8; 32]) -> blake3::Hash {
     blake3::keyed_hash(key, &chunk.0)
 }
 
-/// The parity that all members compute of the same data.
+/// Returns the parity that all members compute of the same data.
 pub fn parity_of(data: &[ChunkName], ec: Ec) -> Vec<ChunkName> {
     let all: Vec<u8> = data.iter().flat_map(|name| name.0).collect();
     let parity = |at: usize| ChunkName::of(&[&all[..], &[at as u8]].concat());
     (0..ec.parity()).map(parity).collect()
 }
 
-/// Time goes on so far after everybody sent a heartbeat. A member that is first in one round and last
+/// The longest that time goes on after every member sent a heartbeat. A member that is first in one round and last
 /// in the next is silent for twice that.
 const LEASH: Duration = Duration::from_millis(200);
 
-/// The machine's clock, but it stands still while the crew sends no heartbeats: however busy the machine
-/// is, only who sleeps is silent.
+/// The machine's clock, but it stands still while the crew sends no heartbeats: however busy the machine is, only
+/// members that sleep are silent.
 #[derive(Default)]
 pub struct Leashed {
     machine: SystemClock,
@@ -161,7 +163,7 @@ pub struct Leashed {
 #[derive(Default)]
 struct At {
     now: Tick,
-    /// The time of the machine's clock then.
+    /// The time of the machine's clock when `now` was set.
     machine: Tick,
     end: Tick,
 }
@@ -175,7 +177,7 @@ impl Leashed {
         at
     }
 
-    /// Lets time go on.
+    /// Lets time go on, by `LEASH` at most.
     pub fn go_on(&self) {
         let mut at = self.read();
         at.end = at.now + LEASH;
@@ -201,7 +203,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// `count` members; grace and silence are short.
+    /// Makes a pool of `count` members, with a short grace and a short time to suspicion.
     pub async fn new(count: usize) -> Self {
         Self::with(count, |_| ()).await
     }
@@ -241,7 +243,7 @@ impl Crew {
         crew
     }
 
-    /// Starts the manager again after it was stopped; who is awake registers anew.
+    /// Starts the manager again after it was stopped; members that are awake register anew.
     pub async fn restart(&mut self) {
         self.lab.start().await;
         self.user = self.lab.user().await;
@@ -254,7 +256,7 @@ impl Crew {
         }
     }
 
-    /// Everybody who is awake sends a heartbeat.
+    /// Lets every member that is awake send a heartbeat, and then time go on.
     pub async fn send_heartbeat(&mut self) {
         for member in self.members.iter_mut().filter(|member| !member.asleep) {
             member.send_heartbeat().await;
@@ -262,7 +264,7 @@ impl Crew {
         self.clock.go_on();
     }
 
-    /// Sends heartbeats until `done` gives something.
+    /// Sends heartbeats until `done` returns something; panics if that takes much longer than a minute.
     pub async fn until<T>(
         &mut self,
         what: &str,
@@ -279,7 +281,7 @@ impl Crew {
         panic!("did not happen within 60 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
     }
 
-    /// Sends heartbeats for so long, by the crew's clock.
+    /// Sends heartbeats for `time` by the crew's clock.
     pub async fn work(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
@@ -289,8 +291,8 @@ impl Crew {
         }
     }
 
-    /// A file of one chunk for each of `chunks`, named by it, in the directory `at`; the copies on
-    /// `on`.
+    /// Commits a file of one chunk for each of `chunks`, named by its number, in the directory `at`, with its
+    /// copies on the members `on`.
     pub async fn copies(&mut self, at: &str, chunks: &[u64], on: &[usize]) {
         let over = Override { copies: Some(on.len() as u32), ..Override::default() };
         let session = self.open(over).await;
@@ -313,7 +315,8 @@ impl Crew {
         self.send_heartbeat().await;
     }
 
-    /// One group of an erasure-coded file, each chunk on the member of its position.
+    /// Commits a file of one erasure-coded group, each chunk on the member of its position, and returns the names
+    /// of the chunks.
     pub async fn coded(&mut self, at: &str, chunks: &[u64], ec: &str) -> Vec<ChunkName> {
         let ec: Ec = ec.parse().expect("a code");
         let session = self.open(Override { ec: Some(ec), ..Override::default() }).await;
@@ -344,7 +347,7 @@ impl Crew {
         names
     }
 
-    /// Has the manager look at everything now.
+    /// Lets the manager scan everything now.
     async fn look(&self) {
         let resume = RepairControl { action: RepairAction::Resume };
         self.lab.admin().call(&resume).await.expect("resumed");
@@ -369,7 +372,7 @@ impl Crew {
         self.user.call(&stat).await.expect("stat").health.expect("a file")
     }
 
-    /// Members that hold a chunk.
+    /// Returns the members that hold a chunk.
     pub fn holders(&self, name: &ChunkName) -> Vec<usize> {
         let holds = |(_, member): &(usize, &Member)| member.holds.contains(name);
         self.members.iter().enumerate().filter(holds).map(|(at, _)| at).collect()
@@ -380,7 +383,7 @@ impl Crew {
         self.members.iter().map(Member::made).sum()
     }
 
-    /// Whether the last scan found the space whole, surviving so many deaths.
+    /// Returns something if the last scan found the space whole, surviving exactly this many deaths.
     pub async fn tolerates(&self, deaths: u32) -> Option<()> {
         let status = self.status().await;
         let space = status.spaces.iter().find(|space| space.name == "lab")?;

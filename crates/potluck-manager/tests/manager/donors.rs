@@ -31,7 +31,7 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
     .await;
 }
 
-/// Nobody is told for seconds that all is well.
+/// A donor whose process died must not be shown as live for seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_not() {
     let lab = Lab::new().await; // silence makes nobody a suspect here
@@ -67,7 +67,7 @@ async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
     let unknown = donor.send_heartbeat(donor.heartbeat(0)).await;
     assert!(unknown.register && unknown.chunk_orders.is_empty());
 
-    // The donor's disk was set back: one chunk is not there, and a foreign one is.
+    // The donor's disk was set back: one chunk is missing, and a foreign one is there.
     donor.report(&[chunk(0), chunk(2), chunk(50)]).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     let seen = &status.donors[0];

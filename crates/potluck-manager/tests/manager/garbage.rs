@@ -23,7 +23,7 @@ async fn condemned(lab: &Lab) -> u64 {
     lab.admin().call(&Status {}).await.expect("status").condemned_chunks
 }
 
-/// Waits for a tombstone of chunk `n`.
+/// Waits for a tombstone of chunk `n`, and returns its write sequence.
 async fn tombstone(donor: &Donor, n: u64, write_sequence: u64) -> u64 {
     eventually("a tombstone", async || {
         let found = donor.tombstones(write_sequence).await;
@@ -87,7 +87,7 @@ async fn what_a_refused_file_was_made_of_is_reclaimed_d2() {
     tombstone(&donor, 1, 2).await;
 }
 
-/// Chunk `n`, as a session brought it.
+/// Returns the report that a session stored chunk `n`.
 fn brought(n: u64, session: SessionId) -> Arrived {
     let holding = Holding { name: chunk(n), len: crate::lab::LEN };
     Arrived { holding, session: Some(session) }
@@ -244,7 +244,7 @@ async fn a_heartbeat_that_is_sent_again_counts_once() {
     offer(&user, session, &[1]).await;
     let reserved = promised().await - before;
     let stored = |n| Holding { name: chunk(n), len: crate::lab::LEN }.into();
-    // One chunk is put by the session though a file uses it, and of the other nobody knows.
+    // One chunk is put by the session though a file uses it already, and the other is unknown to the manager.
     let mut heartbeat = donor.heartbeat(3);
     heartbeat.added = Packed(vec![stored(1), stored(9)]);
     for _ in 0..3 {

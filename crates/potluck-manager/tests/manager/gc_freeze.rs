@@ -26,7 +26,8 @@ async fn remove(lab: &Lab, at: &str) {
     lab.admin().call(&remove).await.expect("removed");
 }
 
-/// Sends heartbeats for several times the GC delay and the interval of collection; gives what was ordered deleted.
+/// Sends heartbeats for several times the GC delay and the interval of collection, and returns how many deletions
+/// were ordered.
 async fn deletions(donor: &Donor) -> usize {
     let mut ordered = 0;
     for write_sequence in 100..110 {
@@ -228,7 +229,7 @@ async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_aga
     assert!(held.gc_frozen.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
 }
 
-/// Whatever it says: of a later manager, of one in between, or of a term that went on where this catalog left it.
+/// The donor tells of a later manager, of one in between, or of a term that went on where this catalog left it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_its_proof_d5() {
     let mut lab = Lab::new().await;

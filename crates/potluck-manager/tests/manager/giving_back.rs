@@ -110,7 +110,7 @@ async fn donors_that_leave_together_do_not_count_on_each_other() {
     assert!(both.may_go.why.contains("2 copies need 2 donors and 1 is"), "{both:?}");
     assert_eq!((both.lost_files, both.less_safe_files), (1, 0), "{both:?}");
 
-    // A donor may ask about those that leave with it, and is told the paths of what it holds.
+    // A donor may ask about donors that leave together with itself, and is told the paths of what it holds.
     let own = &crew.members[2].donor.caller;
     let all = own.call(&departing(&crew, &[0, 1, 2])).await.expect("of them");
     assert_eq!((all.lost_files, all.lost), (2, vec!["pot://lab/single/2".to_string()]));
@@ -145,7 +145,8 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
     assert!(refused.message.contains("pot://lab/double/2"), "{refused:?}");
     assert!(!progress(&crew, 1).await.active);
 
-    // The only copy may be lost here, as was agreed, and there it is moved first: it never is lost.
+    // Donor 1 may lose chunk 2 now, as was agreed. Donor 0, whose list does not name it, keeps it until it was
+    // moved, so it is never lost.
     assert_eq!(admin.call(&now(1)).await.expect("begun").lost_files, 1);
     // The lists outlive the manager.
     crew.lab.stop().await;
@@ -215,7 +216,7 @@ async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
     crew.lab.admin().call(&cancel).await.expect("called off");
     assert_eq!(held(&crew).await, 1);
 
-    // If it is sent to a donor that deletes it without waiting, it is nowhere.
+    // A copy at a donor that deletes it without waiting counts for nothing.
     let now = GiveBack { now: true, ..give_back(&crew, 0) };
     crew.lab.admin().call(&now).await.expect("begun");
     let sent = file(&session, "pot://lab/b", &[1], &[&crew.members[0].donor]);
@@ -251,7 +252,7 @@ async fn an_owner_in_need_gets_spare_copies_at_once_s2() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/triple", &[1, 2, 3, 4], &[0, 1, 2]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(2).await).await;
-    // The donor is over quota by a fifth of what it holds: at least one copy goes, and none is missed.
+    // The donor is over quota by all that it holds, so all its copies go: each has two others.
     (crew.members[0].excess, crew.members[0].disk_lacks) = (4 * u64::from(LEN), u64::from(LEN));
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     (crew.members[0].excess, crew.members[0].disk_lacks) = (0, 0);

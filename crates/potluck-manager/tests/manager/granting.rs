@@ -1,4 +1,4 @@
-//! Who may do what in a space: each call is refused until its right is granted, and once it is taken.
+//! Tests who may do what in a space: each call is refused until its right is granted, and again once it is taken.
 
 use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::attributes::{AttributesToSet, Permissions};
@@ -90,7 +90,7 @@ async fn lacks<C: Call>(caller: &Caller, request: &C, right: Right) {
     assert!(failure.message.contains(&format!("right to {right}")), "{}: {failure}", C::NAME);
 }
 
-/// The answers to everything that can be asked about a space.
+/// Returns the refusals of everything that can be asked about a space.
 async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
     let at = |name: &str| format!("pot://{space}/{name}");
     let named = space.to_owned();
@@ -299,8 +299,7 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         let names = |of: &[&str]| of.iter().map(|name| name.to_string()).collect();
         GroupChange { name: "students".into(), add: names(add), remove: names(remove) }
     };
-    // She has the right by a grant of her own, then by one to her group, and then the group is
-    // removed.
+    // Ada has the right by a grant of her own, then by one to her group, and then the group is removed.
     for round in 0..3 {
         let who = if round == 0 { "ada" } else { "students" };
         lab.admin().call(&change(&["ada"], &[])).await.expect("changed");
@@ -322,7 +321,7 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         }
         let late = commit(&caller, session, 1, vec![written], false).await.expect_err("too late");
         assert_eq!(late.code, code::NO_SESSION, "round {round}: {late}");
-        // Whoever asks why the session is over is told.
+        // A client that asks why the session is over is told.
         let so_far = Some(GrowingFile { path: path("pot://lab/f"), bytes: 0 });
         let (chunks, ack) = (Packed(Vec::new()), AckLevel::Memory);
         let why = refused(&caller, &Offer { session, chunks, ack, so_far }).await;

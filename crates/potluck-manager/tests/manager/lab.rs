@@ -35,7 +35,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The number of the next changes of a donor, of whichever: each heartbeat brings others, but for one that is sent again.
+/// The number of the next batch of changes, of any donor: each heartbeat brings another one, unless it is sent
+/// again.
 static BATCH: AtomicU64 = AtomicU64::new(1);
 
 pub struct Lab {
@@ -52,7 +53,7 @@ struct Running {
 }
 
 impl Lab {
-    /// A new pool with quick leases and little grace, so that tests need not wait long.
+    /// Makes a new pool with quick leases and little grace, so that tests need not wait long.
     pub async fn new() -> Self {
         Self::with(|_| ()).await
     }
@@ -61,7 +62,7 @@ impl Lab {
         Self::within(Env::system(), change).await
     }
 
-    /// A new pool with quick leases and little grace, in the outside world `env`.
+    /// Makes a new pool with quick leases and little grace, in the outside world `env`.
     pub async fn within(env: Env, change: impl FnOnce(&mut ManagerConfig)) -> Self {
         install_provider();
         let dir = tempfile::tempdir().expect("a directory");
@@ -72,7 +73,7 @@ impl Lab {
             gc_delay: Duration::from_millis(300),
             // A chunk that nobody commits is reclaimed at once.
             resume_window: Duration::ZERO,
-            // Nobody heartbeats between the calls of a test, however long they take.
+            // Donors send no heartbeats between the calls of a test, however long these take.
             suspect_after: NEVER_SUSPECT,
             // Donors here store nothing.
             metadata_copies: 0,
@@ -105,7 +106,7 @@ impl Lab {
         let running = self.running.take().expect("running");
         running.stop.send(()).expect("still running");
         running.ended.await.expect("no panic").expect("stopped well");
-        // A query that nobody waits for any more ends in a thread, and then closes the catalog.
+        // A query that nobody waits for any more ends in a thread, which closes the catalog only then.
         let open = || {
             let files = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
             let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -114,7 +115,7 @@ impl Lab {
         eventually("all its files to be closed", async || (!open()).then_some(())).await;
     }
 
-    /// What another manager of this pool says that goes on in a term of its own.
+    /// Returns what another manager of this pool, in a term of its own, says of itself.
     pub fn another_manager(&self, epoch: Epoch, start: u64) -> HeartbeatReply {
         let ca = Ca::load(&self.config.state.join("ca")).expect("the pool's authority");
         let proof = Some(ca.terms().prove(epoch, start, 9));
@@ -144,7 +145,7 @@ impl Lab {
         }
     }
 
-    /// Joins as anybody does: with a token and without a certificate.
+    /// Joins as any new member does: with a token and without a certificate.
     pub async fn join_with(&self, token: &JoinToken, name: &str) -> Result<Identity, Failure> {
         let (key, request) = new_key_and_request().expect("a key");
         let dial = Arc::new(TlsDial::joining(token.ca));
@@ -170,21 +171,21 @@ impl Lab {
         self.caller(&self.join(Role::User, "ada").await)
     }
 
-    /// An admin grants rights in a space.
+    /// Grants rights in a space, as an admin.
     pub async fn grant(&self, space: &str, who: &str, rights: &[Right]) {
         let (space, who) = (space.into(), who.into());
         let grant = SpaceGrant { space, who, rights: rights.iter().copied().collect() };
         self.admin().call(&grant).await.expect("granted");
     }
 
-    /// An admin takes rights in a space.
+    /// Takes rights in a space away, as an admin.
     pub async fn take(&self, space: &str, who: &str, rights: &[Right]) {
         let (space, who) = (space.into(), who.into());
         let revoke = SpaceRevoke { space, who, rights: rights.iter().copied().collect() };
         self.admin().call(&revoke).await.expect("taken");
     }
 
-    /// A donor that has registered and listed nothing.
+    /// Makes a donor that has joined and registered, and listed that it holds nothing.
     pub async fn donor(&self, name: &str) -> Donor {
         let identity = self.join(Role::Donor, name).await;
         let donor = Donor {
@@ -204,10 +205,10 @@ impl Lab {
     }
 }
 
-/// Longer than a test takes, unless it waits for that.
+/// A time that is longer than any test takes.
 const NEVER_SUSPECT: Duration = Duration::from_secs(600);
 
-/// Waits until `done` gives something.
+/// Waits until `done` returns something, for half a minute at least.
 pub async fn eventually<T>(what: &str, mut done: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..600 {
         if let Some(found) = done().await {
@@ -224,7 +225,7 @@ pub struct Donor {
     pub caller: Caller,
     pub key: Secret,
     pub incarnation: Incarnation,
-    /// The highest epoch it heard, and of which start.
+    /// The highest epoch that it heard, and the start of the manager that told it.
     pub heard: (Epoch, u64),
     /// The most changes that this start told of.
     pub heard_changes: u64,
@@ -238,7 +239,8 @@ pub struct Donor {
 
 pub const LEN: u32 = 1000;
 
-/// Where all donors of these tests are reached: whoever comes is told that the donor only starts.
+/// Returns the port at which all donors of these tests are reached. Every request there is answered that the donor
+/// is only starting.
 pub fn donor_port() -> u16 {
     static PORT: OnceLock<u16> = OnceLock::new();
     *PORT.get_or_init(|| {
@@ -296,7 +298,7 @@ impl Donor {
         self.caller.call(&inventory).await.expect("listed");
     }
 
-    /// Registers, lists, and heartbeats once.
+    /// Registers, lists `names` as all that the donor holds, and sends a heartbeat.
     pub async fn report(&self, names: &[ChunkName]) {
         self.register().await;
         self.inventory(names).await;
@@ -333,7 +335,8 @@ impl Donor {
         self.caller.call(&heartbeat).await.expect("answered")
     }
 
-    /// The chunks that the manager wants deleted now, and the write sequence that it allows for.
+    /// Sends a heartbeat, and returns the chunks that the manager wants deleted, each with the write sequence up to
+    /// which it may be.
     pub async fn tombstones(&self, write_sequence: u64) -> Vec<(ChunkName, u64)> {
         let orders = self.send_heartbeat(self.heartbeat(write_sequence)).await.chunk_orders;
         orders.delete.iter().map(|tombstone| (tombstone.chunk, tombstone.write_sequence)).collect()
@@ -363,7 +366,7 @@ impl Donor {
     }
 }
 
-/// The chunk number `n` of a test; [`LEN`] bytes long.
+/// Returns the name of chunk number `n` of a test, which has [`LEN`] bytes.
 pub fn chunk(n: u64) -> ChunkName {
     ChunkName::of(&n.to_le_bytes())
 }
@@ -387,7 +390,7 @@ pub async fn offer(caller: &Caller, session: SessionId, chunks: &[u64]) -> Offer
         .expect("offered")
 }
 
-/// A file of these chunks in a plain space, acknowledged by `donors`.
+/// Returns a file of these chunks in a plain space, acknowledged by `donors`.
 pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) -> FileCommit {
     let entry = |n: &u64| {
         let name = chunk(*n);

@@ -67,14 +67,14 @@ async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit,
     assert!(matches!(files[..], [Outcome::Stored { below_policy: false, .. }]), "{files:?}");
 }
 
-/// The most memory that this process had so far, in bytes.
+/// Returns the most memory that this process had so far, in bytes.
 fn most_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a line");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("KiB") << 10
 }
 
-/// Time in which so many chunks are released.
+/// Returns the time in which so many chunks are to be released.
 fn released_in(chunks: u64) -> Duration {
     Duration::from_micros(200 * chunks)
 }
@@ -166,7 +166,8 @@ async fn written_read_and_removed(chunks: u64) {
     assert!(all < 256 << 20, "{} MiB more", all >> 20);
 }
 
-/// `MANY_CHUNKS=10000000` makes it as long, which is for optimized code; `--nocapture` shows the figures.
+/// `MANY_CHUNKS=10000000` gives the file as many chunks, which is for optimized code; `--nocapture` shows the
+/// figures.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_many_parts_takes_no_more_memory_than_a_small_one() {
     let chunks = std::env::var("MANY_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());

@@ -40,7 +40,7 @@ async fn reserved(caller: &Caller, at: &str, bytes: Option<u64>, policy: Overrid
     caller.call(&ask(at, bytes, policy)).await.expect("reserved")
 }
 
-/// A 2+1 file of two data chunks and their parity, each acknowledged by the donor beside it.
+/// Returns a 2+1 file of two data chunks and their parity, each acknowledged by the donor beside it.
 fn coded(session: &SessionId, at: &str, chunks: [(u64, &Donor); 3]) -> FileCommit {
     let mut file = file(session, at, &[chunks[0].0, chunks[1].0], &[]);
     file.ec = Some("2+1".parse().expect("a code"));
@@ -216,7 +216,7 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     assert_eq!(dry.lacks, [""; 0]);
     let three = PolicySet { dry_run: true, ..set("pot://lab", copies(3)) };
     assert_eq!(admin.call(&three).await.expect("said").needs_bytes, 4 * u64::from(LEN));
-    // As with a space, only new files get it, and donors may join before there are any.
+    // With `new_files_only` too few donors are no error, for more may join before there are new files.
     let later = PolicySet { new_files_only: true, ..set("pot://lab/d", ec("16+8")) };
     let later = user.call(&PolicySet { dry_run: true, ..later }).await.expect("said");
     assert_eq!((later.needs_donors, later.lacks.len()), (24, 1));
@@ -249,7 +249,7 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     assert_eq!(goal("pot://lab/b").await.map(|goal| goal.to_string()), Some("2+1".into()));
 }
 
-/// A donor that leaves comes back for nobody: what waits for it would wait forever.
+/// A donor that leaves does not come back, so a change that counts on it would wait for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_what_is_there_counts_no_donor_that_leaves() {
     let lab = Lab::new().await;

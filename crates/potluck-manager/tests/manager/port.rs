@@ -1,4 +1,4 @@
-//! Whatever arrives on the port.
+//! Tests what the manager does with anything that arrives on its port.
 
 use crate::lab::Lab;
 use potluck_wire::control::Status;
@@ -12,7 +12,7 @@ async fn raw(lab: &Lab) -> BoxStream {
     lab.env.net.connect(&lab.address.to_string()).await.expect("connected")
 }
 
-/// A TLS connection of somebody without a certificate.
+/// Opens a TLS connection without a certificate.
 async fn stranger(lab: &Lab) -> BoxStream {
     let dial = TlsDial::joining(fingerprint(&lab.admin_identity().ca));
     dial.secure(raw(lab).await).await.expect("secured")
@@ -80,7 +80,7 @@ async fn health_is_answered_to_anybody() {
     assert!(answer(stranger(&lab).await, request).await.contains("POT-E001"));
 }
 
-/// A connection that asked for something, was answered, and is kept open.
+/// Asks for something on a connection, reads the answer, and returns the connection, which is still open.
 async fn asked(mut stream: BoxStream) -> BoxStream {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
     let mut answer = [0; 1024];

@@ -1,4 +1,4 @@
-//! Whoever has no right in a space is told by every call the same as of a space that does not exist.
+//! Tests that every call tells a member without rights in a space what it tells of a space that does not exist.
 
 use crate::granting::{make_space, path};
 use crate::lab::{Lab, refused};
@@ -13,7 +13,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The refusals of calls about what is kept, staged, locked, shared and reserved in a space.
+/// Returns the refusals of calls about what is kept, staged, locked, shared and reserved in a space.
 async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
     let at = || path(&format!("pot://{space}/f"));
     let (name, named) = (|| "s".to_owned(), || space.to_owned());

@@ -44,7 +44,7 @@ async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3
     }
     assert_eq!(crew.members[1].made(), 0, "no second copy where one is");
 
-    // The donor is back, and one copy is too many; never fewer than two are left.
+    // The donor is back, and one copy of each chunk is too many; never fewer than two are left.
     crew.members[0].asleep = false;
     let names: Vec<_> = crew.members[0].holds.iter().copied().collect();
     crew.members[0].donor.incarnation = Incarnation(2);
@@ -318,7 +318,7 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     assert!(crew.made() >= 1);
 }
 
-/// The catalog below a running manager.
+/// Opens the catalog of a running manager, to change it behind the manager's back.
 fn tampering(crew: &Crew) -> Tampering {
     Tampering::with(&crew.lab.config.state.join(CATALOG)).expect("opened")
 }
@@ -391,7 +391,7 @@ async fn a_scan_that_fails_is_told_of_l1() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon_a3() {
-    // Only what is told here has the manager look again.
+    // With these times, only the admin's call below makes the manager scan again.
     let slow = |config: &mut potluck_manager::ManagerConfig| {
         config.suspect_after = Duration::from_secs(30);
         config.repair_grace = Duration::from_secs(60);
@@ -399,8 +399,7 @@ async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_
     let mut crew = Crew::with(3, slow).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
-    // The manager was about to have donor 0 delete both, and then donor 1's were lost: of donor 0's
-    // one is there still.
+    // Both copies of donor 0 are marked as leaving, and one of them is deleted already.
     tampering(&crew).have_first_donor_leave().expect("marked");
     crew.members[0].holds.remove(&chunk(2));
     crew.lab.admin().call(&RepairControl { action: RepairAction::Resume }).await.expect("told");
@@ -431,7 +430,7 @@ async fn what_is_quarantined_may_go_when_it_has_another_copy_or_nobody_needs_it(
     assert_eq!(crew.health("pot://lab/single/2").await.tolerates, Some(0));
 }
 
-/// Issue 10/15: an absent machine never counts as a copy that another failure may rely on.
+/// An absent machine never counts as a copy that another failure may rely on.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_quarantined_stays_while_the_donor_of_the_other_copy_is_away_or_not_trusted() {
     let mut crew = Crew::with(2, |config| config.repair_grace = Duration::from_secs(600)).await;
@@ -444,7 +443,7 @@ async fn what_is_quarantined_stays_while_the_donor_of_the_other_copy_is_away_or_
         donor.send_heartbeat(heartbeat).await.discard.0
     };
     assert_eq!(discarded(&crew).await, [chunk(1), chunk(3)], "while the other is there");
-    // Nobody hears the other for a while.
+    // The other donor is silent for a while.
     for _ in 0..6 {
         discarded(&crew).await;
         crew.clock.go_on();

@@ -1,4 +1,4 @@
-//! A manager that lost its directory comes back from its recovery kit and the log in a file.
+//! Tests that a manager which lost its directory comes back from its recovery kit and the log in a file.
 
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_catalog::Catalog;
@@ -18,7 +18,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The recovery kit and the newest backup, kept somewhere else, when it has all changes.
+/// Copies the recovery kit and the newest backup elsewhere, once the backup has all changes, and returns their
+/// paths.
 async fn keep(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, away) = (lab.config.state.clone(), lab.config.state.with_extension("away"));
     fs::create_dir_all(&away).expect("a directory");

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const OURS: [u8; 16] = [5; 16];
 
-/// Serves `bytes` to whoever shows a ticket of this donor, whatever is asked for; gives the port.
+/// Serves `bytes` to every peer with a ticket of this donor, whatever it asks for, and returns the port.
 pub async fn serve(donor: &Donor, bytes: Vec<u8>) -> u16 {
     let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -40,7 +40,7 @@ pub async fn serve(donor: &Donor, bytes: Vec<u8>) -> u16 {
     port
 }
 
-/// Answers the upgrade; gives the ticket and the nonce that were shown.
+/// Answers the upgrade, and returns the ticket and the nonce that were shown.
 async fn shown(stream: &mut BoxStream) -> Option<(PublicTicket, [u8; 16])> {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {

@@ -76,7 +76,7 @@ async fn what_a_donor_says_of_itself_neither_overflows_sums_nor_forges_lines() {
     reserve(&lab.user().await, 1 << 20).await.expect("there is room at the honest one");
 }
 
-/// However many users and audits bear them out.
+/// The good donor stays trusted, however many users and audits bear the liars out.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_donors_that_lie_about_a_good_one_cannot_have_it_quarantined() {
     let audit_every = std::time::Duration::from_millis(200);

@@ -25,7 +25,7 @@ fn refusal(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// A file that lives in the catalog.
+/// Returns a file that lives in the catalog.
 pub fn small(at: &str, content: &[u8]) -> FileCommit {
     FileCommit {
         path: at.parse().expect("a path"),
@@ -108,7 +108,7 @@ async fn a_commit_of_many_files_is_done_in_steps_and_answered_and_repeated_as_on
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
     offer(&user, session, &[1]).await;
-    // Nobody acknowledged the first, and it is in the first step.
+    // No donor acknowledged the chunk of the first file, which is in the first step.
     let mut batch = vec![file(&session, "pot://lab/first", &[1], &[])];
     batch.extend((0..400).map(|n| small(&format!("pot://lab/{n}"), b"hello")));
     let committed = commit(&user, session, 0, batch.clone(), true).await.expect("committed");
@@ -242,7 +242,7 @@ async fn only_genuine_receipts_of_offered_chunks_are_believed_d2() {
     assert!(outcomes[..7].iter().all(|outcome| !refusal(outcome).hint.is_empty()));
 }
 
-/// A donor that lost power after its answer has a key of before, and may not have the chunk.
+/// A donor that lost power after its answer still has the key of before, and may not have the chunk.
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_of_an_earlier_incarnation_count_for_nothing_d3() {
     let lab = Lab::new().await;
@@ -357,7 +357,7 @@ async fn a_session_whose_member_may_not_write_any_more_is_over_at_donors_with_th
     let over = async || donor.send_heartbeat(donor.heartbeat(1)).await.over.0;
     assert_eq!(over().await, []);
     lab.take("lab", "everyone", &Right::ALL).await;
-    // This holds whether it has stored anything there or not.
+    // The donor is told whether or not the session has stored anything there.
     assert_eq!(over().await, [cut_off]);
 }
 
@@ -435,7 +435,7 @@ async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
         session
     };
     let session = fails(&user).await;
-    // A session that goes on is told that nothing is there, and one that begins does not go there.
+    // A session that goes on is told that the donor is not live, and a session that begins does not go there.
     let (bytes, holders, avoid, whole, file) = Default::default();
     let reach = Grow { session, bytes, holders, avoid, whole, file };
     let reached = user.call(&reach).await.expect("answered").donors;

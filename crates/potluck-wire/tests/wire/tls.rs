@@ -1,4 +1,4 @@
-//! The pool's CA and nobody else's (promise X5).
+//! Only certificates of the pool's own CA are accepted (promise X5).
 
 use potluck_core::chunk::Digest;
 use potluck_wire::identity::{fingerprint, new_key_and_request};
