@@ -11,12 +11,6 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::MutexGuard;
-use std::time::Duration;
-
-/// How long the kernel may take to tell the mount that a file was closed.
-const RELEASED_WITHIN: Duration = Duration::from_secs(1);
-/// The time between looks whether the kernel has told that a file was closed.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// The requests that a program makes by setting the attribute of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,17 +180,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Refuses what must not be done while programs write files in a directory or below it. The kernel tells that a
-    /// file is not open any more a moment after close() returned, or the program ended, so that is waited for.
+    /// Refuses what must not be done while programs write files in a directory or below it.
     async fn check_unwritten_below(&self, dir: u64) -> Result<(), Errno> {
-        let until = self.pool.now() + RELEASED_WITHIN;
-        while self.is_written_below(dir) {
-            if self.pool.now() > until {
-                return Err(Errno::BUSY);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        Ok(())
+        self.wait_until_closed(|| self.is_written_below(dir)).await
     }
 
     /// Whether a program has a file open for writing, in a directory or below it.

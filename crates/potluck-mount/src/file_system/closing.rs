@@ -10,6 +10,12 @@ use potluck_core::path::PoolPath;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the kernel may take to tell the mount that a file was closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// The time between looks whether the kernel has told that a file was closed.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The programs that may still write to a file after a descriptor of it was closed.
 enum Writers {
@@ -190,6 +196,24 @@ impl FileSystem {
             draft.lock().await.has_no_name();
         }
         self.release(handle, None).await;
+    }
+
+    /// Waits until files are closed, of which `is_open` says whether one is open. The kernel tells that a file is not open
+    /// any more a moment after close() returned, or the program ended.
+    ///
+    /// Errors: [`Errno::BUSY`] where one stays open.
+    pub(super) async fn wait_until_closed(
+        &self,
+        is_open: impl Fn() -> bool + Send,
+    ) -> Result<(), Errno> {
+        let until = self.pool.now() + RELEASED_WITHIN;
+        while is_open() {
+            if self.pool.now() > until {
+                return Err(Errno::BUSY);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
     }
 
     /// Whether a program has a file open that it writes.

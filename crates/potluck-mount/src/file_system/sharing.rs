@@ -22,7 +22,7 @@ impl FileSystem {
     /// Makes mounts share a file that they write from now on, or ends that.
     ///
     /// Errors: [`Errno::INVAL`] for anything but 1 and 0; [`Errno::BUSY`] where a program of this mount has written
-    /// something that is in no version yet.
+    /// something that is in no version yet, or has the file open for writing when sharing is to end.
     pub async fn set_shared(&self, inode: u64, value: &str) -> Result<(), Errno> {
         let path = self.inodes().path(inode)?;
         let draft = self.handles().draft(inode);
@@ -36,9 +36,7 @@ impl FileSystem {
                 None => self.pool.share(&path, false).await.map_err(|failure| errno(&failure)),
             },
             "0" => {
-                if draft.is_some() {
-                    return Err(Errno::BUSY);
-                }
+                self.wait_until_closed(|| self.handles().draft(inode).is_some()).await?;
                 match self.pool.end_sharing(&path).await {
                     Err(failure) if failure.code == code::NO_CHECKPOINT => Err(Errno::NODATA),
                     ended => ended.map_err(|failure| errno(&failure)),

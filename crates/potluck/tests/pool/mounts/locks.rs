@@ -66,7 +66,8 @@ fn two_mounts_never_have_locks_of_one_file_that_conflict() {
 
     // A program that waits is ended by a signal.
     let held = open(&one.at("f"));
-    flock(&held, NonBlockingLockExclusive).expect("free");
+    // The kernel tells a mount of the last close of a file a moment after close() returned.
+    wait_until("the lock to be free", DEADLINE, || flock(&held, NonBlockingLockExclusive).is_ok());
     let mut waits = Command::new("flock").arg(other.at("f")).arg("true").spawn().expect("started");
     pause(Duration::from_millis(500));
     waits.kill().expect("killed");
