@@ -38,7 +38,7 @@ pub enum GroupStep {
 
 /// Returns the next step towards the chunks at `needed` of a group of which any `data` chunks give the others. While
 /// live donors have the needed chunks and none is late, exactly these are asked for; otherwise as many others as make
-/// `data` in all. `extra` more are asked for from the start (first m of n).
+/// `data` in all. With `extra`, that many more than `data` are asked for from the start (first m of n).
 ///
 /// Suspects are asked when the live donors have too few chunks.
 pub fn next_of_group(

@@ -203,9 +203,9 @@ pub enum BulkStatus {
     Full = 2,
     /// The body was not the chunk it was said to be.
     Mismatch = 3,
-    /// The ticket does not allow the request.
+    /// The ticket does not allow the request, or not any more; or the donor of a route was not confirmed.
     Denied = 4,
-    /// The disk of the donor failed.
+    /// The disk of the donor failed, or its copy does not have the part that was asked for.
     DiskFailed = 5,
     /// The donor is going down, or its lent directory is not there.
     Away = 6,

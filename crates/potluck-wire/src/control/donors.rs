@@ -320,15 +320,16 @@ pub enum TaskFault {
     Full,
     /// The disk of this donor failed.
     Disk,
-    /// The chunk is not at this donor.
+    /// The chunk, the part of it that was asked for, or the lent directory is not at this donor.
     NotHere,
-    /// A source does not have the chunk.
+    /// A source does not have the chunk, or too few chunks of a group can be had.
     SourceMissing,
     /// A source sent other bytes.
     SourceWrong,
     /// A source cannot be reached, or its disk failed.
     SourceAway,
-    /// The rebuilt bytes do not have the chunk's name: a chunk they were made from is of another group.
+    /// The rebuilt bytes do not have the chunk's name, because a chunk that they were made from is of another group; or
+    /// the task asks for something impossible.
     WrongResult,
     /// The task met a bug of the donor's; its log says more.
     Panicked,

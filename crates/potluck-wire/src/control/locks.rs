@@ -81,7 +81,7 @@ pub enum LockTaken {
 }
 
 /// Keeps all authorities of a holder, and learns what other holders want of them. The call waits until others want
-/// something else than before.
+/// something else than before, for [`LOCK_WAIT`] at most.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LockKeep {
     /// The holder that keeps its authorities.

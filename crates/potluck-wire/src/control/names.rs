@@ -311,14 +311,15 @@ pub struct SetAttributes {
 }
 call!(SetAttributes => Done, "set-attributes");
 
-/// Moves a file or directory inside a space, atomically.
+/// Moves a file, directory or link inside a space, atomically. It replaces a file or link by a file or link, and an
+/// empty directory by a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Move {
-    /// The path of the file or directory to move.
+    /// The path of the entry to move.
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
-    /// True if the move is refused where it would replace a file.
+    /// True if the move is refused where it would replace a file or link.
     #[serde(default)]
     pub no_replace: bool,
     /// The version that has to be there and is replaced, if one is given.
@@ -414,10 +415,10 @@ impl NotCopied {
     }
 }
 
-/// Removes a file, or with `recursive` a directory.
+/// Removes a file, a link or an empty directory, or with `recursive` any directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Remove {
-    /// The path of the file or directory to remove.
+    /// The path of the entry to remove.
     pub path: PoolPath,
     /// True if directories are removed with everything in them.
     #[serde(default)]

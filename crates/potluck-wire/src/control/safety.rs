@@ -73,9 +73,9 @@ call!(RepairControl => RepairState, "repair-control");
 pub enum RepairAction {
     /// Repair begins nothing new.
     Pause,
-    /// Repair goes on after a pause.
+    /// Repair goes on after a pause, and looks at everything now.
     Resume,
-    /// Repair looks at everything now, and does not wait for the grace of silent donors that did not announce their
+    /// Repair goes on as after a pause, and does not wait for the grace of silent donors that did not announce their
     /// absence.
     Now,
 }
@@ -209,7 +209,8 @@ pub struct GivingBack {
     pub silent: bool,
     /// True if no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
-    /// The number of chunks on the donor that this pool's catalog does not know; they are never deleted for that.
+    /// The number of chunks on the donor that this pool's catalog does not know; they are deleted only if an admin has
+    /// them reclaimed ([`ReclaimUnknown`]).
     pub unclaimed: u64,
     /// True if the machine may go, because nothing that the pool needs is there any more.
     pub safe_to_remove: bool,

@@ -263,16 +263,17 @@ pub struct MetadataHealth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorState {
-    /// The donor is heard from.
+    /// The donor is heard from, and its lent directory is there.
     Live,
-    /// The donor has been silent for some seconds; nobody waits on it.
+    /// The donor has been silent for some seconds, or lacks its lent directory; nobody waits for it.
     Suspect,
     /// The donor was not heard from since the manager started, or for long, and nobody announced that.
     #[default]
     Silent,
     /// The donor is not there, as its owner or an admin announced.
     Away,
-    /// The donor has been silent beyond its grace: what it holds is being made again elsewhere.
+    /// The donor has been silent beyond its grace, or an admin did not want to wait so long: what it holds is made
+    /// again elsewhere.
     Dead,
     /// The donor joined, and has lent nothing yet.
     Joined,
@@ -311,7 +312,7 @@ pub struct DonorStatus {
     /// The members who said lately that they reach the donor at none of its addresses, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
-    /// The addresses of the members who said that they do not reach the donor.
+    /// The number of addresses of the members who said that they do not reach the donor.
     #[serde(default)]
     pub unreached_from: u64,
     /// The state of the donor, as the manager sees it.
@@ -336,7 +337,8 @@ pub struct DonorStatus {
     pub promised: u64,
     /// The number of chunks on the donor that files use.
     pub chunks: u64,
-    /// The number of chunks on the donor that this catalog does not know; they are never deleted for that.
+    /// The number of chunks on the donor that this catalog does not know; they are deleted only if an admin has them
+    /// reclaimed ([`super::ReclaimUnknown`]).
     pub unclaimed: u64,
     /// True if the donor lists its unknown chunks, or is going to, because an admin had them reclaimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

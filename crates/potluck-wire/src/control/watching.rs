@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The time that a [`Watch`] waits for something to change before it is answered without news.
 pub const WATCH_WAIT: Duration = Duration::from_secs(2);
 
-/// The most names that one [`Refresh`] asks about; directories with names beyond these are not answered.
+/// The most names and directories together that one [`Refresh`] asks about; directories beyond these are not answered,
+/// except the first one ([`refreshed_at_once`]).
 pub const MAX_REFRESHED: usize = 20_000;
 
 /// Waits for changes in the directories that a stream watches.
