@@ -37,7 +37,7 @@ pub struct Joined {
     pub pool: String,
 }
 
-/// Makes a join token (admins).
+/// Makes a join token (admins; also a donor, for another directory of its own machine).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invite {
     /// The role that the token will give.

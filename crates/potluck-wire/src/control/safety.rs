@@ -8,8 +8,9 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
 
-/// Sets the parts of the policy in which a space (admins) or a directory differs from what holds above it. They hold
-/// for new files, and the redundancy of existing files is changed in the background.
+/// Sets the parts of the policy in which a space or a directory differs from what holds above it, or the redundancy of
+/// a file (members who manage the space). They hold for new files, and the redundancy of existing files is changed in
+/// the background.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicySet {
     /// The path of a space, a directory, or a file; only the redundancy of a file can be changed.
