@@ -14,17 +14,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct FileTime(pub i64);
 
 impl FileTime {
-    /// The moment so many milliseconds after 1970; the nearest that there is for one far away.
+    /// Returns the moment `ms` milliseconds after 1970, or the nearest one that fits.
     pub const fn of_ms(ms: i64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Milliseconds since 1970, rounded down.
+    /// Returns the milliseconds since 1970, rounded down.
     pub const fn ms(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
-    /// The nearest moment that there is to a time of the system.
+    /// Returns the moment that is nearest to a time of the system.
     pub fn of_system(time: SystemTime) -> Self {
         let nanos = |span: Duration| i64::try_from(span.as_nanos());
         Self(match time.duration_since(UNIX_EPOCH) {
@@ -33,7 +33,7 @@ impl FileTime {
         })
     }
 
-    /// The moment as a time of the system.
+    /// Returns the moment as a time of the system.
     pub fn system(self) -> SystemTime {
         let span = Duration::from_nanos(self.0.unsigned_abs());
         if self.0 < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span }
@@ -55,22 +55,22 @@ impl Permissions {
     pub const LINK: Self = Self(0o777);
     const ALL: u32 = 0o7777;
     const NINE: u16 = 0o777;
-    /// The bit by which what is made in a directory gets the group of the directory.
+    /// The set-group-ID bit: entries that are made in a directory with it get the group of the directory.
     const SET_GROUP: u16 = 0o2000;
     const SET_USER: u16 = 0o4000;
     const GROUP_EXECUTES: u16 = 0o010;
 
-    /// The permissions in the mode of a file; what says its kind is left out.
+    /// Returns the permissions in the mode of a file, without the bits that say its kind.
     pub const fn of_mode(mode: u32) -> Self {
         Self((mode & Self::ALL) as u16)
     }
 
-    /// The nine bits without the set-user-ID, set-group-ID and sticky bits.
+    /// Returns the nine bits without the set-user-ID, set-group-ID and sticky bits.
     pub const fn nine_bits(self) -> Self {
         Self(self.0 & Self::NINE)
     }
 
-    /// Whether entries that are made in a directory with these permissions get the group of the directory.
+    /// Returns whether entries that are made in a directory with these permissions get the group of the directory.
     pub const fn hands_group_on(self) -> bool {
         self.0 & Self::SET_GROUP != 0
     }
@@ -81,14 +81,14 @@ impl Permissions {
     }
 
     /// Returns these permissions without the set-user-ID bit, and without the set-group-ID bit where the group may
-    /// execute: the permissions of a file once somebody has written it who is not trusted with them. Where the group
+    /// execute: the permissions of a file after a write by a member who is not trusted with these bits. Where the group
     /// may not execute, the set-group-ID bit once stood for mandatory locks, and stays, as on a local disk.
     pub const fn without_set_ids(self) -> Self {
         let set_group = if self.0 & Self::GROUP_EXECUTES == 0 { 0 } else { Self::SET_GROUP };
         Self(self.0 & !(Self::SET_USER | set_group))
     }
 
-    /// The permissions as bits of a mode.
+    /// Returns the permissions as bits of a mode.
     pub const fn bits(self) -> u32 {
         self.0 as u32
     }
@@ -146,7 +146,7 @@ pub struct FileOwner {
 }
 
 impl FileOwner {
-    /// Returns the owner that two columns of a table give. Both are NULL where nobody said, which gives `None`.
+    /// Returns the owner that two columns of a table give; `None` where they are NULL, because nobody named an owner.
     pub fn of_columns(uid: Option<u32>, gid: Option<u32>) -> Option<Self> {
         Some(Self { uid: uid?, gid: gid? })
     }
@@ -161,24 +161,24 @@ impl fmt::Display for FileOwner {
 /// The attributes that a file, a directory or a symbolic link has besides its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EntryAttributes {
-    /// The time at which it was modified, as its source or a program said.
+    /// The time at which the entry was modified, as its source or a program said.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
     /// The permissions of the entry.
     pub permissions: Permissions,
-    /// The owner of the entry; `None` where nobody said, so that it belongs to whoever looks at it.
+    /// The owner of the entry; `None` where nobody named one, so that each reader sees the entry as its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
 
 impl EntryAttributes {
-    /// Returns the attributes of a directory that is made at this wall time, in milliseconds, without anything said
-    /// of them.
+    /// Returns the attributes of a directory that is made at this wall time, in milliseconds since 1970, without any
+    /// attributes given.
     pub const fn of_dir(wall_ms: i64) -> Self {
         Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR, owner: None }
     }
 
-    /// Returns these attributes, with those that are given in `new` in their place.
+    /// Returns these attributes, with those that `new` gives in place of the old ones.
     pub fn with(self, new: AttributesToSet) -> Self {
         Self {
             mtime: new.mtime.unwrap_or(self.mtime),
@@ -203,7 +203,7 @@ pub struct AttributesToSet {
 }
 
 impl AttributesToSet {
-    /// Whether nothing is to be set.
+    /// Returns whether nothing is to be set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

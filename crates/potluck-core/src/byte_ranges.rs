@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Disjoint ranges with their owners. Adjoining ranges of one owner are joined to one.
+/// A set of disjoint byte ranges with their owners. Adjoining ranges of one owner are joined to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteRanges<K> {
     /// The end and the owner of each range, by where it begins.
@@ -17,22 +17,22 @@ impl<K> Default for ByteRanges<K> {
 }
 
 impl<K: Copy + PartialEq> ByteRanges<K> {
-    /// The number of ranges.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// Whether there is no range.
+    /// Returns whether there is no range.
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
 
-    /// The ranges in order, with their owners.
+    /// Returns the ranges in order, with their owners.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, K)> {
         self.by_start.iter().map(|(start, (end, owner))| (*start..*end, *owner))
     }
 
-    /// The ranges that have bytes in common with `range`, the last one first.
+    /// Returns the ranges that have bytes in common with `range`, the last one first.
     fn in_common(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, K)> {
         let from = range.start;
         // An empty range has no byte in common with any.
@@ -43,18 +43,18 @@ impl<K: Copy + PartialEq> ByteRanges<K> {
             .filter(move |_| range.end > from)
     }
 
-    /// Returns a part of `range` that somebody else than `owner` has, and that other owner.
+    /// Returns the first part of `range` that another owner than `owner` has, and that other owner.
     pub fn taken(&self, range: &Range<u64>, owner: K) -> Option<(Range<u64>, K)> {
         let other = self.in_common(range).filter(|(_, found)| *found != owner).last();
         other.map(|(found, other)| (found.start.max(range.start)..found.end.min(range.end), other))
     }
 
-    /// Whether all bytes of `range` are of some range, whoever has it.
+    /// Returns whether every byte of `range` belongs to some owner.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         self.gaps(range).is_empty()
     }
 
-    /// The parts of `range` that nobody has, in order.
+    /// Returns the parts of `range` that belong to no owner, in order.
     pub fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut end = range.end;
@@ -71,7 +71,7 @@ impl<K: Copy + PartialEq> ByteRanges<K> {
         gaps
     }
 
-    /// Gives a range to an owner. Nobody else may have a part of it ([`ByteRanges::taken`]).
+    /// Gives a range to an owner. No other owner may have a part of it ([`ByteRanges::taken`]).
     pub fn add(&mut self, range: Range<u64>, owner: K) {
         if range.is_empty() {
             return;

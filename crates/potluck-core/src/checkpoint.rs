@@ -1,8 +1,9 @@
 //! Checkpoints: files that become visible at one moment, and the directories in which they wait for it.
 //!
-//! The files of a checkpoint are staged in a directory with a name of its own kind, beside the directory that they
-//! will be: listings leave it out, and nobody guesses the name, so that only those see its content who were told the
-//! checkpoint's identifier and have the rights in the space besides.
+//! The files of a checkpoint are staged in a directory with a name of its own kind, beside the directory that they will
+//! become, and listings leave it out. The name holds the checkpoint's identifier. That is random, except for a file
+//! that several writers share, so only those can read the content who were told the identifier and have the rights in
+//! the space besides.
 
 use crate::chunk::Digest;
 use crate::ids::hex_id;
@@ -15,20 +16,21 @@ use std::str::FromStr;
 const PREFIX: &str = ".potluck-ckpt-";
 
 hex_id!(
-    /// The identifier of a checkpoint, from its begin to its commit or abort. It is drawn at random by whoever begins
-    /// the checkpoint, and whoever knows it reaches the files that are staged.
+    /// The identifier of a checkpoint, from its begin to its commit or abort. The client that begins the checkpoint
+    /// draws it at random, or derives it from the path of a shared file ([`CheckpointId::of_shared_file`]). A member
+    /// who knows it, and has the rights in the space, reaches the staged files.
     CheckpointId,
     16
 );
 
 impl CheckpointId {
-    /// The name of the directory in which the checkpoint's files are staged.
+    /// Returns the name of the directory in which the checkpoint's files are staged.
     pub fn staging_name(&self) -> String {
         format!("{PREFIX}{self}")
     }
 
-    /// The checkpoint in which writers share the file at `path`: the same for all of them, who need not tell it to one
-    /// another.
+    /// Returns the identifier of the checkpoint in which several writers share the file at `path`. It follows from the
+    /// path, so that the writers need not tell it to one another.
     pub fn of_shared_file(path: &PoolPath) -> Self {
         let name = Digest::of(format!("shared file {path}").as_bytes());
         let mut id = [0; 16];
@@ -36,7 +38,7 @@ impl CheckpointId {
         Self(id)
     }
 
-    /// The checkpoint whose files are staged in a directory of this name, if the name is of that kind.
+    /// Returns the checkpoint whose files are staged in a directory of this name; `None` for any other name.
     pub fn of_staging_name(name: &str) -> Option<Self> {
         let text = name.strip_prefix(PREFIX)?;
         // Other spellings of the same number are names that anybody may use, and no staging directories.
@@ -44,7 +46,7 @@ impl CheckpointId {
     }
 }
 
-/// A path as far as the directory in which a checkpoint stages its files.
+/// A path at or below a staging directory, divided at that directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedPlace {
     /// The identifier of the checkpoint.

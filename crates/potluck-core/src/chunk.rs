@@ -1,7 +1,7 @@
 //! Chunks: immutable bytes named by what they are. A file of at most [`INLINE_MAX`] bytes has none.
 //!
-//! Bytes that come from outside become trusted in one way only: by a [`Verifier`] that was told
-//! the name they must have.
+//! Bytes that come from outside become trusted by verification alone: a whole chunk by a [`Verifier`] that was told its
+//! name, and a part of a chunk by [`verify_segments`].
 
 use crate::ids::hex_id;
 use crate::merkle::{SEGMENT, SegmentCutter, SegmentHashes, proven_root, segment_count};
@@ -16,46 +16,46 @@ pub const MIN_CHUNK: u32 = 64 << 10;
 pub const MAX_CHUNK: u32 = 64 << 20;
 /// The default chunk size: large enough that per-chunk work vanishes, small enough that a slow donor holds up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
-/// Bytes that sealing adds to every segment.
+/// The number of bytes that sealing adds to every segment.
 pub const SEAL_OVERHEAD: u32 = 16;
-/// The most bytes a donor ever stores under one name.
+/// The most bytes that a donor ever stores under one name.
 pub const MAX_STORED: u32 = sealed_len(MAX_CHUNK);
-/// Files up to this size live in the catalog and never reach a donor.
+/// The size of the largest file whose content lives in the catalog. Such a file has no chunks of its own; donors hold
+/// its content only in the log of the catalog.
 pub const INLINE_MAX: u64 = 4096;
 /// The number of parts that names are divided into when only some of a donor's chunks are to leave it.
 pub const PARTS: u32 = 1 << 16;
 
-/// Bytes that `plain` bytes of a chunk have when they are sealed, segment by segment.
+/// Returns the length in bytes of `plain` bytes of a chunk when they are sealed, segment by segment.
 pub const fn sealed_len(plain: u32) -> u32 {
     plain + plain.div_ceil(SEGMENT) * SEAL_OVERHEAD
 }
 
 hex_id!(
-    /// The root over the segments of a chunk's bytes as a donor stores them ([`crate::merkle`]).
+    /// The name of a chunk: the root over the segments of its bytes as a donor stores them ([`crate::merkle`]).
     ChunkName,
     32
 );
 hex_id!(
-    /// The root over the segments of plaintext: of a chunk, or of a whole file, however that is cut and
-    /// stored.
+    /// The digest of plaintext: the root over its segments. The plaintext is a chunk or a whole file, however the file
+    /// is cut and stored.
     Digest,
     32
 );
 
-/// The kind of a chunk, which says what it is to the pool; part of its trailer, so that a catalog can be
-/// found again.
+/// The kind of a chunk. It is a part of the chunk's trailer, so that the log of a lost catalog can be found on donors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkKind {
-    /// Bytes of files, or their parity.
+    /// The chunk has bytes of files, or their parity.
     #[default]
     Data,
-    /// A block of the metadata log, of which a lost catalog is made again.
+    /// A block of the metadata log, from which a lost catalog is made again.
     Log,
 }
 
 impl ChunkKind {
-    /// The byte that stands for it in frames and trailers.
+    /// Returns the byte that stands for the kind in frames and trailers.
     pub fn byte(self) -> u8 {
         match self {
             Self::Data => 0,
@@ -63,7 +63,7 @@ impl ChunkKind {
         }
     }
 
-    /// The kind that a byte stands for.
+    /// Returns the kind that a byte stands for.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Data,
@@ -74,20 +74,20 @@ impl ChunkKind {
 }
 
 impl ChunkName {
-    /// The name of these stored bytes.
+    /// Returns the name of these stored bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(SegmentHashes::of(bytes).root())
     }
 
-    /// The part of all names that this name is in, below [`PARTS`]. Names are random, so that parts are alike in
-    /// size.
+    /// Returns the number of the part of all names that this name is in, below [`PARTS`]. Names are hashes, so that
+    /// parts are alike in size.
     pub fn part(&self) -> u32 {
         u32::from(self.0[0]) << 8 | u32::from(self.0[1])
     }
 }
 
 impl Digest {
-    /// The digest of these plaintext bytes.
+    /// Returns the digest of these plaintext bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(SegmentHashes::of(bytes).root())
     }
@@ -98,7 +98,7 @@ impl Digest {
     }
 }
 
-/// Hashes a chunk piece by piece, while its bytes are warm in the cache.
+/// A hasher that takes a chunk piece by piece, while its bytes are warm in the cache.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkHasher {
     cutter: SegmentCutter,
@@ -111,21 +111,21 @@ impl ChunkHasher {
         self.cutter.update(piece, |segment| self.hashes.push(segment));
     }
 
-    /// The hashes of all segments that were added, whose root names the chunk; starts over.
+    /// Returns the hashes of all segments that were added, whose root names the chunk, and starts over.
     pub fn finish(&mut self) -> SegmentHashes {
         self.cutter.finish().into_iter().for_each(|segment| self.hashes.push(segment));
         std::mem::take(&mut self.hashes)
     }
 }
 
-/// The only way by which foreign bytes become a chunk's bytes.
+/// A check that bytes from outside are the chunk that has a given name.
 #[derive(Debug)]
 pub struct Verifier {
     expected: ChunkName,
     hasher: ChunkHasher,
 }
 
-/// The bytes are not what their name says.
+/// The error of bytes that are not what their name says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not chunk {expected}: they hash to {actual}")]
 pub struct WrongBytes {
@@ -136,7 +136,7 @@ pub struct WrongBytes {
 }
 
 impl Verifier {
-    /// Expects the bytes called `name`.
+    /// Makes a verifier of the bytes called `name`.
     pub fn new(name: ChunkName) -> Self {
         Self { expected: name, hasher: ChunkHasher::default() }
     }
@@ -146,7 +146,7 @@ impl Verifier {
         self.hasher.update(piece);
     }
 
-    /// The hashes of the chunk's segments, if all bytes added are the chunk.
+    /// Returns the hashes of the chunk's segments if all bytes added together are the chunk.
     pub fn finish(mut self) -> Result<SegmentHashes, WrongBytes> {
         let hashes = self.hasher.finish();
         let (expected, actual) = (self.expected, ChunkName(hashes.root()));
@@ -154,7 +154,7 @@ impl Verifier {
     }
 }
 
-/// Whether `bytes` are the segments `range` of the chunk `name`, which has `len` stored bytes; `proof` is what
+/// Returns whether `bytes` are the segments `range` of the chunk `name`, which has `len` stored bytes; `proof` is what
 /// [`TreeParts::proof`](crate::merkle::TreeParts::proof) gave for them.
 pub fn verify_segments(
     name: &ChunkName,

@@ -1,23 +1,23 @@
 //! Time as an argument.
 //!
-//! Durations and deadlines are measured on a [`Clock`]'s monotonic side. Wall time is only ever
-//! shown to people or stored as a file attribute: it never decides (a clock two days off, or one
-//! that jumps, must cost nothing).
+//! Durations and deadlines are measured on a [`Clock`]'s monotonic side. Wall time is shown to people and stored as a
+//! file attribute. It decides only where nothing else is known: the age of a step of a series follows from its
+//! modification time, and the pace of a donor's scrub from the wall time at which its round began.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A point on a monotonic clock: time since an arbitrary start of the process.
+/// A point on a monotonic clock: the time since some fixed start.
 pub type Tick = Duration;
 
-/// Milliseconds since the Unix epoch, for people to read and never for decisions.
+/// The milliseconds since the Unix epoch by the wall clock, for people to read and for file attributes.
 pub type UnixMillis = i64;
 
-/// A source of time for a role. It is cheap to call, and safe from any thread.
+/// A source of time for a role. To call it is cheap and safe from any thread.
 pub trait Clock: Send + Sync + 'static {
-    /// Monotonic time since some fixed start; never goes back.
+    /// Returns the monotonic time since some fixed start; it never goes back.
     fn now(&self) -> Tick;
-    /// Wall time in milliseconds since 1970, as wrong as the machine's clock is.
+    /// Returns the wall time in milliseconds since 1970, as wrong as the machine's clock is.
     fn wall(&self) -> UnixMillis;
 }
 

@@ -36,12 +36,12 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Bytes that follow from a seed; for simulations and tests only.
+/// A source whose bytes follow from a seed, for simulations and tests only.
 #[derive(Debug)]
 pub struct SeededEntropy(Mutex<blake3::OutputReader>);
 
 impl SeededEntropy {
-    /// A stream named by `seed`; equal seeds give equal streams.
+    /// Makes the stream of a seed; equal seeds give equal streams.
     pub fn new(seed: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("potluck 2026-11 seeded entropy");
         hasher.update(&seed.to_le_bytes());

@@ -17,7 +17,7 @@ impl EntryStamp {
     /// The stamp of a name that leads to nothing.
     pub const NOTHING: Self = Self([0; 16]);
 
-    /// The stamp of an entry with these facts.
+    /// Returns the stamp of an entry with these facts, encoded as bytes.
     pub fn of(facts: &[u8]) -> Self {
         let Digest(digest) = Digest::of(facts);
         let mut stamp = [0; 16];

@@ -1,8 +1,8 @@
 //! Erasure codes: m data chunks and k parity chunks of which any m give back all.
 //!
-//! GF(2^8), polynomial 0x11D, the systematic Vandermonde matrix that klauspost/reedsolomon and its
-//! many ports default to (docs/format/erasure.md has test vectors). What is encoded are *stored*
-//! bytes, so that whoever rebuilds needs no key and checks its result by name.
+//! GF(2^8), polynomial 0x11D, the systematic Vandermonde matrix that klauspost/reedsolomon and its many ports default
+//! to (docs/format/erasure.md has test vectors). The code works on *stored* bytes, so that rebuilding a chunk needs no
+//! key, and the result is checked by its name.
 //!
 //! A file's chunks form groups of m in file order; the last group may have fewer. Chunks shorter
 //! than their group's longest, and those a short group lacks, count as continued with zeros,
@@ -19,12 +19,13 @@ use std::str::FromStr;
 pub const MAX_DATA: u8 = 16;
 /// The most parity chunks of a group.
 pub const MAX_PARITY: u8 = 8;
-/// The shortest chunk that a short group is cut into: below, a chunk costs more than it spreads.
+/// The least length, in bytes, that the last group of a file is cut by: with shorter chunks, each would cost more than
+/// it spreads.
 pub const MIN_SHARD: u32 = 4096;
-/// Bytes per chunk from which the chunks of a short group are whole segments: that costs little, and their
-/// hashes are then those of the file's segments, which are hashed once.
+/// The bytes per chunk from which the chunks of a short group are whole segments. That costs little, and the hashes of
+/// the chunks are then those of the file's segments, which are hashed once.
 const WHOLE_SEGMENTS: u64 = 16 * SEGMENT as u64;
-/// Bytes coded at a time, so that all pieces of a group stay in the cache.
+/// The number of bytes that are coded at a time, so that all pieces of a group stay in the cache.
 const PIECE: usize = 32 << 10;
 
 /// An erasure code, written `4+2`: 4 data chunks, 2 parity chunks.
@@ -43,7 +44,7 @@ pub struct Ec {
 pub struct BadEc(String);
 
 impl Ec {
-    /// `data` + `parity`, if such codes are supported.
+    /// Makes the code `data` + `parity`, if such codes are supported.
     pub fn new(data: u8, parity: u8) -> Result<Self, BadEc> {
         if (2..=MAX_DATA).contains(&data) && (1..=MAX_PARITY).contains(&parity) {
             return Ok(Self { data, parity });
@@ -51,23 +52,23 @@ impl Ec {
         Err(BadEc(format!("{data}+{parity}")))
     }
 
-    /// Data chunks of a full group (m).
+    /// Returns the number of data chunks of a full group (m).
     pub fn data(self) -> usize {
         self.data.into()
     }
 
-    /// The number of parity chunks of every group (k), which is how many donors may die.
+    /// Returns the number of parity chunks of every group (k), which is the number of donors that may die.
     pub fn parity(self) -> usize {
         self.parity.into()
     }
 
-    /// Chunks of a full group, each on its own donor.
+    /// Returns the number of chunks of a full group, each on its own donor.
     pub fn width(self) -> usize {
         self.data() + self.parity()
     }
 
-    /// The length that `left` plaintext bytes are cut into: `chunk` while they fill a group, and
-    /// for the last group what spreads them over all its chunks.
+    /// Returns the length, in bytes, that `left` plaintext bytes are cut by: `chunk` while they fill a group, and for
+    /// the last group a length that spreads them over its chunks, but at least [`MIN_SHARD`].
     pub fn shard_len(self, left: u64, chunk: u32) -> u32 {
         if left >= u64::from(chunk) * self.data() as u64 {
             return chunk;
@@ -77,18 +78,18 @@ impl Ec {
         (even.next_multiple_of(unit) as u32).max(MIN_SHARD).min(chunk)
     }
 
-    /// The groups of a file of `chunks` data chunks, as ranges of them.
+    /// Returns the groups of a file of `chunks` data chunks, as ranges of these chunks.
     pub fn groups(self, chunks: usize) -> impl Iterator<Item = Range<usize>> {
         (0..chunks).step_by(self.data()).map(move |at| at..(at + self.data()).min(chunks))
     }
 
-    /// The data chunks of group `number` of `chunks` in all; `None` past the last.
+    /// Returns the data chunks of group `number` of a file of `chunks` data chunks; `None` past the last group.
     pub fn group(self, chunks: usize, number: usize) -> Option<Range<usize>> {
         let at = number.checked_mul(self.data()).filter(|at| *at < chunks)?;
         Some(at..(at + self.data()).min(chunks))
     }
 
-    /// The number of groups that `chunks` data chunks form.
+    /// Returns the number of groups that `chunks` data chunks form.
     pub fn group_count(self, chunks: usize) -> usize {
         chunks.div_ceil(self.data())
     }
@@ -123,24 +124,24 @@ impl From<Ec> for String {
     }
 }
 
-/// Computes parity, and rebuilds chunks. Making one costs microseconds; it can be shared.
+/// A codec that computes parity and rebuilds chunks. To make one costs microseconds, and it can be shared.
 pub struct Codec {
     ec: Ec,
     coder: rusty_erasure::Coder,
 }
 
-/// Fewer than m chunks of a group are there.
+/// The error of a group of which fewer than m chunks are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{have} chunks of a group are there, and {need} are needed to rebuild the others")]
 pub struct TooFew {
-    /// Chunks there are, those of zeros included.
+    /// The number of chunks that are there, those of zeros included.
     pub have: usize,
-    /// Chunks there must be.
+    /// The number of chunks that must be there.
     pub need: usize,
 }
 
 impl Codec {
-    /// The codec of `ec`.
+    /// Makes the codec of `ec`.
     pub fn new(ec: Ec) -> Self {
         let matrix = reed_solomon_erasure_matrix(ec.data(), ec.parity()).expect("small dimensions");
         Self { ec, coder: rusty_erasure::coder(matrix).expect("a systematic matrix") }
@@ -151,11 +152,12 @@ impl Codec {
         self.ec
     }
 
-    /// Computes the parity of `data`, up to m chunks no longer than the `parity` buffers.
+    /// Computes the parity of `data`, up to m chunks. The `parity` buffers are of one length, which no data chunk
+    /// exceeds: bytes beyond it would not be coded.
     ///
     /// # Panics
-    /// If there are more data chunks than m, another number of parity buffers than k, or a data
-    /// chunk longer than them.
+    /// If there are more data chunks than m, or another number of parity buffers than k, or if a parity buffer is
+    /// shorter than the first.
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
         assert!(data.len() <= self.ec.data() && parity.len() == self.ec.parity());
         let len = parity[0].len();
@@ -209,7 +211,7 @@ impl Codec {
     }
 }
 
-/// Buffers for the pieces that end in zeros.
+/// The buffers for the pieces that end in zeros.
 #[derive(Default)]
 struct Padding(Vec<Vec<u8>>);
 
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!((ec.group_count(0), ec.group_count(8), ec.group_count(9)), (0, 2, 3));
     }
 
-    /// The vectors of docs/format/erasure.md.
+    /// Checks the test vectors of docs/format/erasure.md.
     #[test]
     fn test_vectors_of_the_format() {
         let codec = Codec::new(Ec::new(4, 2).expect("a code"));

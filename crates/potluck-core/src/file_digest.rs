@@ -3,7 +3,7 @@
 use crate::chunk::Digest;
 use crate::merkle::{Hash, SegmentCutter, SegmentHashes, Tree};
 
-/// Builds a file's digest while it is cut: from the hashes of chunks that were hashed anyway, and from
+/// A builder of a file's digest while the file is cut: from the hashes of chunks that were hashed anyway, and from
 /// bytes where a cut is no boundary of segments.
 #[derive(Debug, Default)]
 pub struct FileDigest {
@@ -17,19 +17,19 @@ impl FileDigest {
         self.cutter.update(piece, |segment| self.tree.push(segment));
     }
 
-    /// Adds the next whole segments, or the last ones, by their hashes. Everything before them must have
-    /// been whole segments, too.
+    /// Adds the next whole segments, or the last ones, by their hashes. Everything before them must have been whole
+    /// segments, too.
     pub fn push(&mut self, segments: &SegmentHashes) {
         segments.iter().for_each(|segment| self.tree.push(*segment));
     }
 
-    /// Adds the next whole chunk of `segments` segments, a power of two, by its digest. Everything before it must have been
-    /// chunks as long as it.
+    /// Adds the next whole chunk of `segments` segments, a power of two, by its digest. A multiple of that number of
+    /// segments must come before it.
     pub fn push_chunk(&mut self, chunk: &Digest, segments: u64) {
         self.tree.push_subtree(chunk.0, segments);
     }
 
-    /// The digest of the file.
+    /// Returns the digest of the file.
     pub fn finish(mut self) -> Digest {
         self.cutter.finish().into_iter().for_each(|segment: Hash| self.tree.push(segment));
         Digest(self.tree.root())

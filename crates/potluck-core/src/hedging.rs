@@ -1,5 +1,5 @@
-//! Hedging: which holder of a chunk is asked first, how long it is waited for before another is asked too, which
-//! donor is left out for a while, and when a connection is given up. All reads follow these rules.
+//! Hedging: which holder of a chunk is asked first, how long it is waited for before another is asked too, which donor
+//! is left out for a while, and when a connection is given up. All reads of clients follow these rules.
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
@@ -17,8 +17,8 @@ const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration:
 /// The number of failures in a row after which a donor is asked only like a suspect, because each group would wait
 /// anew for a donor that hangs. A single failure may be one damaged chunk.
 const AVOIDED_AFTER: u32 = 2;
-/// How long an avoided donor is left alone before one request tries it again, for files stay open for days;
-/// each further failure doubles the time, up to [`DOUBLED`] times.
+/// The time for which an avoided donor is left alone before one request tries it again, because files stay open for
+/// days. Each further failure doubles the time, up to [`DOUBLED`] times.
 const AVOIDED_FOR: Duration = Duration::from_secs(15);
 const DOUBLED: u32 = 5;
 
@@ -27,14 +27,14 @@ const SECOND_GAIN: f64 = 2.0;
 /// The seconds below which waiting is jitter (a scheduler's turn, a flush), so that nothing is sent twice.
 const JITTER_S: f64 = 0.02;
 
-/// A donor that owes an answer is given up when it makes no progress for this long: of what it sends fewer than
-/// [`LEAST_RECEIVED`] bytes came, and it took as little of what is sent to it.
+/// The time after which a donor that owes an answer is given up for lack of progress: fewer than [`LEAST_RECEIVED`]
+/// bytes came of a chunk that it sends, or it took fewer than [`LEAST_TAKEN`] bytes of what is sent to it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
-/// Bytes of a chunk that must come within [`STALL_TIMEOUT`]; at less than this it would take hours.
+/// The bytes of a chunk that must come within [`STALL_TIMEOUT`]; at a lower rate the largest chunk would take hours.
 pub const LEAST_RECEIVED: usize = 64 << 10;
-/// The bytes of what we send, all chunks together, that a donor must take within [`STALL_TIMEOUT`]. They are fewer
-/// than [`LEAST_RECEIVED`], because lines are slower upwards, and a put shares one line between several donors; a
-/// donor that is well takes more than this of whoever sends it a chunk.
+/// The bytes of what we send, all chunks together, that a donor must take within [`STALL_TIMEOUT`]. They are fewer than
+/// [`LEAST_RECEIVED`], because lines are slower upwards, and a put shares one line between several donors. A healthy
+/// donor takes more than this from every client that sends it a chunk.
 pub const LEAST_TAKEN: u64 = 32 << 10;
 
 /// The known rates of donors.
@@ -45,17 +45,17 @@ pub type Rates = BTreeMap<DonorId, RateEstimate>;
 pub struct ReadSource {
     /// The donor that holds the copy.
     pub donor: DonorId,
-    /// Whether the manager heard of the donor lately; otherwise it is a suspect.
+    /// True if the manager heard of the donor lately; otherwise the donor is a suspect.
     pub live: bool,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
 }
 
-/// The copy expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
+/// Returns the donor whose copy is expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
 /// bytes, then to the less loaded donor, so that a read goes round a busy one (docs/papers.md, CEFT).
 ///
-/// Suspects are asked only when no live copy is left. `None` when every copy was tried, or when
-/// those in question have a full window: wait for one of them.
+/// Suspects are asked only when no live copy is left. `None` means that every copy was tried, or that the donors in
+/// question have a full window and one of them is to be waited for.
 pub fn pick(
     sources: &[ReadSource],
     rates: &Rates,
@@ -78,7 +78,7 @@ pub fn pick(
         .map(|source| source.donor)
 }
 
-/// How long a request for `bytes` that is sent now is waited for before another donor is asked too.
+/// Returns the time for which a request for `bytes` that is sent now is waited for before another donor is asked too.
 pub fn late_after(estimate: &RateEstimate, bytes: u32) -> Duration {
     let (least, most) = LATE_BOUNDS;
     estimate.latest_finish(bytes).checked_mul(LATE_FACTOR).unwrap_or(most).clamp(least, most)
@@ -91,8 +91,8 @@ pub fn is_avoided(estimate: &RateEstimate, now: Tick) -> bool {
         .is_some_and(|times| now < estimate.since() + AVOIDED_FOR * 2_u32.pow(times.min(DOUBLED)))
 }
 
-/// Whether bytes that were sent to a donor at `sent_at` should be sent to another one too, where the best of the
-/// others takes `others_best_rate` bytes a second. It is to be asked when nothing else is left to send: before, the
+/// Returns whether bytes that were sent to a donor at `sent_at` should be sent to another one too, where the best of
+/// the others takes `others_best_rate` bytes a second. It is to be asked when nothing else is left to send: before, the
 /// other donors have better to do.
 pub fn overdue(
     estimate: &RateEstimate,
@@ -105,8 +105,7 @@ pub fn overdue(
     let waited = now.saturating_sub(sent_at).as_secs_f64();
     let quiet = now.saturating_sub(sent_at.max(estimate.since())).as_secs_f64();
     let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
-    // If the answer is due, this is the time left; if it is late, what has been late so long is taken to stay as
-    // late again.
+    // If the answer is due, this is the time left; if it is late, it is taken to stay late for as long again.
     waited >= elsewhere.max(JITTER_S) && (due - quiet).abs() > elsewhere
 }
 
@@ -117,9 +116,9 @@ pub struct Requests {
     /// The donors that were asked, the last one last.
     tried: Vec<DonorId>,
     under_way: usize,
-    /// When the request to the last donor asked is late.
+    /// The time at which the request to the last donor asked is late.
     due: Tick,
-    /// Whether the last request is late, and no other live donor has the chunk.
+    /// True if the last request is late, and no other donor was found to ask in its stead.
     late: bool,
 }
 
@@ -141,7 +140,7 @@ impl Requests {
         (self.due, self.late) = (now + self.late_after(rates, bytes), false);
     }
 
-    /// Returns how long the last donor asked is waited for, if its request is sent now.
+    /// Returns the time for which the last donor asked is waited for, if its request is sent now.
     pub fn late_after(&self, rates: &Rates, bytes: u32) -> Duration {
         let last = self.tried.last().and_then(|donor| rates.get(donor));
         last.map_or(LATE_BOUNDS.0, |estimate| late_after(estimate, bytes))
@@ -152,7 +151,8 @@ impl Requests {
         self.under_way -= 1;
     }
 
-    /// Returns when the last of the requests under way is late, if that is still ahead.
+    /// Returns the time at which the last request is late; `None` if none is under way, or if it was already found late
+    /// and no other donor could be asked.
     pub fn due(&self) -> Option<Tick> {
         (self.under_way > 0 && !self.late).then_some(self.due)
     }
@@ -177,17 +177,17 @@ impl Requests {
         another
     }
 
-    /// Whether no donor is known that has the chunk.
+    /// Returns whether no donor is known that has the chunk.
     pub fn no_source(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// The number of requests beyond the first.
+    /// Returns the number of requests beyond the first.
     pub fn repeated(&self) -> u64 {
         self.tried.len().saturating_sub(1) as u64
     }
 
-    /// The state, for its reader, of a chunk that has not arrived yet.
+    /// Returns the state, for its reader, of a chunk that has not arrived yet.
     pub fn state(&self, rates: &Rates, now: Tick) -> ShardState {
         if self.under_way > 0 {
             return ShardState::Asked { late: self.late };
@@ -214,7 +214,7 @@ mod tests {
         ReadSource { donor, live, load: 0.0 }
     }
 
-    /// A donor that delivered a chunk in `millis`, by then.
+    /// Returns the estimate of a donor that delivered a chunk in `millis` milliseconds.
     fn met(millis: u64) -> RateEstimate {
         let mut estimate = RateEstimate::new();
         estimate.sent(CHUNK, Tick::ZERO);
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(requests.another(&rates, CHUNK, true, due), Some(TWO));
     }
 
-    /// A file may stay open for days; what failed twice is not left out as long.
+    /// A file may stay open for days: a donor that failed twice is not left out for as long.
     #[test]
     fn a_donor_that_failed_twice_is_left_out_for_a_while_and_then_tried_again() {
         let mut estimate = met(10);

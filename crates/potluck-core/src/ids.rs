@@ -20,11 +20,11 @@ macro_rules! numeric_id {
 }
 
 numeric_id!(
-    /// Anybody who holds a certificate of the pool: a donor, a user, an admin.
+    /// The number of a member: of anybody who holds a certificate of the pool, such as a donor, a user or an admin.
     MemberId(u32)
 );
 numeric_id!(
-    /// A donor; the same number as its [`MemberId`].
+    /// The number of a donor; the same as that of its [`MemberId`].
     DonorId(u32)
 );
 numeric_id!(
@@ -32,16 +32,16 @@ numeric_id!(
     SpaceId(u32)
 );
 numeric_id!(
-    /// One immutable version of a file; grows with every commit of the pool.
+    /// The number of one immutable version of a file, which grows with every commit of the pool.
     VersionId(u64)
 );
 numeric_id!(
-    /// A snapshot of a directory; grows with every snapshot of the pool.
+    /// The number of a snapshot of a directory, which grows with every snapshot of the pool.
     SnapshotId(u64)
 );
 numeric_id!(
-    /// The number of a manager's start over one catalog, which grows with every start. Orders among managers come
-    /// from epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
+    /// The number of a manager's start over one catalog, which grows with every start. Managers are ordered by epochs,
+    /// never by wall time; a donor refuses orders of an epoch below the highest that it saw.
     Epoch(u64)
 );
 numeric_id!(
@@ -50,8 +50,8 @@ numeric_id!(
     Incarnation(u64)
 );
 
-/// A number that stands for a chunk that the catalog knows: shorter than its name, for whoever remembers millions. It
-/// is the chunk's as long as the chunk is known. Only the catalog makes it and looks into it; all others use it only
+/// A number that stands for a chunk that the catalog knows: shorter than its name, for code that remembers millions of
+/// chunks. The chunk has it as long as it is known. Only the catalog makes it and looks into it; all others use it only
 /// as a place in an order, after which the next page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkId(i64);
@@ -60,12 +60,12 @@ impl ChunkId {
     /// The number before those of all chunks, from which the first page goes on.
     pub const FIRST: Self = Self(0);
 
-    /// The chunk to which the catalog gave this number; for the catalog alone.
+    /// Makes the number of a chunk from the catalog's own; for the catalog alone.
     pub const fn from_catalog(number: i64) -> Self {
         Self(number)
     }
 
-    /// The catalog's number of the chunk; for the catalog alone.
+    /// Returns the catalog's own number of the chunk; for the catalog alone.
     pub const fn catalog_number(self) -> i64 {
         self.0
     }
@@ -128,8 +128,8 @@ macro_rules! hex_id {
 pub(crate) use hex_id;
 
 hex_id!(
-    /// A write session, from reserve to commit or abort. One half says in which term of a manager it was opened,
-    /// the other is random.
+    /// The identifier of a write session, from reserve to commit or abort. One half says in which term of a manager the
+    /// session was opened, the other is random.
     SessionId,
     16
 );
@@ -143,28 +143,28 @@ impl SessionId {
         Self(id)
     }
 
-    /// Whether the session was opened in the term whose manager drew `start`.
+    /// Returns whether the session was opened in the term whose manager drew `start`, which is never 0.
     pub fn is_of_term(&self, start: u64) -> bool {
         start != 0 && self.0[..8] == start.to_le_bytes()
     }
 }
 
 hex_id!(
-    /// The watch stream of a client. It is random, so that nobody names that of another.
+    /// The identifier of a client's watch stream. It is random, so that no client names the stream of another.
     WatchId,
     16
 );
 
 hex_id!(
-    /// A client that takes the authority over locks of files, such as a mount. It is random, and counts for its member
-    /// alone.
+    /// The identifier of a client that takes the authority over locks of files, such as a mount. It is random, and
+    /// counts for its member alone.
     LockHolderId,
     16
 );
 
 hex_id!(
-    /// A writer of a file that several write, from when it joins to when it has finished. It is random, and counts for its
-    /// member alone.
+    /// The identifier of a writer of a file that several write, from when it joins to when it has finished. It is
+    /// random, and counts for its member alone.
     SharedWriterId,
     16
 );
@@ -177,13 +177,13 @@ impl LockHolderId {
 }
 
 impl Default for WatchId {
-    /// The identifier of a stream that nobody has.
+    /// Returns an identifier that no stream has.
     fn default() -> Self {
         Self([0; 16])
     }
 }
 
-/// Text that should have been hex of a known length.
+/// The error of a text that should have been hex of a known length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {} hex digits", bytes * 2)]
 pub struct BadId {

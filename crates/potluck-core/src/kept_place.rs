@@ -1,13 +1,14 @@
-//! Where the catalog keeps what was replaced or removed: in a directory of a reserved name beside it.
+//! The places where the catalog keeps entries that were replaced or removed: in a directory of a reserved name beside
+//! them.
 //!
 //! Old versions are entries like all others, in the directory [`KEPT_DIR`] of the directory that they were in, under
-//! their numbers. So they are kept safe, counted, read and logged as all files are; listings leave them out, and nothing
-//! but the catalog writes there.
+//! their numbers. So they are kept safe, counted, read and logged as all files are; listings leave them out, and only
+//! the catalog writes there.
 
 use crate::ids::VersionId;
 use crate::path::{BadPath, PoolPath};
 
-/// The name of the directory in which a directory keeps what was replaced or removed in it.
+/// The name of the directory in which a directory keeps the entries that were replaced or removed in it.
 pub const KEPT_DIR: &str = ".potluck-kept";
 
 /// The name of the directory in which a directory shows its snapshots, in [`SNAPSHOTS`].
@@ -30,12 +31,12 @@ pub fn is_read_only(path: &PoolPath) -> bool {
 pub struct KeptPlace {
     /// The directory in which the thing was.
     pub dir: PoolPath,
-    /// The number of the version; a directory or a link has one of its own.
+    /// The number of the version, or the number that a directory or a link was given when it was kept.
     pub number: VersionId,
 }
 
 impl KeptPlace {
-    /// The place that a path leads to, if it is one.
+    /// Returns the place that a path leads to; `None` where it leads to no such place.
     pub fn of(path: &PoolPath) -> Option<Self> {
         let number = path.file_name()?.parse().ok()?;
         let dir = path.parent()?;
@@ -44,12 +45,12 @@ impl KeptPlace {
             .then_some(place)
     }
 
-    /// The name that the thing has in [`KEPT_DIR`].
+    /// Returns the name that the thing has in [`KEPT_DIR`].
     pub fn name(&self) -> String {
         self.number.0.to_string()
     }
 
-    /// The path that leads to the kept thing.
+    /// Returns the path that leads to the kept thing.
     pub fn path(&self) -> Result<PoolPath, BadPath> {
         self.dir.join(KEPT_DIR)?.join(&self.name())
     }
@@ -65,7 +66,7 @@ pub struct SnapshotPlace {
 }
 
 impl SnapshotPlace {
-    /// The snapshot that a path leads to, if it is the place of one.
+    /// Returns the snapshot that a path leads to; `None` where it leads to none.
     pub fn of(path: &PoolPath) -> Option<Self> {
         let (name, above) = (path.file_name()?, path.parent()?);
         let holder = above.parent()?;
@@ -74,7 +75,7 @@ impl SnapshotPlace {
         Some(Self { dir: holder.parent()?, name: name.into() }).filter(|_| is_place)
     }
 
-    /// The path that leads to the snapshot.
+    /// Returns the path that leads to the snapshot.
     pub fn path(&self) -> Result<PoolPath, BadPath> {
         self.dir.join(SNAPSHOT_DIR)?.join(SNAPSHOTS)?.join(&self.name)
     }

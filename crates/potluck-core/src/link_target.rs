@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The most bytes of a target, as XFS has it: a listing holds thousands of them.
+/// The most bytes of a target, as in XFS. The bound is low because a listing holds thousands of targets.
 pub const MAX_TARGET: usize = 1024;
 
-/// The target of a symbolic link, as whoever made the link wrote it. It is kept and given back as it is and never
+/// The target of a symbolic link, as the maker of the link wrote it. It is kept and given back as it is and never
 /// followed in the pool: it may lead anywhere, or nowhere, on the machine that reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LinkTarget(String);
 
 impl LinkTarget {
-    /// The target as text.
+    /// Returns the target as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! How busy a donor is: a sample of each second, and its score (docs/papers.md, CEFT).
+//! The load of a donor: a sample of each second, and its score (docs/papers.md, CEFT).
 //!
-//! The donor reads files and counters; this parses ([`ProcText`]) and differences
-//! ([`Counters`]) them, so that every platform's sample means the same.
+//! The donor reads files and counters; this module parses ([`ProcText`]) and differences ([`Counters`]) them, so that
+//! every platform's sample means the same.
 
 mod proc_text;
 
@@ -19,56 +19,56 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Load {
-    /// Share of all CPUs in use, 0 to 1.
+    /// The share of all CPUs in use, 0 to 1.
     pub cpu_busy: f32,
-    /// Runnable processes, averaged over a minute.
+    /// The load average of one minute: runnable processes, and on Linux also those that wait for a disk.
     pub load1: f32,
-    /// Bytes of memory that programs can have without swapping.
+    /// The bytes of memory that programs can have without swapping.
     pub memory_free: u64,
-    /// Size of the machine's memory in bytes.
+    /// The size of the machine's memory in bytes.
     pub memory_total: u64,
-    /// Bytes a second read from all disks.
+    /// The bytes a second read from all disks.
     pub disk_read_bytes_s: u64,
-    /// Bytes a second written to all disks.
+    /// The bytes a second written to all disks.
     pub disk_write_bytes_s: u64,
-    /// Share of the time the busiest disk worked, 0 to 1.
+    /// The share of the time in which the busiest disk worked, 0 to 1.
     pub disk_busy: f32,
-    /// Processes waiting for a disk.
+    /// The number of processes that wait for a disk.
     pub io_processes: u32,
-    /// Bytes a second received.
+    /// The bytes a second received by all network links.
     pub net_rx_bytes_s: u64,
-    /// Bytes a second sent.
+    /// The bytes a second sent by all network links.
     pub net_tx_bytes_s: u64,
-    /// Bytes a second the network link carries each way; 0 when unknown.
+    /// The bytes a second that the network link carries each way; 0 when unknown.
     pub net_link_bytes_s: u64,
     /// Pressure stall information; `None` where the kernel does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
-    /// Bytes a second Potluck served to readers.
+    /// The bytes a second that Potluck served to readers.
     pub served_bytes_s: u64,
-    /// Bytes a second Potluck stored for writers.
+    /// The bytes a second that Potluck stored for writers.
     pub stored_bytes_s: u64,
 }
 
-/// Pressure stall information: percent of the last ten seconds in which some task waited.
+/// Pressure stall information: the percentages of the last ten seconds in which some task waited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pressure {
-    /// Percent of the time in which some task waited for a CPU.
+    /// The percentage of the time in which some task waited for a CPU.
     pub cpu: f32,
-    /// Percent of the time in which some task waited for a disk.
+    /// The percentage of the time in which some task waited for a disk.
     pub io: f32,
-    /// Percent of the time in which some task waited for memory.
+    /// The percentage of the time in which some task waited for memory.
     pub memory: f32,
 }
 
 impl Load {
-    /// How loaded the donor is, 0 (idle) to 1: ask the one with the lower score first.
+    /// Returns how loaded the donor is, from 0 (idle) to 1: the donor with the lower score is to be asked first.
     ///
     /// A resource counts by how far its use exceeds one half (the threshold is CEFT's, docs/papers.md), and
     /// a little below that. The priorities memory, network, disk, CPU weigh 8, 4, 2, 1: a
     /// saturated resource outweighs all of lower priority together. Time stalled adds to time in
-    /// use, for a resource that somebody waits for is more than busy.
+    /// use, because a resource that tasks wait for is more than busy.
     pub fn score(&self) -> f32 {
         let stalled = self.pressure.unwrap_or_default();
         let memory = 1.0 - ratio(self.memory_free, self.memory_total).unwrap_or(1.0);
@@ -96,7 +96,7 @@ fn weight(used: f32) -> f32 {
     0.2 * used.min(0.5) + 1.8 * (used - 0.5).max(0.0)
 }
 
-/// CPU time since boot, all CPUs, in the kernel's ticks.
+/// The CPU time since boot, of all CPUs, in the kernel's ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     /// Ticks that were spent on anything but idling or waiting for a disk.
@@ -105,23 +105,23 @@ pub struct CpuTimes {
     pub total: u64,
 }
 
-/// One disk's work since boot.
+/// The work of one disk since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskTotals {
-    /// Bytes read from the disk.
+    /// The bytes read from the disk.
     pub read: u64,
-    /// Bytes written to the disk.
+    /// The bytes written to the disk.
     pub written: u64,
-    /// Milliseconds with at least one request.
+    /// The milliseconds in which the disk had at least one request.
     pub busy_ms: u64,
 }
 
-/// One network interface's work since boot.
+/// The work of one network interface since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NetTotals {
-    /// Bytes received by the interface.
+    /// The bytes received by the interface.
     pub rx: u64,
-    /// Bytes sent by the interface.
+    /// The bytes sent by the interface.
     pub tx: u64,
 }
 
@@ -135,15 +135,15 @@ pub struct Counters {
     pub disks: BTreeMap<String, DiskTotals>,
     /// The work of real network links, by the name of the interface.
     pub nets: BTreeMap<String, NetTotals>,
-    /// Bytes Potluck served to readers.
+    /// The bytes that Potluck served to readers.
     pub served: u64,
-    /// Bytes Potluck stored for writers.
+    /// The bytes that Potluck stored for writers.
     pub stored: u64,
 }
 
 impl Counters {
-    /// The rates of a [`Load`] from `earlier` until now, `elapsed` later; 0 when no time passed.
-    /// Everything in it that is no rate is left at its default.
+    /// Returns the rates of a [`Load`] from `earlier` until now, `elapsed` later; 0 when no time passed. Every figure
+    /// that is no rate is left at its default.
     pub fn load_since(&self, earlier: &Self, elapsed: Duration) -> Load {
         let seconds = elapsed.as_secs_f64();
         if seconds <= 0.0 {
@@ -172,7 +172,7 @@ impl Counters {
     }
 }
 
-/// The growth of a figure on each device that was there at both times.
+/// Returns the growth of a figure on each device that was there at both times.
 fn growth<T>(
     now: &BTreeMap<String, T>,
     earlier: &BTreeMap<String, T>,

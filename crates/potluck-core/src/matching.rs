@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the most of `shards` that can each be matched to a holder of its own; `shards[i]` are the holders of shard
-/// `i`, in any order and perhaps twice.
+/// Returns the largest number of `shards` that can each be matched to a holder of its own; `shards[i]` are the holders
+/// of shard `i`, in any order and perhaps twice.
 pub fn matching<D: Copy + Ord>(shards: &[&[D]]) -> usize {
     assign(shards).iter().flatten().count()
 }
@@ -24,7 +24,7 @@ pub fn assign<D: Copy + Ord>(shards: &[&[D]]) -> Vec<Option<D>> {
     assigned
 }
 
-/// Finds a holder for `shard`, moving the shards in its way to other holders of theirs.
+/// Finds a holder for `shard`, moving the shards in its way to other holders of theirs; returns whether there is one.
 fn augment<D: Copy + Ord>(
     shards: &[&[D]],
     shard: usize,

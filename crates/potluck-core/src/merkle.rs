@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-/// Bytes of a segment: what is sealed, served and verified alone. BLAKE3 is as fast over pieces of this
-/// size as over long inputs, and the hashes take a 2048th of the bytes.
+/// The number of bytes of a segment, the unit that is sealed, served and verified alone. BLAKE3 is as fast over pieces
+/// of this size as over long inputs, and the hashes take a 2048th of the bytes.
 pub const SEGMENT: u32 = 64 << 10;
 
 const SEGMENT_LEN: usize = SEGMENT as usize;
@@ -21,7 +21,7 @@ const JOIN_KEY: &[u8; 32] = b"potluck 1 parent of two subtrees";
 /// The hash of a segment, or the root of a part of a tree.
 pub type Hash = [u8; 32];
 
-/// The number of segments that `bytes` are divided into.
+/// Returns the number of segments that `bytes` are divided into.
 pub fn segment_count(bytes: u64) -> u64 {
     bytes.div_ceil(SEGMENT.into())
 }
@@ -36,7 +36,7 @@ fn join(left: &Hash, right: &Hash) -> Hash {
 /// A tree that grows by one segment at a time; memory grows with its height only.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
-    /// Roots of the whole subtrees so far, the largest first: one for each bit of `segments`.
+    /// The roots of the whole subtrees so far, the largest first: one for each bit of `segments` that is set.
     subtrees: Vec<Hash>,
     segments: u64,
 }
@@ -58,19 +58,19 @@ impl Tree {
         self.segments += segments;
     }
 
-    /// The root over all segments; of none, BLAKE3 of nothing.
+    /// Returns the root over all segments; without any segment, BLAKE3 of nothing.
     pub fn root(&self) -> Hash {
         joined(&self.subtrees)
     }
 }
 
-/// The root over subtrees, the largest first.
+/// Returns the root over subtrees, the largest first.
 fn joined(subtrees: &[Hash]) -> Hash {
     let parts = subtrees.iter().rev().copied();
     parts.reduce(|right, left| join(&left, &right)).unwrap_or(*blake3::hash(b"").as_bytes())
 }
 
-/// Cuts bytes into segments and hashes them while they are warm in the cache.
+/// A cutter of bytes into segments, which hashes them while they are warm in the cache.
 #[derive(Debug, Clone, Default)]
 pub struct SegmentCutter {
     begun: blake3::Hasher,
@@ -96,7 +96,7 @@ impl SegmentCutter {
         }
     }
 
-    /// The hash of the last segment if it is a short one; starts over.
+    /// Returns the hash of the segment that was begun and is not complete, if there is one, and starts over.
     pub fn finish(&mut self) -> Option<Hash> {
         let begun = std::mem::take(&mut self.filled) > 0;
         let hash = begun.then(|| *self.begun.finalize().as_bytes());
@@ -105,12 +105,12 @@ impl SegmentCutter {
     }
 }
 
-/// The hashes of all segments of a chunk.
+/// The hashes of the segments of a chunk, or of a row of its segments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SegmentHashes(Vec<Hash>);
 
 impl SegmentHashes {
-    /// The hashes of these bytes' segments.
+    /// Returns the hashes of the segments of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(bytes.chunks(SEGMENT_LEN).map(|segment| *blake3::hash(segment).as_bytes()).collect())
     }
@@ -125,22 +125,22 @@ impl SegmentHashes {
         self.0.push(segment);
     }
 
-    /// The hashes in order.
+    /// Returns the hashes in order.
     pub fn iter(&self) -> impl Iterator<Item = &Hash> {
         self.0.iter()
     }
 
-    /// The hashes one after the other.
+    /// Returns the bytes of the hashes, one after the other.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_flattened()
     }
 
-    /// The root over them.
+    /// Returns the root over the hashes.
     pub fn root(&self) -> Hash {
         root(&self.0)
     }
 
-    /// The roots of all parts of their tree, for whoever proves many ranges of one chunk.
+    /// Returns the roots of all parts of the tree over the hashes, for a caller that proves many ranges of one chunk.
     pub fn parts(self) -> TreeParts {
         let mut levels = vec![self.0];
         while let Some(level) = levels.last().filter(|level| level.len() > 1) {
@@ -154,12 +154,12 @@ impl SegmentHashes {
     }
 }
 
-/// The roots of all parts of a chunk's tree: of 1, 2, 4, … segments each.
+/// The roots of all parts of a chunk's tree, by level: of 1, 2, 4, … segments each, and of fewer at the end.
 #[derive(Debug)]
 pub struct TreeParts(Vec<Vec<Hash>>);
 
 impl TreeParts {
-    /// The root over all segments, if there are any.
+    /// Returns the root over all segments, if there are any.
     pub fn root(&self) -> Option<&Hash> {
         self.0.last()?.first()
     }
@@ -189,12 +189,12 @@ impl FromIterator<Hash> for SegmentHashes {
     }
 }
 
-/// The place at which a part of several segments is divided.
+/// Returns the place at which a part of several segments is divided.
 fn middle(part: &Range<usize>) -> usize {
     part.start + part.len().next_power_of_two() / 2
 }
 
-/// Tells `each` the largest parts of `part` that have no segment of `range`, from left to right.
+/// Passes the largest parts of `part` that have no segment of `range` to `each`, from left to right.
 fn beside(part: Range<usize>, range: &Range<usize>, each: &mut impl FnMut(Range<usize>)) {
     if part.end <= range.start || range.end <= part.start {
         each(part);
@@ -205,22 +205,23 @@ fn beside(part: Range<usize>, range: &Range<usize>, each: &mut impl FnMut(Range<
     }
 }
 
-/// The segments that the bytes `range` of a chunk of `len` bytes make up; `None` where they are not whole segments.
+/// Returns the segments that the bytes `range` of a chunk of `len` bytes make up; `None` where they are not whole
+/// segments.
 pub fn whole_segments(range: &Range<u32>, len: u32) -> Option<Range<usize>> {
     let ends = range.end == len || (range.end < len && range.end.is_multiple_of(SEGMENT));
     let whole = range.start < range.end && range.start.is_multiple_of(SEGMENT) && ends;
     whole.then(|| (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize)
 }
 
-/// The number of bytes of the proof of the segments `range` of `count`.
+/// Returns the number of bytes of the proof of the segments `range` of `count`.
 pub fn proof_len(count: usize, range: &Range<usize>) -> usize {
     let mut len = 0;
     beside(0..count, range, &mut |_| len += size_of::<Hash>());
     len
 }
 
-/// The root of `count` segments of which those of `range` have the hashes `segments`, and the parts beside
-/// them the roots in `proof`; `None` if these are too few or too many.
+/// Returns the root of `count` segments of which those of `range` have the hashes `segments`, and the parts beside them
+/// the roots in `proof`; `None` if these are too few or too many, or if `range` is empty or not within `count`.
 pub fn proven_root(
     count: usize,
     range: &Range<usize>,
@@ -265,7 +266,7 @@ mod tests {
         hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The vectors of docs/format/chunk.md.
+    /// Checks the test vectors of docs/format/chunk.md.
     #[test]
     fn test_vectors_of_the_format() {
         let document = include_str!("../../../docs/format/chunk.md");

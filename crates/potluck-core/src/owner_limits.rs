@@ -10,13 +10,13 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum KeepFree {
-    /// The owner keeps this many bytes.
+    /// The owner keeps this many bytes free.
     Bytes(u64),
-    /// The owner keeps this share of the whole disk, 0 to 100.
+    /// The owner keeps this share of the whole disk free, 0 to 100.
     Percent(f64),
 }
 
-/// Text that is not an amount to keep free.
+/// The error of a text that is not an amount to keep free.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadKeepFree {
     /// A percentage outside 0 to 100.
@@ -36,7 +36,7 @@ pub enum BadKeepFree {
 }
 
 impl KeepFree {
-    /// The bytes to keep free on a disk of `total` bytes.
+    /// Returns the bytes to keep free on a disk of `total` bytes.
     pub fn floor(self, total: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -51,7 +51,7 @@ impl FromStr for KeepFree {
     fn from_str(text: &str) -> Result<Self, BadKeepFree> {
         let Some(number) = text.trim().strip_suffix('%') else {
             return match fraction(text.trim()) {
-                // A number below one was meant as a share of the disk, for as bytes it would be none.
+                // A bare number with a decimal point may be meant as a share of the disk or as a size.
                 Some(meant) => Err(BadKeepFree::Fraction { text: text.into(), meant }),
                 None => Ok(Self::Bytes(parse_size(text)?)),
             };
@@ -97,7 +97,7 @@ impl From<KeepFree> for String {
 /// The limits that a donor's owner sets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most bytes Potluck may hold.
+    /// The most bytes that Potluck may hold.
     pub max: u64,
     /// The room that must stay free for the owner, whoever fills the disk.
     pub keep_free: KeepFree,
@@ -107,28 +107,28 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskState {
-    /// Size of the file system.
+    /// The size of the file system.
     pub total: u64,
-    /// Bytes that an ordinary process may still write (`f_bavail`, not `f_bfree`).
+    /// The bytes that an ordinary process may still write (`f_bavail`, not `f_bfree`).
     pub available: u64,
-    /// Bytes that Potluck's files take.
+    /// The bytes that Potluck's files take.
     pub lent_used: u64,
 }
 
-/// Bytes Potluck may still write now.
+/// Returns the bytes that Potluck may still write now.
 pub fn room(limits: &Limits, disk: &DiskState) -> u64 {
     let under_cap = limits.max.saturating_sub(disk.lent_used);
     let above_floor = disk.available.saturating_sub(limits.keep_free.floor(disk.total));
     under_cap.min(above_floor)
 }
 
-/// Bytes Potluck must give back now for the limits to hold again; never more than it holds.
+/// Returns the bytes that Potluck must give back now for the limits to hold again; never more than it holds.
 pub fn excess(limits: &Limits, disk: &DiskState) -> u64 {
     let over_cap = disk.lent_used.saturating_sub(limits.max);
     over_cap.max(disk_lacks(limits, disk)).min(disk.lent_used)
 }
 
-/// Bytes that the disk has less free than its owner keeps free; never more than Potluck holds.
+/// Returns the bytes by which the disk has less free than its owner wants kept free; never more than Potluck holds.
 pub fn disk_lacks(limits: &Limits, disk: &DiskState) -> u64 {
     let below_floor = limits.keep_free.floor(disk.total).saturating_sub(disk.available);
     below_floor.min(disk.lent_used)

@@ -27,7 +27,7 @@ pub struct PoolPath {
     depth: usize,
 }
 
-/// A path the pool cannot hold.
+/// The reasons why a path or a name cannot be in the pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
     /// The text is not of the form `pot://space/…`.
@@ -47,7 +47,7 @@ pub enum BadPath {
     BadSpace(String),
 }
 
-/// Whether `name` can name a file or directory.
+/// Checks that `name` can name a file or directory.
 pub fn check_name(name: &str) -> Result<(), BadPath> {
     if name.len() > MAX_NAME {
         return Err(BadPath::LongName(name.into()));
@@ -58,7 +58,7 @@ pub fn check_name(name: &str) -> Result<(), BadPath> {
     Ok(())
 }
 
-/// Whether `name` can name a space (also a valid S3 bucket or host label).
+/// Checks that `name` can name a space: 1 to 63 of `a-z 0-9 . _ -`, of which the first is a letter or digit.
 pub fn check_space(name: &str) -> Result<(), BadPath> {
     let ok = (1..=63).contains(&name.len())
         && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
@@ -71,18 +71,18 @@ impl PoolPath {
         Self { space: space.into(), depth: names.len(), below_space: names.into() }
     }
 
-    /// The pool itself: what `pot://` names.
+    /// Returns the path of the pool itself: what `pot://` names.
     pub fn root() -> Self {
         Self::new("", Vec::new())
     }
 
-    /// The space named `space`.
+    /// Makes the path of the space named `space`.
     pub fn space_root(space: &str) -> Result<Self, BadPath> {
         check_space(space)?;
         Ok(Self::new(space, Vec::new()))
     }
 
-    /// A place among the pool's own metadata.
+    /// Makes the path of these names in the space of the pool's own metadata.
     pub fn system(names: &[&str]) -> Result<Self, BadPath> {
         names.iter().try_for_each(|name| check_name(name))?;
         let names = names.iter().map(|name| name.to_string()).collect();
@@ -94,42 +94,44 @@ impl PoolPath {
         self.space() == SYSTEM_SPACE
     }
 
-    /// Returns true for a text that is meant as a pool path, for it begins with the scheme; it may still be a bad one.
+    /// Returns true for a text that is meant as a pool path, because it begins with the scheme; it may still be a bad
+    /// one.
     pub fn is_pool_path(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
-    /// The space's name; empty for the pool's root.
+    /// Returns the name of the space; it is empty for the pool's root.
     pub fn space(&self) -> &str {
         &self.space
     }
 
-    /// The names below the space, outermost first.
+    /// Returns the names below the space, outermost first.
     pub fn names(&self) -> &[String] {
         &self.below_space[..self.depth]
     }
 
-    /// The last name, if the path names something inside a space.
+    /// Returns the last name, if the path leads to something inside a space.
     pub fn file_name(&self) -> Option<&str> {
         self.names().last().map(String::as_str)
     }
 
-    /// The path one level up; `None` for a space and the root.
+    /// Returns the path one level up; `None` for a space and for the root.
     pub fn parent(&self) -> Option<Self> {
         Some(self.ancestor(self.depth.checked_sub(1)?))
     }
 
-    /// The path of the first `depth` names: this one where it has no more.
+    /// Returns the path of the first `depth` names: this one where it has no more.
     pub fn ancestor(&self, depth: usize) -> Self {
         Self { depth: depth.min(self.depth), ..self.clone() }
     }
 
-    /// The path of `name` inside this one.
+    /// Returns the path of `name` inside this one.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         self.join_all([name])
     }
 
-    /// The path to which these names lead from this one, the outermost first. From the root the first is a space's.
+    /// Returns the path to which these names lead from this one, the outermost first. From the root, the first name is
+    /// a space's.
     pub fn join_all<'n>(&self, below: impl IntoIterator<Item = &'n str>) -> Result<Self, BadPath> {
         let (mut below, mut space) = (below.into_iter(), Arc::clone(&self.space));
         if space.is_empty() {
@@ -147,7 +149,7 @@ impl PoolPath {
         Ok(path)
     }
 
-    /// Whether `self` is `other` or lies inside it.
+    /// Returns whether `self` is `other` or lies inside it. No space counts as inside the root.
     pub fn is_inside(&self, other: &Self) -> bool {
         self.space == other.space && self.names().starts_with(other.names())
     }

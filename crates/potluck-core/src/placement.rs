@@ -1,12 +1,11 @@
 //! Placement: which donors take the chunks of a file.
 //!
-//! The greedy space fit (docs/papers.md, FreeLoader): sort the donors by free space, stripe over the top
-//! `width` as far as the smallest of them allows, re-sort, and repeat for the overflow, with a
-//! smaller width when fewer have room. Three things are added. Copies lie on distinct donors, and
-//! in distinct domains where there are enough: by label or else machine, by labels alone where
-//! machines are too few, and in as many labels as there are where those are too few as well. A section stops early where going on would leave the
-//! rest without enough distinct donors, so a refusal means that no placement exists. Near ties in
-//! space go to the less loaded donor (docs/papers.md, CEFT).
+//! The greedy space fit (docs/papers.md, FreeLoader): sort the donors by free space, stripe over the top `width` as far
+//! as the smallest of them allows, re-sort, and repeat for the overflow, with a smaller width when fewer have room.
+//! Three things are added. Copies lie on distinct donors, and in distinct domains where there are enough: by label or
+//! else machine, by labels alone where machines are too few, and in as many labels as there are where those are too few
+//! as well. A section stops early where going on would leave the rest without enough distinct donors, so a refusal
+//! means that no placement exists. Near ties in space go to the less loaded donor (docs/papers.md, CEFT).
 
 mod fit;
 
@@ -22,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Candidate {
     /// The id of the donor.
     pub donor: DonorId,
-    /// Bytes that the donor can still promise.
+    /// The bytes that the donor can still promise.
     pub free: u64,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
@@ -34,19 +33,18 @@ pub struct Candidate {
     pub host: Option<String>,
 }
 
-/// The slots to be placed, each of so many chunks of one length on distinct donors. The slot of a chunk
-/// with copies is the chunk itself, n times; that of an erasure-coded group is its m + k chunks, position
-/// by position.
+/// The slots to be placed. A slot is a number of chunks of one length that must be on distinct donors: the copies of
+/// one chunk, or the m + k chunks of an erasure-coded group, position by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlacementRequest {
-    /// Stored bytes of one copy, or at one position of all groups; 0 when unknown, for a plan of
+    /// The stored bytes of one copy, or of the chunks at one position of all groups; 0 when unknown, for a plan of
     /// donors without chunks.
     pub bytes: u64,
-    /// Stored bytes of a full chunk, sealing included.
+    /// The stored bytes of a full chunk, sealing included.
     pub chunk_size: u32,
-    /// Donors to write to at once; widened to the number of copies.
+    /// The number of donors to write to at once; it counts as the number of copies where it is less.
     pub width: u32,
-    /// Copies of every chunk, or chunks of a group.
+    /// The number of copies of every chunk, or of chunks of a group.
     pub copies: u32,
     /// The number of donors that a slot is content with where there are fewer than it asks for.
     pub least: u32,
@@ -57,9 +55,9 @@ pub struct PlacementRequest {
 pub struct Section {
     /// The donors of the section, in the order of dealing.
     pub donors: Vec<DonorId>,
-    /// Number of chunks that the section takes.
+    /// The number of chunks that the section takes.
     pub chunks: u64,
-    /// Stored bytes of one copy of these chunks; only the last chunk may be short.
+    /// The stored bytes of one copy of these chunks; only the last chunk may be short.
     pub bytes: u64,
 }
 
@@ -69,9 +67,10 @@ pub struct Section {
 pub struct Plan {
     /// The sections of the plan, in file order.
     pub sections: Vec<Section>,
-    /// Copies of every chunk, or chunks of every group; a section with fewer donors has so many fewer.
+    /// The number of copies of every chunk, or of chunks of every group. A section with fewer donors has one for each
+    /// of them.
     pub copies: u32,
-    /// Stored bytes of a full chunk.
+    /// The stored bytes of a full chunk.
     pub chunk_size: u32,
 }
 
@@ -87,7 +86,7 @@ pub enum Refusal {
         count(u64::from(*need), "donor")
     )]
     TooFewDonors {
-        /// Number of donors that are available.
+        /// The number of donors that are available.
         have: u32,
         /// The number of donors that are needed.
         need: u32,
@@ -98,9 +97,9 @@ pub enum Refusal {
         format_size(*ask), format_size(*have)
     )]
     NoSpace {
-        /// Bytes of all copies, in whole chunks.
+        /// The bytes of all copies, in whole chunks.
         ask: u64,
-        /// Bytes of the copies that fit.
+        /// The bytes of the copies that fit.
         have: u64,
     },
 }
@@ -135,14 +134,14 @@ pub fn plan(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan
 }
 
 impl Section {
-    /// The donors of this section's chunk `chunk`.
+    /// Returns the donors of this section's chunk number `chunk`.
     fn slot(&self, chunk: u64, copies: u32) -> impl Iterator<Item = DonorId> + '_ {
         let width = self.donors.len();
         let first = (chunk % width.max(1) as u64) as usize;
         (0..width.min(copies as usize)).map(move |copy| self.donors[(first + copy) % width])
     }
 
-    /// The number of bytes by which the last chunk is short.
+    /// Returns the number of bytes by which the last chunk is short.
     fn shortfall(&self, chunk_size: u32) -> u64 {
         self.chunks.saturating_mul(u64::from(chunk_size)).saturating_sub(self.bytes)
     }
@@ -186,7 +185,7 @@ impl Plan {
         self.sections.extend(other.sections);
     }
 
-    /// Whether there were fewer donors than copies.
+    /// Returns whether some section has fewer donors than copies.
     pub fn is_short(&self) -> bool {
         self.sections.iter().any(|section| section.donors.len() < self.copies as usize)
     }
@@ -201,7 +200,7 @@ impl Plan {
         self.sections.iter().flat_map(|section| &section.donors).copied().collect()
     }
 
-    /// Whether no two copies of a chunk lie in one domain; unknown domains count as apart.
+    /// Returns whether no two copies of a chunk lie in one domain; unknown domains count as apart.
     pub fn is_apart<'a>(&self, domain: impl Fn(DonorId) -> Option<&'a str>) -> bool {
         self.sections.iter().all(|section| {
             let slots = section.chunks.min(section.donors.len() as u64);

@@ -16,15 +16,14 @@ use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// The promise that holds for every copy when a write returns; the later ones include those before.
+/// The promise that a donor makes for a copy when it acknowledges it; the later ones include those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckLevel {
-    /// The donor holds the chunk in its page cache: it survives the death of the process, not a
-    /// power cut.
+    /// The donor holds the chunk in its page cache: the chunk survives the death of the process, not a power cut.
     #[default]
     Memory,
-    /// The donor has fsynced the chunk and its directory: it survives a power cut.
+    /// The donor has fsynced the chunk and its directory: the chunk survives a power cut.
     Disk,
 }
 
@@ -48,8 +47,8 @@ impl std::fmt::Display for AckLevel {
     }
 }
 
-/// Who makes the further copies of a chunk, and whether a write waits for them: the four mirroring
-/// protocols (docs/papers.md, CEFT).
+/// The mirroring protocol, which says who makes the further copies of a chunk and whether a write waits for them
+/// (docs/papers.md, CEFT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mirror {
@@ -58,21 +57,21 @@ pub enum Mirror {
     ClientSync,
     /// The client sends every copy and waits for the first; the others arrive later.
     ClientAsync,
-    /// The client sends one copy; its donor forwards it while it writes, and answers when all
-    /// copies are stored.
+    /// The client sends one copy; its donor forwards it while it writes, and answers when the other donors have stored
+    /// their copies or failed to.
     ServerSync,
     /// The client sends one copy; its donor answers as soon as it has that copy, and forwards it afterwards.
     ServerAsync,
 }
 
 impl Mirror {
-    /// Whether a write returns before all copies are made, which leaves a window in which the loss
-    /// of one donor loses data.
+    /// Returns whether a write returns before all copies are made, which leaves a window in which the loss of one donor
+    /// loses data.
     pub fn is_async(self) -> bool {
         matches!(self, Self::ClientAsync | Self::ServerAsync)
     }
 
-    /// Whether donors forward copies.
+    /// Returns whether donors forward copies.
     pub fn is_server(self) -> bool {
         matches!(self, Self::ServerSync | Self::ServerAsync)
     }
@@ -104,8 +103,8 @@ impl std::fmt::Display for Mirror {
     }
 }
 
-/// How many more chunks of an erasure-coded group a read asks for than it needs, to go on with the
-/// first m that arrive.
+/// The number of chunks of an erasure-coded group that a read asks for beyond those it needs, to go on with the first m
+/// that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Race {
@@ -160,8 +159,8 @@ impl From<Race> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cutting {
-    /// A chunk ends after every [`Policy::chunk_size`] bytes. A version that was changed in place shares all other chunks with the
-    /// one before.
+    /// A chunk ends after every [`Policy::chunk_size`] bytes. A version that was changed in place shares all unchanged
+    /// chunks with the one before.
     #[default]
     Fixed,
     /// A chunk ends where the content says, after a quarter of [`Policy::chunk_size`] at the earliest and all of it
@@ -169,7 +168,7 @@ pub enum Cutting {
     Content,
 }
 
-/// Bytes of the largest chunk of files that are cut by content.
+/// The size in bytes of the largest chunk of files that are cut by content.
 pub const MAX_CUT_BY_CONTENT: u32 = 4 << 20;
 
 impl FromStr for Cutting {
@@ -204,7 +203,7 @@ pub const MAX_WIDTH: u32 = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Bytes per chunk; a power of two.
+    /// The number of bytes per chunk, a power of two; where files are cut by content, the most bytes of a chunk.
     pub chunk_size: u32,
     /// The rule by which files are cut into chunks. Files of an erasure code are cut as [`Cutting::Fixed`] says
     /// whatever this is, because the chunks of a group are of one length.
@@ -220,19 +219,19 @@ pub struct Policy {
     pub mirror: Mirror,
     /// The way in which reads of erasure-coded files race.
     pub race: Race,
-    /// The promise of an acknowledged write.
+    /// The promise of each acknowledged copy.
     pub ack: AckLevel,
-    /// Whether a write is refused unless all its redundancy is there; otherwise it goes on, below
-    /// policy, while at least [`Redundancy::least_donors`] take it.
+    /// True if a write is refused unless all its redundancy is there; otherwise it goes on, below policy, while at
+    /// least [`Redundancy::least_donors`] take it.
     pub strict: bool,
     /// The versions of a file that are kept when others take their place.
     #[serde(skip_serializing_if = "KeptVersions::is_none")]
     pub keep_versions: KeptVersions,
-    /// How long what is removed can be brought back; `None` for as long as a version that is replaced
+    /// The time for which removed entries can be brought back; `None` for the time that follows from `keep_versions`
     /// ([`Retention::of`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
-    /// Whether clients seal chunks before they leave. This is fixed when the space is made.
+    /// True if clients seal chunks before they send them. This is fixed when the space is made.
     pub sealed: bool,
 }
 
@@ -255,12 +254,12 @@ impl Default for Policy {
     }
 }
 
-/// A policy that cannot be kept.
+/// The error, in words, of a policy that cannot be kept, or of a text that is no part of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPolicy(pub String);
 
-/// The part of a policy that one file or command sets differently.
+/// The parts of a policy that one directory, file or command sets differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Override {
@@ -288,13 +287,13 @@ pub struct Override {
     /// The ack level instead of [`Policy::ack`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<AckLevel>,
-    /// Whether all redundancy must be there at the commit, instead of [`Policy::strict`].
+    /// True if all redundancy must be there at the commit, instead of [`Policy::strict`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
     /// The versions that are kept instead of [`Policy::keep_versions`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_versions: Option<KeptVersions>,
-    /// How long what is removed is kept, instead of [`Policy::trash`].
+    /// The time for which removed entries are kept, instead of [`Policy::trash`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
     /// The rule by which steps of the directory itself are purged, if it is a series. No directory inherits that.
@@ -338,25 +337,26 @@ impl Override {
     }
 }
 
-/// The parts of the policy that a command set, whatever directories say, and whether it may ask for less safety than they do.
+/// The parts of the policy that a command set, whatever directories say, and whether it may ask for less safety than
+/// they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AskedPolicy {
     /// The parts of the policy that the command set.
     pub over: Override,
-    /// Whether the member who gave the command manages the space.
+    /// True if the member who gave the command manages the space.
     pub may_lower: bool,
 }
 
 impl AskedPolicy {
-    /// Whether files may be kept as the command asks where `policy` holds.
+    /// Returns whether files may be kept as the command asks where `policy` holds.
     pub fn is_allowed_by(&self, policy: &Policy) -> bool {
         self.may_lower || !policy.is_lowered_by(&self.over)
     }
 }
 
 impl Policy {
-    /// Whether files are less safe with the overridden parts in some respect: fewer deaths lose nothing, or
-    /// a write returns while less is certain.
+    /// Returns whether files are less safe with the overridden parts in some respect: fewer deaths lose nothing, or a
+    /// write returns while less is certain.
     pub fn is_lowered_by(&self, over: &Override) -> bool {
         let tolerates = self.redundancy().tolerates();
         over.redundancy().is_some_and(|asked| asked.tolerates() < tolerates)
@@ -365,7 +365,7 @@ impl Policy {
             || (self.strict && over.strict == Some(false))
     }
 
-    /// This policy with the overridden parts replaced, if the result can be kept.
+    /// Returns this policy with the overridden parts replaced, if the result can be kept.
     pub fn with(&self, over: &Override) -> Result<Self, BadPolicy> {
         let (copies, ec) = match (over.copies, over.ec) {
             (Some(_), Some(_)) => {
@@ -395,7 +395,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Whether the content of a file says where its chunks end.
+    /// Returns whether the content of a file says where its chunks end.
     pub fn is_cut_by_content(&self) -> bool {
         self.cut == Cutting::Content && self.ec.is_none()
     }
@@ -413,7 +413,7 @@ impl Policy {
         Retention::of(self.keep_versions, self.trash)
     }
 
-    /// Whether the policy can be kept at all.
+    /// Checks that the policy can be kept at all.
     pub fn check(&self) -> Result<(), BadPolicy> {
         let refuse = |text: String| Err(BadPolicy(text));
         if !self.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&self.chunk_size)

@@ -9,7 +9,8 @@ pub struct Quota {
     /// The most bytes; `None` where any number may be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The most files; `None` where any number may be stored.
+    /// The most entries that are counted as files (files, links, directories and snapshots); `None` where any number
+    /// may be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
 }
@@ -48,7 +49,7 @@ impl From<Option<u64>> for LimitChange {
     }
 }
 
-/// The change of a quota: whoever sets one limit means to keep the other.
+/// The change of a quota. To set one limit keeps the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QuotaChange {
     /// The change of the limit of bytes.
@@ -79,6 +80,6 @@ impl From<Quota> for QuotaChange {
 pub enum QuotaOf {
     /// The quota is for the files of one space.
     Space(String),
-    /// The quota is for all spaces that a member made, whoever writes there.
+    /// The quota is for all spaces that one member made, whichever members write there.
     Member(MemberId),
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// The seconds of queued work that a donor's window aims at: enough to hide any turnaround on a LAN, and all that is
 /// lost when a donor dies or slows down.
 const TARGET_DELAY_S: f64 = 0.25;
-/// The most bytes a donor may owe: more fills no LAN better and only costs the client memory.
+/// The most bytes that a donor may owe, unless [`PIPELINE`] chunks are more: a larger window fills no LAN better and
+/// only costs the client memory.
 const MAX_WINDOW: u64 = 16 << 20;
 /// The number of chunks in flight below which the pipe drains between two chunks.
 const PIPELINE: u64 = 2;
@@ -28,7 +29,7 @@ const MEMORY_S: f64 = 0.5;
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// The bytes a second expected of a donor that was not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;
-/// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
+/// The bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
 
@@ -36,19 +37,19 @@ const SLOW_RATE: f64 = 12.5e6;
 #[derive(Debug, Clone, Default)]
 pub struct RateEstimate {
     outstanding: u64,
-    /// Bytes delivered and the busy seconds that took, both fading with age: their quotient stands
-    /// still when acknowledgements arrive in bursts, where a mean of quotients would explode.
+    /// The bytes delivered and the busy seconds that took, both fading with age: their quotient stands still when
+    /// acknowledgements arrive in bursts, where a mean of quotients would explode.
     delivered: f64,
     busy: f64,
-    /// Bytes ever delivered by the donor.
+    /// The bytes that the donor ever delivered.
     total: u64,
-    /// When the donor last became busy or made progress.
+    /// The time at which the donor last became busy or made progress.
     since: Tick,
     failures: u32,
 }
 
 impl RateEstimate {
-    /// Begins with nothing known.
+    /// Makes an estimate that knows nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,28 +89,28 @@ impl RateEstimate {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
     }
 
-    /// The number of requests that failed or were given up since the last that was answered.
+    /// Returns the number of requests that failed or were given up since the last that was answered.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When the donor last became busy or made progress.
+    /// Returns the time at which the donor last became busy or made progress.
     pub fn since(&self) -> Tick {
         self.since
     }
 
-    /// The number of bytes that were requested and not answered.
+    /// Returns the number of bytes that were requested and not answered.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// Bytes a second the donor delivers while it has something to do: the time requests wait in
-    /// its queue does not count against it. `None` before the first answer.
+    /// Returns the bytes a second that the donor delivers while it has something to do: the time for which requests
+    /// wait in its queue does not count against it. `None` before the first answer.
     pub fn rate(&self) -> Option<f64> {
         (self.delivered > 0.0).then(|| self.delivered / self.busy.max(1e-6))
     }
 
-    /// The bytes that the donor may owe when requests are about `chunk` bytes.
+    /// Returns the bytes that the donor may owe when requests are about `chunk` bytes.
     pub fn window(&self, chunk: u32) -> u64 {
         let chunk = u64::from(chunk);
         if self.failures > 0 {
@@ -127,17 +128,17 @@ impl RateEstimate {
         }
     }
 
-    /// Whether another request of `chunk` bytes may be sent now.
+    /// Returns whether another request of `chunk` bytes may be sent now.
     pub fn has_room(&self, chunk: u32) -> bool {
         self.outstanding == 0 || self.outstanding + u64::from(chunk) <= self.window(chunk)
     }
 
-    /// How long until `bytes` more are here; each failure in a row doubles it.
+    /// Returns the time until `bytes` more are here; each failure in a row doubles it, up to 16 times.
     pub fn expected_finish(&self, bytes: u32) -> Duration {
         self.finish(bytes, UNKNOWN_RATE)
     }
 
-    /// How long `bytes` more may take before the donor is late. A donor not met yet may have a slow link.
+    /// Returns the time after which `bytes` more are late. A donor not met yet may have a slow link.
     pub fn latest_finish(&self, bytes: u32) -> Duration {
         self.finish(bytes, SLOW_RATE)
     }
@@ -150,7 +151,7 @@ impl RateEstimate {
     }
 }
 
-/// The donor with room that is expected to finish a chunk first; `None` when all windows are full.
+/// Returns the donor with room that is expected to finish a chunk first; `None` when all windows are full.
 pub fn choose<'a>(
     candidates: impl Iterator<Item = (DonorId, &'a RateEstimate)>,
     chunk: u32,

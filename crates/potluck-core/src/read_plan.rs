@@ -10,12 +10,12 @@ pub enum ShardState {
     Had,
     /// The chunk was asked for.
     Asked {
-        /// Whether waiting for it is not worth it.
+        /// True if the chunk is no longer worth waiting for.
         late: bool,
     },
-    /// The chunk was not asked for yet, and a live donor has it.
+    /// No request for the chunk is under way, and a live donor has it that was not asked yet.
     Open,
-    /// The chunk was not asked for yet, and only suspects have it.
+    /// No request for the chunk is under way, and of the donors that were not asked yet only suspects have it.
     Suspect,
     /// The chunk cannot be had from any donor.
     Lost,
@@ -36,12 +36,11 @@ pub enum GroupStep {
     TooFew,
 }
 
-/// The next step towards the chunks at `needed` of a group of which any `data` chunks give the
-/// others. With nothing lacking exactly the needed ones are asked for; otherwise only as many others
-/// as make `data` in all, and `extra` more from the start (first m of n).
+/// Returns the next step towards the chunks at `needed` of a group of which any `data` chunks give the others. While
+/// live donors have the needed chunks and none is late, exactly these are asked for; otherwise as many others as make
+/// `data` in all. With `extra`, that many more than `data` are asked for from the start (first m of n).
 ///
-/// A needed chunk that only suspects have counts as lacking: they are asked when the live donors
-/// have too few chunks.
+/// Suspects are asked when the live donors have too few chunks.
 pub fn next_of_group(
     shards: &[ShardState],
     needed: &[usize],
@@ -98,13 +97,13 @@ pub fn next_of_group(
 /// The part of one chunk that belongs to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Index of the chunk in the file, from 0.
+    /// The index of the chunk in the file, from 0.
     pub index: usize,
-    /// Bytes of the chunk before the part.
+    /// The bytes of the chunk before the part.
     pub skip: u32,
-    /// Bytes of the part; never 0.
+    /// The bytes of the part; never 0.
     pub take: u32,
-    /// Offset in the file, in bytes, at which the part begins.
+    /// The offset in the file, in bytes, at which the part begins.
     pub at: u64,
 }
 

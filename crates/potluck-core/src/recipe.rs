@@ -16,14 +16,14 @@ use crate::chunk::{ChunkName, Digest, MAX_CHUNK, SEAL_OVERHEAD, sealed_len};
 use crate::merkle::{SEGMENT, Tree};
 use std::ops::Range;
 
-/// Entries in a full page: large enough to amortise a row, small enough to read one alone.
+/// The number of entries of a full page: large enough to amortise a row, small enough to read one alone.
 pub const PAGE_ENTRIES: usize = 1024;
 
-/// The number of chunks of a file that are committed, kept and read as one part: a file of more chunks is a row of
-/// parts. Each part but the last has this many, so that its digest is a whole subtree of the file's, and it is one
-/// page.
+/// The most chunks of a file that are committed, kept and read as one part, which is one page; a file of more chunks is
+/// a row of parts. Each part but the last has exactly this many where chunks are of one size, and [`part_bytes`] bytes
+/// in any case, so that its digest is a whole subtree of the file's.
 pub const PART_CHUNKS: usize = PAGE_ENTRIES;
-/// Bytes of the largest file: sums over a whole pool stay far from overflowing.
+/// The size in bytes of the largest file: sums over a whole pool stay far from overflowing.
 pub const LARGEST_FILE: u64 = 1 << 60;
 
 /// Returns the bytes of each part but the last, in files that are cut into chunks of `chunk_size` bytes, or
@@ -33,8 +33,8 @@ pub fn part_bytes(chunk_size: u32, by_content: bool) -> u64 {
     if by_content { bytes / CUT_BY_CONTENT_LEAST } else { bytes }
 }
 
-/// Bytes of each part but the last of a file of `size` bytes in so many parts, which are more than one; `None` where no
-/// way of cutting it makes so many.
+/// Returns the bytes of each part but the last of a file of `size` bytes in `parts` parts, which are more than one;
+/// `None` where no way of cutting it makes so many.
 pub fn part_bytes_of(size: u64, chunk_size: u32, parts: u64) -> Option<u64> {
     let ways = [false, true].map(|by_content| part_bytes(chunk_size, by_content));
     ways.into_iter().find(|bytes| *bytes > 0 && size.div_ceil(*bytes) == parts)
@@ -53,28 +53,28 @@ const WITH_DIGEST: u8 = 1;
 /// One chunk of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The chunk as stored.
+    /// The name of the chunk as it is stored.
     pub name: ChunkName,
-    /// The chunk as written.
+    /// The digest of the chunk's plaintext.
     pub digest: Digest,
-    /// Size of the chunk in bytes of plaintext.
+    /// The size of the chunk in bytes of plaintext.
     pub len: u32,
-    /// Whether the stored bytes are sealed.
+    /// True if the stored bytes are sealed.
     pub sealed: bool,
 }
 
 impl Entry {
-    /// Bytes a donor stores for this chunk.
+    /// Returns the number of bytes that a donor stores for this chunk.
     pub fn stored_len(&self) -> u32 {
         if self.sealed { sealed_len(self.len) } else { self.len }
     }
 
-    /// How many segments it has.
+    /// Returns the number of segments of the chunk.
     pub fn segments(&self) -> u32 {
         self.len.div_ceil(SEGMENT)
     }
 
-    /// The stored bytes of some of its segments.
+    /// Returns the range of stored bytes that the given segments of the chunk take.
     pub fn stored_range(&self, segments: &Range<u32>) -> Range<u32> {
         let stride = SEGMENT + if self.sealed { SEAL_OVERHEAD } else { 0 };
         let at = |segment: u32| segment.saturating_mul(stride).min(self.stored_len());
@@ -82,12 +82,12 @@ impl Entry {
     }
 }
 
-/// A page that cannot be read.
+/// The error of a page that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("damaged recipe page: {0}")]
 pub struct BadPage(&'static str);
 
-/// Packs the recipe of the file with this digest; all entries are sealed or none.
+/// Packs the recipe of the file with this digest into pages; all entries are sealed, or none.
 pub fn pack(digest: &Digest, entries: &[Entry]) -> Vec<Vec<u8>> {
     let pages = entries.chunks(PAGE_ENTRIES).enumerate();
     pages.map(|(number, entries)| pack_page(digest, number, entries)).collect()
@@ -144,8 +144,8 @@ pub fn unpack_one(digest: &Digest, number: usize, page: &[u8]) -> Result<Vec<Ent
     Ok(entries)
 }
 
-/// The digest of a file that has these chunks; `None` where they are of lengths that do not tell it: all
-/// but the last have to be whole subtrees of one size.
+/// Returns the digest of a file that has these chunks; `None` where their lengths do not tell it, because all but the
+/// last have to be whole subtrees of one size.
 pub fn digest_of(entries: &[Entry]) -> Option<Digest> {
     let mut tree = Tree::default();
     entries.iter().for_each(|entry| tree.push(entry.digest.0));

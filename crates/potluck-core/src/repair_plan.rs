@@ -1,18 +1,17 @@
-//! Repair: how safe a unit of redundancy is, what it lacks, who makes it, and at which rate.
+//! Repair: how safe a unit of redundancy is, which chunks it lacks, which donor makes them, and at which rate.
 //!
-//! A *unit* is what lives and dies together: `need` of its `shards` give everything back. A group
-//! of an erasure-coded file is one (its data chunks of its data and parity chunks), and so is a
-//! chunk of which n copies are asked (1 of n equal shards). Donors fail together with their
-//! *domain*: what their owner says fails with them, else each by itself. A unit is therefore as
-//! safe as the largest *matching* of its shards to distinct domains, however many copies there
-//! are (promise D3: matching, not counting).
+//! A *unit* is a set of shards that live and die together: `need` of its `shards` give everything back. A group of an
+//! erasure-coded file is one (its data chunks of its data and parity chunks), and so is a chunk of which n copies are
+//! asked (1 of n equal shards). Donors fail together with their *domain*: the donors that their owners say fail
+//! together, else each donor by itself. A unit is therefore as safe as the largest *matching* of its shards to distinct
+//! domains, however many copies there are (promise D3: matching, not counting).
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
 use crate::matching;
 use std::collections::BTreeSet;
 
-/// A failure domain, by the number that whoever judges gives it: donors of one domain fail together.
+/// The number of a failure domain, as the caller of [`judge`] gives it: donors of one domain fail together.
 pub type Domain = u32;
 
 /// The worth of a copy to its unit.
@@ -30,12 +29,12 @@ pub enum Worth {
 }
 
 impl Worth {
-    /// Whether the copy counts for redundancy.
+    /// Returns whether the copy counts for redundancy.
     pub fn counts(self) -> bool {
         matches!(self, Self::Counts | Self::Silent)
     }
 
-    /// Whether the copy can be fetched now.
+    /// Returns whether the copy can be fetched now.
     pub fn fetchable(self) -> bool {
         matches!(self, Self::Counts | Self::Source)
     }
@@ -57,9 +56,10 @@ pub struct Copy {
 pub enum Stand {
     /// The shard's copy at this donor counts, in a domain that no other shard of the unit relies on.
     Apart(DonorId),
-    /// The shard has copies that count only on donors that fail together with others the unit relies on.
+    /// The shard has a copy that counts at this donor, on which no other shard of the unit relies, but the donor fails
+    /// together with others on which the unit relies.
     Crowded(DonorId),
-    /// No copy of the shard counts.
+    /// No copy of the shard counts, or only at donors that the unit relies on for other shards.
     Missing,
 }
 
@@ -68,11 +68,11 @@ pub enum Stand {
 pub struct Judged {
     /// The number of shards that give everything back.
     pub need: usize,
-    /// Shards in distinct domains that count.
+    /// The number of shards for which copies that count lie in distinct domains.
     pub matching: usize,
-    /// Shards in distinct domains that count, without any on donors that are silent.
+    /// The number of shards for which copies that count lie in distinct domains, without donors that are silent.
     pub awake: usize,
-    /// Whether everything can be had now.
+    /// True if everything can be had now.
     pub readable: bool,
     /// The state of each shard, in the order given.
     pub shards: Vec<Stand>,
@@ -85,32 +85,33 @@ impl Judged {
         self.readable.then(|| self.matching.saturating_sub(self.need) as u32)
     }
 
-    /// The number of domains that may still die or fall silent before the unit cannot be had; `None` while it cannot.
-    /// It is less than [`Judged::tolerates`] while donors that the unit relies on are silent.
+    /// Returns the number of domains that may still die or fall silent before the unit cannot be read; `None` while it
+    /// cannot. The number is less than [`Judged::tolerates`] while donors that the unit relies on are silent.
     pub fn tolerates_now(&self) -> Option<u32> {
         self.readable.then(|| self.awake.saturating_sub(self.need) as u32)
     }
 
-    /// Whether every shard is apart: nothing is to be made.
+    /// Returns whether every shard is apart, so that nothing is to be made.
     pub fn complete(&self) -> bool {
         self.matching == self.shards.len()
     }
 
-    /// The number of shards of which a copy counts, also where they fail together.
+    /// Returns the number of shards that have a copy that counts at a donor of their own, also where these donors fail
+    /// together.
     pub fn there(&self) -> usize {
         self.shards.iter().filter(|stand| **stand != Stand::Missing).count()
     }
 
-    /// The shards that need a copy elsewhere.
+    /// Returns the places of the shards that need a copy elsewhere.
     pub fn lacking(&self) -> impl Iterator<Item = usize> + '_ {
         let stands = self.shards.iter().enumerate();
         stands.filter(|(_, stand)| !matches!(stand, Stand::Apart(_))).map(|(at, _)| at)
     }
 }
 
-/// Judges a unit of which `need` of `shards` give everything back. Each shard's copies stand in
-/// the order in which they should be kept; where copies of several are equal, pass them once for
-/// each.
+/// Judges a unit of which `need` of `shards` give everything back. Each shard's copies stand in the order in which they
+/// should be kept. Where several shards are equal, because they are copies of one chunk, each is passed the copies of
+/// all.
 pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
     let counting: Vec<Vec<Copy>> = shards
         .iter()
@@ -148,7 +149,7 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
     }
 }
 
-/// The number of shards in distinct domains, on donors that are not silent.
+/// Returns the number of shards in distinct domains, on donors that are not silent.
 fn awake(counting: &[Vec<Copy>]) -> usize {
     let domains = |copies: &Vec<Copy>| -> Vec<Domain> {
         let awake = copies.iter().filter(|copy| copy.worth == Worth::Counts);
@@ -159,29 +160,29 @@ fn awake(counting: &[Vec<Copy>]) -> usize {
     matching::assign(&domains).iter().flatten().count()
 }
 
-/// A donor that may be given something to make or asked for something, at this moment.
+/// A donor that may be given something to make, or be asked for something, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper {
     /// The id of the donor.
     pub donor: DonorId,
     /// The failure domain of the donor.
     pub domain: Domain,
-    /// Bytes that the donor can still take.
+    /// The bytes that the donor can still take.
     pub free: u64,
-    /// Bytes that the donor was asked for and has not confirmed.
+    /// The bytes that the donor was asked for and has not confirmed.
     pub outstanding: u64,
-    /// Whether the donor's budget allows for more now.
+    /// True if the donor's budget allows for more now.
     pub allowed: bool,
 }
 
 /// The reason why no donor takes a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoTarget {
-    /// A donor could take it, when budgets allow.
+    /// A donor could take the shard when budgets allow.
     Later,
-    /// Every donor with room holds something of the unit already, or fails together with one.
+    /// Every donor is in a domain that the unit relies on already.
     NoneApart,
-    /// No donor in another domain has room for it.
+    /// Some donors are in other domains, but none of them has room for the shard.
     Full,
 }
 
@@ -218,8 +219,8 @@ pub fn target<'a>(
     Err(if full { NoTarget::Full } else { NoTarget::NoneApart })
 }
 
-/// Orders helpers by how much they should be asked for something: those with budget first, the
-/// least burdened of them before the others.
+/// Orders helpers by how much they should be asked for something: those with budget first, and of these the least
+/// burdened first.
 pub fn by_burden(sources: &mut [Helper]) {
     sources.sort_by_key(|helper| (!helper.allowed, helper.outstanding, helper.donor));
 }
@@ -239,8 +240,8 @@ impl Bucket {
         Self { rate, level: whole(rate), filled: now }
     }
 
-    /// Whether something may be taken now. A piece that is larger than what is left puts the bucket in debt, so that
-    /// pieces of any size get through at the rate.
+    /// Returns whether something may be taken now. A piece that is larger than what is left puts the bucket in debt, so
+    /// that pieces of any size get through at the rate.
     pub fn ready(&mut self, now: Tick) -> bool {
         let passed = now.saturating_sub(self.filled);
         let due = (self.rate as f64 * passed.as_secs_f64()) as i64;
@@ -262,7 +263,7 @@ impl Bucket {
         self.level = self.level.min(whole(rate));
     }
 
-    /// The rate at which the budget fills, in bytes a second.
+    /// Returns the rate at which the budget fills, in bytes a second.
     pub fn rate(&self) -> u64 {
         self.rate
     }
@@ -272,7 +273,7 @@ fn whole(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Seconds until `left` bytes are made at `rate` bytes a second; `None` where nothing moves.
+/// Returns the seconds until `left` bytes are made at `rate` bytes a second; `None` where nothing moves.
 pub fn eta(left: u64, rate: u64) -> Option<u64> {
     match (left, rate) {
         (0, _) => Some(0),

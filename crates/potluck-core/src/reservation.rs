@@ -6,7 +6,7 @@
 use crate::ids::{DonorId, SessionId};
 use std::collections::BTreeMap;
 
-/// All open promises of a pool. Per donor it always holds the sum over the sessions.
+/// The ledger of all open promises of a pool, with the sum over the sessions for each donor.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     sessions: BTreeMap<SessionId, BTreeMap<DonorId, u64>>,
@@ -51,7 +51,7 @@ impl Ledger {
         held
     }
 
-    /// Takes up to `bytes` of a session's promise back, of each donor in proportion.
+    /// Takes `bytes` of a session's promise back, of each donor in proportion. Rounding may take a few bytes more.
     pub fn cut(&mut self, session: SessionId, bytes: u64) {
         let mut held = self.release(session);
         let all = held.values().fold(0_u128, |sum, it| sum + u128::from(*it));
@@ -62,7 +62,7 @@ impl Ledger {
         self.reserve(session, held);
     }
 
-    /// All that is promised to a session and not stored yet.
+    /// Returns the bytes that are promised to a session and not stored yet, on all donors together.
     pub fn held_in_all(&self, session: &SessionId) -> u64 {
         let held = self.sessions.get(session).into_iter().flat_map(BTreeMap::values);
         held.fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
@@ -73,7 +73,7 @@ impl Ledger {
         self.sessions.get(&session).cloned().unwrap_or_default()
     }
 
-    /// Bytes promised on `donor` and not yet stored; at most `u64::MAX`.
+    /// Returns the bytes that are promised on `donor` and not stored yet; at most `u64::MAX`.
     pub fn promised(&self, donor: DonorId) -> u64 {
         let promised = self.promised.get(&donor).copied().unwrap_or(0);
         promised.try_into().unwrap_or(u64::MAX)

@@ -76,12 +76,12 @@ impl Rights {
         Self(self.0 & !other.0)
     }
 
-    /// Whether nothing was granted.
+    /// Returns whether nothing was granted.
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether a member with these rights may do what `right` says.
+    /// Returns whether a member with these rights may do what `right` says.
     pub fn allow(self, right: Right) -> bool {
         let enough = match right {
             Right::List => Self::ALL.0,
@@ -92,17 +92,17 @@ impl Rights {
         self.0 & enough != 0
     }
 
-    /// The rights that were granted, the least first.
+    /// Returns the rights that were granted, the least first.
     pub fn granted(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.0 & right.bit() != 0)
     }
 
-    /// The rights as one number, for a column.
+    /// Returns the rights as one number, for a column.
     pub fn to_number(self) -> u8 {
         self.0
     }
 
-    /// The rights that a number stands for; `None`: no release wrote it.
+    /// Returns the rights that a number stands for; `None` for a number that no release wrote.
     pub fn from_number(number: u8) -> Option<Self> {
         (number & !Self::ALL.0 == 0).then_some(Self(number))
     }

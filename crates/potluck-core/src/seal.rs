@@ -1,14 +1,13 @@
 //! Sealing: what leaves a client of a sealed space is unreadable to donors and to the network. The key of a space is a
 //! [`SpaceKey`].
 //!
-//! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the
-//! plaintext's digest. Equal plaintext in one space therefore seals to equal bytes,
-//! and dedups; across spaces nothing can be compared. Each segment of 64 KiB is sealed by itself, so that
-//! it opens alone. A key seals exactly one plaintext, so the nonce may follow from what it is sealed as, from
-//! the segment's number and from whether it is the last, which authenticates all three: segments cannot change
-//! places, and a chunk cannot be cut (the STREAM construction: Hoang, Reyhanitabar, Rogaway, Vizár 2015,
-//! section 6). No nonce is used twice under one key, not even for the same plaintext with other
-//! associated data, which would give the key of GCM's authentication away.
+//! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the plaintext's digest. Equal
+//! plaintext in one space therefore seals to equal bytes, and dedups; across spaces nothing can be compared. Each
+//! segment of 64 KiB is sealed by itself, so that it opens alone. A key seals exactly one plaintext, so the nonce may
+//! follow from the meaning, from the segment's number and from whether it is the last, which authenticates all three:
+//! segments cannot change places, and a chunk cannot be cut (the STREAM construction: Hoang, Reyhanitabar, Rogaway,
+//! Vizár 2015, section 6). No nonce is used twice under one key, not even for the same plaintext with other associated
+//! data, which would give the key of GCM's authentication away.
 
 use crate::chunk::{Digest, SEAL_OVERHEAD};
 use crate::entropy::Entropy;
@@ -17,8 +16,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The meaning under which bytes are sealed; authenticated with them, so that one cannot be passed off as
-/// the other (promise I3).
+/// The meaning under which bytes are sealed. It is authenticated with them, so that a chunk cannot be passed off as
+/// inline content, or the other way round (promise I3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// A chunk of a file.
@@ -35,8 +34,8 @@ impl Meaning {
         }
     }
 
-    /// The nonce of segment `number` of `count`: what it is sealed as, zeros, the number
-    /// (big-endian), and 1 for the last.
+    /// Returns the nonce of segment `number` of `count`: the meaning, zeros, the number (big-endian), and 1 for the
+    /// last.
     fn nonce(self, number: u32, count: u32) -> Nonce {
         let mut nonce = [0; 12];
         nonce[0] = match self {
@@ -71,7 +70,7 @@ impl<'de> Deserialize<'de> for SpaceKey {
     }
 }
 
-/// Sealed bytes that do not open: not ours, damaged, or passed off as something else.
+/// The error of sealed bytes that do not open: not ours, damaged, or passed off as something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the sealed bytes do not open with this space's key")]
 pub struct NotSealedHere;
@@ -82,12 +81,12 @@ impl SpaceKey {
         Self(entropy.bytes())
     }
 
-    /// The key stored as these bytes.
+    /// Returns the key stored as these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -210,10 +209,10 @@ impl SpaceKey {
 
 const SEGMENT_LEN: usize = SEGMENT as usize;
 const TAG: usize = SEAL_OVERHEAD as usize;
-/// Bytes of a sealed segment; the last may have fewer.
+/// The number of bytes of a sealed segment; the last may have fewer.
 pub const SEALED_SEGMENT: usize = SEGMENT_LEN + TAG;
 
-/// The segments whose sealed bytes are the bytes `stored` of a chunk.
+/// Returns the segments whose sealed bytes are the bytes `stored` of a chunk.
 pub fn sealed_segments(stored: &Range<u32>) -> Range<u32> {
     let sealed = SEALED_SEGMENT as u32;
     stored.start / sealed..stored.end.div_ceil(sealed)
@@ -233,7 +232,7 @@ impl std::fmt::Debug for RecoveryKey {
 /// The first bytes of every sealed record.
 const RECORD_MAGIC: [u8; 8] = *b"POTREC1\0";
 const RECORD_NONCE: usize = 12;
-/// Magic, eight zeros, sequence.
+/// The length of a record's header: magic, eight zeros and sequence, of eight bytes each.
 const RECORD_HEADER: usize = 8 + 8 + 8;
 
 impl RecoveryKey {
@@ -242,12 +241,12 @@ impl RecoveryKey {
         Self(entropy.bytes())
     }
 
-    /// The key stored as these bytes.
+    /// Returns the key stored as these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -257,8 +256,8 @@ impl RecoveryKey {
         LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &derived).expect("32 bytes"))
     }
 
-    /// Seals a record of `pool` with its number. What it is and which number it has can be read by
-    /// anybody, and changed by nobody.
+    /// Seals a record of `pool` with its number. Anybody can read the number in the header, and a change of the header,
+    /// the number or the pool does not go unnoticed.
     pub fn seal_record(
         &self,
         pool: &Digest,
@@ -279,8 +278,7 @@ impl RecoveryKey {
         [&header[..], &nonce, &plain].concat()
     }
 
-    /// Opens a record that [`RecoveryKey::seal_record`] made for this pool; gives its
-    /// number and content.
+    /// Opens a record that [`RecoveryKey::seal_record`] made for this pool; returns its number and content.
     pub fn open_record(
         &self,
         pool: &Digest,
@@ -386,7 +384,7 @@ mod tests {
         assert_ne!(chunk[..16], inline[..16], "another key stream");
     }
 
-    /// The vectors of docs/format/chunk.md.
+    /// Checks the test vectors of docs/format/chunk.md.
     #[test]
     fn test_vectors_of_the_format() {
         let mut space_key = [0; 32];
@@ -468,7 +466,7 @@ mod tests {
             }
             assert!(open(&pool, &sealed[..at]).is_err(), "cut at {at}");
         }
-        // The head of one record before the body of another.
+        // Each is the header of one record before the body of another.
         for stranger in [seal(&pool, 8), seal(&elsewhere, 7)] {
             let swapped = [&sealed[..RECORD_HEADER], &stranger[RECORD_HEADER..]].concat();
             assert!(open(&pool, &swapped).is_err());

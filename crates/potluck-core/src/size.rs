@@ -1,6 +1,6 @@
 //! Sizes and counts as people write and read them.
 
-/// Units by name in lower case. A bare letter is binary, as `dd` and `truncate` take it.
+/// The units by their names in lower case. A bare letter is binary, as `dd` and `truncate` take it.
 const UNITS: [(&str, u64); 17] = [
     ("", 1),
     ("b", 1),
@@ -23,13 +23,13 @@ const UNITS: [(&str, u64); 17] = [
 
 const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// Text that is not a size.
+/// The error of a text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSize {
-    /// No number where one must stand.
+    /// There is no number where one must stand.
     #[error("“{0}” is not a size: write a number and a unit, such as 200GiB, 1.5TB or 4096")]
     NoNumber(String),
-    /// A unit nobody knows.
+    /// The unit is not known.
     #[error(
         "“{unit}” in “{text}” is not a unit: use KiB MiB GiB TiB PiB (×1024) or KB MB GB TB PB (×1000)"
     )]
@@ -39,7 +39,7 @@ pub enum BadSize {
         /// The part that should be a unit.
         unit: String,
     },
-    /// More bytes than can be counted.
+    /// There are more bytes than can be counted.
     #[error("“{0}” is too large: at most 16 EiB can be counted")]
     TooLarge(String),
 }
@@ -71,14 +71,15 @@ pub fn parse_size(text: &str) -> Result<u64, BadSize> {
         .ok_or_else(|| BadSize::TooLarge(text.into()))
 }
 
-/// The decimals `0.fraction` of a unit; digits past the 18th cannot matter to a byte count.
+/// Returns the bytes that the decimals `0.fraction` of a unit of `factor` bytes stand for. Digits past the 18th, which
+/// stand for less than a byte, are ignored.
 fn part(fraction: &str, factor: u64) -> u64 {
     let digits = &fraction[..fraction.len().min(18)];
     let value = digits.parse::<u128>().unwrap_or(0) * u128::from(factor);
     (value / 10_u128.pow(digits.len() as u32)) as u64
 }
 
-/// A size for people, such as `1.5 GiB`: binary units, one decimal, bytes whole.
+/// Writes a size for people, such as `1.5 GiB`: binary units, one decimal, bytes whole.
 pub fn format_size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -93,14 +94,14 @@ pub fn format_size(bytes: u64) -> String {
     format!("{value:.1} {}", IEC[unit])
 }
 
-/// A size that reads back as the same number of bytes: `50GiB`, or `1234` when no unit divides it.
+/// Writes a size that reads back as the same number of bytes: `50GiB`, or `1234` when no unit divides it.
 pub fn exact_size(bytes: u64) -> String {
     let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10).min(5) };
     let name = if unit == 0 { "" } else { IEC[unit as usize] };
     format!("{}{name}", bytes >> (10 * unit))
 }
 
-/// `1 file`, `2 files`; `1 directory`, `2 directories`.
+/// Writes a number with its noun: `1 file`, `2 files`; `1 directory`, `2 directories`.
 pub fn count(number: u64, one: &str) -> String {
     if number == 1 {
         return format!("{number} {one}");
@@ -111,8 +112,8 @@ pub fn count(number: u64, one: &str) -> String {
     }
 }
 
-/// Seconds as people say them: the coarser, the longer, and rounded, so that an absence of three days
-/// is still called so when a second of it is over.
+/// Writes seconds as people say them: the coarser, the longer, and rounded, so that an absence of three days is still
+/// called so when a second of it is over.
 pub fn duration(seconds: u64) -> String {
     let (minute, hour, day) = (60, 3_600, 86_400);
     let two = |large: u64, name: &str, small: u64, less: &str| {

@@ -1,6 +1,6 @@
-//! Text that others chose and people are shown.
+//! The check of text that others chose and that people are shown.
 
-/// Whether a character is not seen as itself where text is shown: controls move a terminal's cursor or change
+/// Returns whether a character is not seen as itself where text is shown: controls move a terminal's cursor or change
 /// its state, and those that set the direction of text let a name be read as another (Unicode TR 36, 2.5).
 pub fn is_unseen(c: char) -> bool {
     let sets_direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

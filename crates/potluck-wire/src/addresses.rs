@@ -1,4 +1,4 @@
-//! Where a member of a pool is reached: a few `host:port`, the best first.
+//! The addresses at which a member of a pool is reached: a few `host:port`, the best first.
 //!
 //! One machine has several addresses (a name, a name that only the local network knows, IPv4, IPv6),
 //! and which of them others can use depends on where those are. So everything that says where a
@@ -13,12 +13,12 @@ use std::str::FromStr;
 pub const MANAGER_PORT: u16 = 7700;
 /// The port of donors, unless they are told another.
 pub const DONOR_PORT: u16 = 7701;
-/// Where managers listen, unless told otherwise: everywhere, by IPv4 and IPv6.
+/// The address at which managers listen, unless told otherwise: everywhere, by IPv4 and IPv6.
 pub const MANAGER_LISTEN: &str = "[::]:7700";
 /// The address at which donors listen, unless told otherwise: everywhere, by IPv4 and IPv6.
 pub const DONOR_LISTEN: &str = "[::]:7701";
 
-/// The longest name that the domain name system has.
+/// The longest name that the domain name system has, in bytes.
 const LONGEST_HOST: usize = 253;
 
 /// One `host:port` that others can be told: a name or an address, never an unspecified one. The host
@@ -27,13 +27,13 @@ const LONGEST_HOST: usize = 253;
 #[serde(try_from = "String", into = "String")]
 pub struct Address(String);
 
-/// Text that is no address.
+/// The error of a text that is no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("“{0}” is not an address: use HOST:PORT, with an IPv6 address in brackets")]
 pub struct BadAddress(String);
 
 impl Address {
-    /// Reads `host`, `host:port`, an IPv4 address or an IPv6 address, each with or without a port.
+    /// Reads a host name, an IPv4 address or an IPv6 address, each with or without a port.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, BadAddress> {
         let bad = || BadAddress(text.chars().take(LONGEST_HOST).collect());
         let (host, port) = match text.parse::<Ipv6Addr>() {
@@ -76,7 +76,7 @@ impl Address {
         &self.0
     }
 
-    /// The host, without brackets.
+    /// Returns the host, without brackets.
     pub fn host(&self) -> &str {
         let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
         host.trim_start_matches('[').trim_end_matches(']')
@@ -87,18 +87,18 @@ impl Address {
         self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
 
-    /// The host, where it is an address and no name.
+    /// Returns the host, where it is an IP address and no name.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host().parse().ok()
     }
 
-    /// Whether the address leads every machine to itself.
+    /// Returns whether the address leads every machine to itself.
     pub fn is_loopback(&self) -> bool {
         self.host() == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
 }
 
-/// Whether a name can be one of a machine. Underscores are accepted because they are in use, though no standard
+/// Returns whether a name can be one of a machine. Underscores are accepted because they are in use, though no standard
 /// allows them.
 fn is_name(host: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -140,8 +140,8 @@ impl From<Address> for String {
 pub struct Addresses(Vec<Address>);
 
 impl Addresses {
-    /// The most addresses of a member; more are left out, because whoever tries them should not need long to know
-    /// that nobody answers.
+    /// The most addresses of a member; more are left out, because a caller that tries them all should soon know that
+    /// nobody answers.
     pub const MOST: usize = 8;
 
     /// Makes the list of the first of these addresses, up to [`Addresses::MOST`].
@@ -165,17 +165,17 @@ impl Addresses {
         self.0.first()
     }
 
-    /// Returns where a manager has to listen so that members who know these addresses find it.
+    /// Returns the address at which a manager has to listen so that members who know these addresses find it.
     pub fn manager_listen(&self) -> String {
         self.first().map_or(MANAGER_LISTEN.into(), |known| format!("[::]:{}", known.port()))
     }
 
-    /// Whether there is no address.
+    /// Returns whether there is no address.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `address` is one of them.
+    /// Returns whether `address` is one of them.
     pub fn contains(&self, address: &Address) -> bool {
         self.0.contains(address)
     }
@@ -191,7 +191,7 @@ impl Addresses {
         Self::new(self.iter().chain(others.iter()).cloned())
     }
 
-    /// Whether no other machine can use any of the addresses.
+    /// Returns whether no other machine can use any of the addresses.
     pub fn are_local(&self) -> bool {
         self.iter().all(Address::is_loopback)
     }

@@ -1,4 +1,5 @@
-//! Places for connections: a full room turns away whoever takes most of it, and never a newcomer.
+//! Places for connections: a full room takes a place from the holder that has most of them, and never turns a newcomer
+//! away.
 //!
 //! A server that hangs up on newcomers when it is full can be filled by one peer, and then serves
 //! nobody else. Here the holder with the most places gives up the one that it has held longest.
@@ -20,7 +21,8 @@ pub struct PeerNetwork(u64);
 
 impl From<SocketAddr> for PeerNetwork {
     fn from(address: SocketAddr) -> Self {
-        // No IPv6 network has the first 32 bits all zero, so that the two kinds do not meet.
+        // Peers have no IPv6 address whose first 32 bits are all zero, except that of the loopback, and no IPv4 address
+        // 0.0.0.0. So the two kinds do not meet.
         match address.ip().to_canonical() {
             IpAddr::V4(ip) => Self(u64::from(ip.to_bits())),
             IpAddr::V6(ip) => Self((ip.to_bits() >> 64) as u64),
@@ -73,7 +75,7 @@ impl<K: Copy + Ord> SharedRoom<K> {
         AdmittedPlace { room: Arc::clone(self), holder, number, lost: told }
     }
 
-    /// The number of places that are taken.
+    /// Returns the number of places that are taken.
     pub fn count(&self) -> usize {
         *self.count.borrow()
     }
@@ -98,7 +100,7 @@ impl<K: Copy + Ord> Taken<K> {
         }
     }
 
-    /// Frees a place, if it is still taken.
+    /// Frees a place if it is still taken, and returns the sender that tells its owner.
     fn remove(&mut self, holder: K, number: u64) -> Option<watch::Sender<bool>> {
         let places = self.by_holder.get_mut(&holder)?;
         let place = places.remove(&number)?;
@@ -122,7 +124,7 @@ pub struct AdmittedPlace<K: Copy + Ord> {
 impl<K: Copy + Ord> AdmittedPlace<K> {
     /// Waits until the place was given to somebody else; the holder ought to leave then.
     pub async fn lost(&self) {
-        // The sender ends without a word only together with a place that nobody has any more.
+        // The sender ends without a word only when the place itself is dropped.
         let _ = self.lost.clone().wait_for(|lost| *lost).await;
     }
 }

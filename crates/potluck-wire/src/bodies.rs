@@ -1,6 +1,6 @@
-//! Memory for the bodies of requests. The shortest are bounded by the number of connections; of all others what has
-//! arrived shares one budget, and each owner has a few of them at a time, so that what callers send never is what a manager
-//! dies of, and what they only announce costs nobody anything.
+//! Memory for the bodies of requests. Bodies of up to 16 KiB (`FREE`) are bounded by the number of connections alone.
+//! What has arrived of all longer bodies shares one budget, and each owner has a limited number of them at a time. So
+//! callers cannot exhaust the memory of a manager, and a body that is only announced costs nothing.
 
 use crate::control::{Call, MAX_MESSAGE};
 use crate::error::{ErrorKind, Failure, code};
@@ -23,22 +23,22 @@ const FREE: usize = 16 << 10;
 const TOGETHER: usize = 2 * MAX_MESSAGE;
 /// The number of bodies that one owner may have at a time, of those that are not long but take part of the budget.
 const SHORT_AT_ONCE: usize = 256;
-/// The time that a stranger's body may take.
+/// The time that a stranger's body may take to arrive.
 const DEADLINE_OF_A_STRANGER: Duration = Duration::from_secs(10);
-/// How long a body waits for its turn, or for memory; its sender tries again.
+/// The time for which a body waits for its turn, or for memory. Then its sender is told to try again.
 const TURN_DEADLINE: Duration = Duration::from_secs(10);
-/// What is still read of a body whose call was refused without it, and for how long.
+/// The most bytes that are still read of a body whose call was refused without it.
 const DISCARDED: usize = 1 << 20;
 const DISCARDED_FOR: Duration = Duration::from_secs(5);
-/// Bytes per permit of the budget.
+/// The number of bytes per permit of the budget.
 const GRAIN: usize = 4096;
 
 /// The budget of a server, whose senders are known by owners of kind `K` (members, certificates).
 #[derive(Debug)]
 pub struct Bodies<K> {
     budget: Arc<Semaphore>,
-    /// The place of the one body that goes on without the budget when that is used up: however many wait for memory with
-    /// a part of their bodies in it, one at a time ends, and gives back what it has.
+    /// The place of the one body that goes on without the budget when that is used up. However many bodies wait for
+    /// memory with a part of them arrived, one at a time ends, and gives back what it has.
     last: Arc<tokio::sync::Mutex<()>>,
     /// The turns of owners that have or want bodies; those for long bodies are apart.
     turns: Mutex<BTreeMap<(K, bool), Weak<Semaphore>>>,
@@ -55,7 +55,7 @@ pub struct BodyLimits {
 }
 
 impl BodyLimits {
-    /// The bounds of the body of a call `C`.
+    /// Returns the bounds of the body of a call `C`.
     pub const fn of<C: Call>() -> Self {
         Self { most: C::MOST_BODY, deadline: C::DEADLINE }
     }
@@ -86,8 +86,8 @@ impl<K: Copy + Ord> Default for Bodies<K> {
 }
 
 impl<K: Copy + Ord> Bodies<K> {
-    /// Reads the body of a request whose sender is of this owner, or of a stranger. A long body has to say its
-    /// length.
+    /// Reads the body of a request that `owner` sends, or a stranger where there is none. A body longer than [`SHORT`]
+    /// has to say its length.
     pub async fn read(
         &self,
         body: Body,
@@ -136,8 +136,8 @@ impl<K: Copy + Ord> Bodies<K> {
         Ok(BodyClaim { _turn: turn, memory: nothing, last: None })
     }
 
-    /// Copies what arrives at once: each piece keeps the whole buffer that it was read into, of which the body would take
-    /// twenty times its size.
+    /// Copies each piece as it arrives, because a piece keeps alive the whole buffer that it was read into, and a body
+    /// of such pieces would take twenty times its size.
     async fn copied(
         &self,
         body: Body,
@@ -231,7 +231,7 @@ mod tests {
         Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![b' '; len])]))
     }
 
-    /// A body that says how long it is, and of which nothing comes.
+    /// A body that says its length, and of which nothing comes.
     struct Silent(u64);
 
     impl HttpBody for Silent {
@@ -333,7 +333,7 @@ mod tests {
         assert!(taken > TOGETHER - SHORT, "{taken}");
         let refused = read.iter().filter_map(|read| read.as_ref().err());
         assert!(refused.into_iter().all(|why| why.kind == ErrorKind::Retry));
-        // Of one owner only some are taken.
+        // Only some bodies of one owner are taken.
         drop(read);
         let sending = (0..4000).map(|_| bodies.read(body(SHORT), ONE, LARGEST));
         let read = futures_util::future::join_all(sending).await;

@@ -6,9 +6,9 @@
 //! 0  magic 0xB1 | 1 op or status | 2 ack level | 3 extension length
 //! 4  tag (u32)  | 8 body length (u32)          | 12 zero (u32)       little-endian
 //! ```
-//! The MAC is keyed BLAKE3 over a sequence number, header and extension, with one key for each
-//! direction and connection. Bodies carry no MAC: a chunk verifies itself by its name, and the
-//! name is in the MACed extension. A frame that does not check ends the connection.
+//! The MAC is keyed BLAKE3 over a sequence number, header and extension, with one key for each direction and
+//! connection. Bodies carry no MAC: a chunk verifies itself by its name, which is in the MACed extension of the
+//! request. The body of a route has neither a MAC nor a name. A frame that does not check ends the connection.
 //!
 //! Requests are pipelined; a donor answers in the order asked, and every answer carries the
 //! request's tag.
@@ -27,9 +27,9 @@ use std::io;
 use std::ops::Range;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of a frame before its extension.
+/// The number of bytes of a frame before its extension.
 pub const HEADER: usize = 16;
-/// Bytes of the MAC after the extension.
+/// The number of bytes of the MAC after the extension.
 pub const MAC: usize = 16;
 /// The longest extension: the receipts of a chunk and of all copies that its donor forwarded.
 pub const MAX_EXT: usize = Receipt::SIZE * (1 + MAX_ROUTES);
@@ -37,11 +37,11 @@ pub const MAX_EXT: usize = Receipt::SIZE * (1 + MAX_ROUTES);
 pub const MAX_ROUTES: usize = 4;
 /// The number of routes that a connection's donor remembers; the numbers of routes are below this.
 pub const KNOWN_ROUTES: usize = 16;
-/// The longest description of a route.
+/// The longest description of a route, in bytes.
 pub const MAX_ROUTE: u32 = 2048;
-/// The buffer for heads of frames; also all that a peer who has proved nothing may fill.
+/// The size of the buffer for heads of frames, which is also all that a peer who has proved nothing may fill.
 pub const HEAD_BUFFER: usize = 4096;
-/// Bytes moved at a time: a piece is received, hashed and written while it is warm in the cache.
+/// The number of bytes that are moved at a time: a piece is received, hashed and written while it is warm in the cache.
 pub const PIECE: usize = 256 << 10;
 
 const MAGIC: u8 = 0xB1;
@@ -51,12 +51,12 @@ const OP_ROUTE: u8 = 3;
 
 const _: () = assert!(HEADER + MAX_EXT + MAC <= HEAD_BUFFER);
 
-/// Both keys of a connection.
+/// The two keys of a connection.
 #[derive(Debug, Clone)]
 pub struct SessionKeys {
-    /// Authenticates what the client sends.
+    /// The lane that authenticates what the client sends.
     pub client: Lane,
-    /// Authenticates what the donor sends.
+    /// The lane that authenticates what the donor sends.
     pub donor: Lane,
 }
 
@@ -101,7 +101,7 @@ impl Lane {
     }
 
     fn check(&mut self, head: &[u8], mac: &[u8]) -> Result<(), FrameError> {
-        // Compared in constant time by widening the received half to blake3's own equality.
+        // The comparison takes constant time: the received half is widened to blake3's own equality.
         let expected = self.mac(head);
         let mut received = *expected.as_bytes();
         received[..MAC].copy_from_slice(mac);
@@ -146,8 +146,8 @@ pub enum Request {
         /// The donors that the chunk is forwarded to.
         forward: Forward,
     },
-    /// The body, JSON of a [`crate::control::Source`] whose ticket lets the bearer put, says how
-    /// to reach a donor that later puts are forwarded to. Answered with a bare status.
+    /// The donor is to learn, from the body, how to reach a donor that later puts are forwarded to. The body is JSON of
+    /// a [`crate::control::Source`] whose ticket lets the bearer put. The answer is a bare status.
     Route {
         /// The number of the route on this connection; a later route of the same number replaces it.
         number: u8,
@@ -168,9 +168,9 @@ pub enum Request {
 pub struct ChunkPart {
     /// The number of stored bytes before the part.
     pub offset: u32,
-    /// Size of the part in stored bytes; never 0.
+    /// The size of the part in stored bytes; never 0.
     pub len: u32,
-    /// Whether the part must be whole segments, preceded by the proof of them for a reader who knows the chunk's name
+    /// True if the part must be whole segments, preceded by the proof of them for a reader who knows the chunk's name
     /// ([`potluck_core::merkle::TreeParts::proof`]).
     pub proven: bool,
 }
@@ -203,9 +203,9 @@ pub enum BulkStatus {
     Full = 2,
     /// The body was not the chunk it was said to be.
     Mismatch = 3,
-    /// The ticket does not allow the request.
+    /// The ticket does not allow the request, or not any more; or the donor of a route was not confirmed.
     Denied = 4,
-    /// The disk of the donor failed.
+    /// The disk of the donor failed, or its copy does not have the part that was asked for.
     DiskFailed = 5,
     /// The donor is going down, or its lent directory is not there.
     Away = 6,
@@ -232,7 +232,8 @@ impl BulkStatus {
 pub struct Reply {
     /// The status of the request: whether it was carried out.
     pub status: BulkStatus,
-    /// Bytes of the body that follows: after a successful get what was asked for, and before it its proof.
+    /// The bytes of the body that follows. After a successful get these are the proof, if one was asked for, and then
+    /// the bytes that were asked for.
     pub body: u32,
     /// The ack level at which the donor holds the chunk, and its proof, after a successful put.
     pub receipt: Option<(AckLevel, Receipt)>,
@@ -274,7 +275,7 @@ impl Request {
         Self::Put { name, ack, len, kind: ChunkKind::Data, forward: Forward::NONE }
     }
 
-    /// Returns the head of the frame of this request; a put's body follows it.
+    /// Returns the head of the frame of this request; the body of a put or a route follows it.
     pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
         let mut head = match self {
             Self::Put { name, ack, len, kind, forward } => {
@@ -357,7 +358,7 @@ impl Reply {
     }
 }
 
-/// A checked header and extension.
+/// A header and extension that were checked.
 struct Head {
     bytes: [u8; HEADER + MAX_EXT],
 }
@@ -376,8 +377,8 @@ impl Head {
 
 /// The byte stream under a bulk connection.
 ///
-/// One implementation waits in the kernel on a thread of its own (donors), one in the runtime
-/// (clients, simulations); the protocol above is the same code.
+/// One implementation waits in the kernel on a thread of its own (donors), one in the runtime (clients, simulations);
+/// the protocol above is the same code.
 pub trait BulkIo: Send {
     /// Reads some bytes; 0 means the end.
     fn read(&mut self, out: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
@@ -393,7 +394,7 @@ pub trait BulkIo: Send {
     ) -> impl Future<Output = Result<(), SendFileError>> + Send;
 }
 
-/// The end of a transfer that failed. The stream cannot go on in either case, because a length was promised.
+/// The reason why a transfer failed. The stream cannot go on in either case, because a length was promised.
 #[derive(Debug, thiserror::Error)]
 pub enum SendFileError {
     /// The file ended early or cannot be read.
@@ -416,9 +417,9 @@ pub fn read_some_at(
     }
 }
 
-/// Stored bytes that can be sent.
+/// The stored bytes that can be sent.
 pub trait ReadAt: Send + Sync {
-    /// The machine's file that has the bytes, if it is one.
+    /// Returns the machine's file that has the bytes, if they are in one.
     fn as_file(&self) -> Option<&File>;
     /// Reads some bytes at `offset`; 0 means the end.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -493,12 +494,12 @@ impl Inbox {
         Ok(Self { lane, buffer, start: 0, end: early.len() })
     }
 
-    /// Whether nothing was received that is still to be read.
+    /// Returns whether nothing was received that is still to be read.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// The next request and its tag; `None` at a clean end of the stream.
+    /// Returns the next request and its tag; `None` at a clean end of the stream.
     pub async fn request(
         &mut self,
         io: &mut impl BulkIo,
@@ -507,7 +508,7 @@ impl Inbox {
         Ok(Some((head.tag(), Request::decode(&head)?)))
     }
 
-    /// The next answer and its tag; `None` at a clean end of the stream.
+    /// Returns the next answer and its tag; `None` at a clean end of the stream.
     pub async fn reply(
         &mut self,
         io: &mut impl BulkIo,
@@ -516,8 +517,8 @@ impl Inbox {
         Ok(Some((head.tag(), Reply::decode(&head)?)))
     }
 
-    /// Reads some bytes of the current frame's body, at most `out`; never returns 0 for a
-    /// non-empty `out`.
+    /// Reads some bytes of the current frame's body, at most `out`, which must not be longer than what is left of the
+    /// body; never returns 0 for a non-empty `out`.
     pub async fn body(
         &mut self,
         io: &mut impl BulkIo,
@@ -557,7 +558,7 @@ impl Inbox {
         Ok(Some(head))
     }
 
-    /// Makes `want` bytes available; false at an end of the stream before the first of them.
+    /// Makes `want` bytes available; returns false at an end of the stream before the first of them.
     async fn fill(&mut self, io: &mut impl BulkIo, want: usize) -> Result<bool, FrameError> {
         if self.start + want > HEAD_BUFFER {
             self.buffer.copy_within(self.start..self.end, 0);

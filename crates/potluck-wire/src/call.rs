@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Calls one manager. Cheap to clone; clones share connections.
+/// A caller of one manager. To clone it is cheap, and clones share connections.
 #[derive(Clone)]
 pub struct Caller {
     shared: Arc<Shared>,
@@ -34,17 +34,18 @@ struct Shared {
     /// The addresses of the manager, beginning with the one at which it answered last.
     manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
-    /// Tells connections to addresses that the manager has left to end, with the calls that wait on them.
+    /// The sender that tells all open connections to end, with the calls that wait on them, because they may lead to
+    /// addresses that the manager has left.
     gone: watch::Sender<()>,
     /// The guide that knows where else to look for a manager that moved.
     guide: Option<Guide>,
     /// The pool of the manager, where it is known, by which the manager is looked for on this network.
     pool: Option<Digest>,
-    /// The time of the next look for the manager on this network, and how long to wait after that.
+    /// The time of the next look for the manager on this network, and the time from that look to the one after it.
     look: Mutex<(Instant, Duration)>,
 }
 
-/// Time from the first look for a manager on this network to the next; doubles up to [`LOOK_AT_MOST`].
+/// The time from the first look for a manager on this network to the next; it doubles up to [`LOOK_AT_MOST`].
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest time between two looks on this network for a manager that is away.
 const LOOK_AT_MOST: Duration = Duration::from_secs(60);
@@ -57,12 +58,12 @@ enum Broken {
     Failed(Failure),
 }
 
-/// A call that brought no reply of its type.
+/// The failure of a call that brought no reply of its type.
 #[derive(Debug, Clone)]
 pub struct Unanswered {
     /// The refusal of the manager, or the reason why it did not answer.
     pub failure: Failure,
-    /// Whether the request may have reached the manager. It may then have been carried out, also when no answer came.
+    /// True if the request may have reached the manager. It may then have been carried out, also when no answer came.
     pub sent: bool,
 }
 
@@ -79,7 +80,7 @@ impl Caller {
         Self::with(net, dial, guide.addresses().and(manager), Some(guide), Some(pool))
     }
 
-    /// Makes a caller of the manager for somebody who knows nothing of the pool but its fingerprint.
+    /// Makes a caller of the manager that knows nothing of the pool but its fingerprint and some addresses.
     pub fn joining(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, pool: Digest) -> Self {
         Self::with(net, dial, manager, None, Some(pool))
     }
@@ -102,15 +103,15 @@ impl Caller {
         self.shared.guide.as_ref()
     }
 
-    /// Takes over the addresses at which the manager is said to be, if the pool's authority signed that and it is
-    /// later than what is known.
+    /// Takes over the addresses at which the manager is said to be, if the pool's authority signed that and it is later
+    /// than what is known. Returns whether it was.
     pub fn learn(&self, shown: &SignedWhereabouts) -> bool {
         let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return false };
         self.go(&guide.addresses());
         true
     }
 
-    /// Learns the whereabouts that the manager itself told: where it answers it is still tried first.
+    /// Learns the whereabouts that the manager itself told: the address at which it answers is still tried first.
     pub fn learn_from_manager(&self, shown: &SignedWhereabouts) {
         let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return };
         let mut known = self.shared.manager.lock().expect("no holder panics");
@@ -129,9 +130,9 @@ impl Caller {
         }
     }
 
-    /// Uses new connections from now on, also for calls that wait for an answer on those that are open. The open ones
-    /// may lead from an address that this machine has lost, or to one that the manager has left, and such a
-    /// connection does not break: it is silent.
+    /// Uses new connections from now on. A call that waits for an answer on an open connection is made again if it is
+    /// repeatable, and fails otherwise. The open connections may lead from an address that this machine has lost, or to
+    /// one that the manager has left, and such a connection does not break: it is silent.
     pub fn hang_up(&self) {
         self.shared.idle.lock().expect("no holder panics").clear();
         self.shared.gone.send_replace(());
@@ -149,19 +150,20 @@ impl Caller {
         }
     }
 
-    /// The addresses of the manager, beginning with the one at which it answered last.
+    /// Returns the addresses of the manager, beginning with the one at which it answered last.
     pub fn manager(&self) -> Addresses {
         self.shared.manager.lock().expect("no holder panics").clone()
     }
 
     /// Makes one call within [`Call::DEADLINE`].
     ///
-    /// Errors: what the manager refused; [`ErrorKind::Retry`] when no manager answers.
+    /// Errors: what the manager refused; [`ErrorKind::Retry`] when no manager answers, or not in time;
+    /// [`code::WRONG_POOL`] when only other pools answer.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.attempt(request).await.map_err(|unanswered| unanswered.failure)
     }
 
-    /// Makes one call for a caller that may ask again, and has to know whether it was heard.
+    /// Makes one call for a caller that may ask again, and has to know whether the manager may have heard it.
     pub async fn attempt<C: Call>(&self, request: &C) -> Result<C::Reply, Unanswered> {
         let sent = AtomicBool::new(false);
         let unanswered = |failure| Unanswered { failure, sent: sent.load(Ordering::Relaxed) };
@@ -274,8 +276,8 @@ impl Caller {
         first_of(&there, |address| self.reach(address)).await.ok()
     }
 
-    /// Asks who on this machine's networks says that it is of the pool; `None` where nobody is asked, because the
-    /// pool is this machine's alone or the last time was not long ago.
+    /// Asks who on this machine's networks says that it is of the pool; `None` where nobody is asked, because the pool
+    /// is not known or is this machine's alone, or the last time was not long ago.
     async fn look_around(&self, known: &Addresses) -> Option<Nearby> {
         let pool = self.shared.pool.as_ref().filter(|_| !known.are_local())?;
         {
@@ -343,7 +345,7 @@ fn no_manager(what: String) -> Failure {
     )
 }
 
-/// The failure of a call to a manager that answers at no address.
+/// Returns the failure of a call to a manager that answers at no address.
 fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
     let is_other = |why: &io::Error| why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     let tried = &unreached.0;

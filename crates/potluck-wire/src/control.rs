@@ -1,8 +1,8 @@
 //! The control plane's messages: each call's request and reply together.
 //!
-//! Every call is `POST /v1/NAME` with a JSON body, over mutual TLS; a refusal is a
-//! [`crate::error::Failure`] with the HTTP status of its kind. Unknown fields are ignored and new
-//! ones have defaults, because desktops never upgrade together.
+//! Every call is `POST /v1/NAME` with a JSON body, over mutual TLS; only a join comes without a client certificate. A
+//! refusal is a [`crate::error::Failure`] with the HTTP status of its kind. Unknown fields are ignored and new ones
+//! have defaults, because desktops never upgrade together.
 
 mod audit;
 mod checkpoints;
@@ -95,14 +95,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The largest body either side reads: a commit of about a million chunks.
+/// The largest body that either side reads: a commit of several hundred thousand chunks.
 pub const MAX_MESSAGE: usize = 96 << 20;
 
-/// One call: its request type names the path and the reply.
+/// A call: its request type names the path and the reply.
 pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The last part of the path, after `/v1/`.
     const NAME: &'static str;
-    /// How long the caller waits for the reply before it counts the manager as away.
+    /// The time for which the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
     /// The largest request that is read, in bytes of JSON. The default is enough for calls without lists, which are a
     /// path or two and some numbers; it is small because what one caller may send is memory that all others lack.
@@ -110,7 +110,7 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The reply to the call.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Whether a request that may have been carried out can be repeated without harm and with the same reply. A
+    /// Returns whether a request that may have been carried out can be repeated without harm and with the same reply. A
     /// repeated call that moves or removes names gets another reply: it finds that the work was done before.
     fn is_repeatable(&self) -> bool {
         true
@@ -145,7 +145,7 @@ macro_rules! call {
 use call;
 
 /// Gives the names of all calls to the macro `then`: `every_call!(then)` is `then! { Join Leave … }`. The manager
-/// routes by it, so that a call that is left out is answered by nobody.
+/// routes by it, so that a call that is left out is not answered.
 #[macro_export]
 macro_rules! every_call {
     ($then:ident) => {

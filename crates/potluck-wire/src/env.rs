@@ -19,7 +19,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The clocks, the randomness, the network and the threads of the machine itself.
+    /// Makes the environment of the machine itself: its clocks, randomness, network and threads.
     pub fn system() -> Self {
         Self {
             clock: Arc::new(SystemClock::default()),

@@ -1,5 +1,5 @@
-//! How a refusal travels and what it means to a person: its stable code, its kind, and by that its HTTP status and the exit
-//! code of the command.
+//! Failures as they travel and as a person sees them: a stable code, and a kind, which decides the HTTP status and the
+//! exit code of the command.
 
 mod exit_code;
 
@@ -18,13 +18,13 @@ pub enum ErrorKind {
     Partial,
     /// The request may work when it is tried again: donors are away, the manager restarts, or time ran out.
     Retry,
-    /// No space, quota or reservation left.
+    /// No space, quota or reservation is left.
     NoSpace,
-    /// Bytes are not what they should be.
+    /// Some bytes are not what they should be.
     Integrity,
     /// The caller may not do this.
     Auth,
-    /// Somebody else was first, or it exists already.
+    /// Somebody else was first, or the thing exists already.
     Conflict,
     /// Anything else, unknown kinds of newer versions included.
     #[serde(other)]
@@ -32,7 +32,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The HTTP status that carries a failure of this kind.
+    /// Returns the HTTP status that carries a failure of this kind.
     pub fn http_status(self) -> http::StatusCode {
         use http::StatusCode as S;
         match self {
@@ -71,12 +71,12 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// A failure with the public `code`.
+    /// Makes a failure with the public `code`.
     pub fn new(kind: ErrorKind, code: &str, message: impl Into<String>) -> Self {
         Self { kind, code: code.into(), message: message.into(), hint: String::new() }
     }
 
-    /// A request that makes no sense.
+    /// Makes the failure of a request that makes no sense.
     pub fn bad_request(why: impl Into<String>) -> Self {
         Self::new(ErrorKind::Usage, code::BAD_REQUEST, why)
             .hint("bring both sides to releases of Potluck at most one minor version apart")
@@ -93,19 +93,19 @@ impl Failure {
 pub mod code {
     /// A request or a command line that cannot be read, or that asks for something impossible.
     pub const BAD_REQUEST: &str = "POT-E001";
-    /// A path the pool cannot hold.
+    /// A path that the pool cannot hold, or that the command cannot take.
     pub const BAD_PATH: &str = "POT-E002";
-    /// A policy nobody can keep.
+    /// A policy that cannot be kept.
     pub const BAD_POLICY: &str = "POT-E003";
     /// A setting or a settings file that cannot be used.
     pub const BAD_SETTINGS: &str = "POT-E004";
-    /// No file, directory, member or donor has the name.
+    /// Nothing has the name or number: no file, directory, member, donor or quota.
     pub const NO_ENTRY: &str = "POT-E010";
     /// No space has the name, or the caller has no right at all in it.
     pub const NO_SPACE_NAMED: &str = "POT-E011";
     /// The file changed or vanished while it was read.
     pub const CHANGED: &str = "POT-E012";
-    /// No checkpoint of that identifier, or for that directory, is open.
+    /// No checkpoint of that identifier, or for that path, is open, or no writers share a file there.
     pub const NO_CHECKPOINT: &str = "POT-E013";
     /// Nothing, or not this version, is kept of the name.
     pub const NOT_KEPT: &str = "POT-E014";
@@ -113,24 +113,25 @@ pub mod code {
     pub const EXISTS: &str = "POT-E020";
     /// The version of the file is not the one that the caller expected.
     pub const WRONG_VERSION: &str = "POT-E021";
-    /// A file stands where a directory is needed, or the other way round.
+    /// An entry of another kind is needed: a file, a directory, or no link.
     pub const WRONG_KIND: &str = "POT-E022";
     /// The directory or space is not empty, or files need the donor that is to be removed.
     pub const NOT_EMPTY: &str = "POT-E023";
-    /// More files, or others, would be lost than was agreed to.
+    /// More files, or others, would be lost than was agreed to; or a checkpoint in a mount cannot begin or end, because
+    /// programs write there or another checkpoint is open.
     pub const NOT_AGREED: &str = "POT-E024";
     /// The path is a directory, and the command was not told to take whole trees.
     pub const NOT_RECURSIVE: &str = "POT-E025";
-    /// A stream without a single byte would replace a file that has content.
+    /// An empty file or stream would replace a file that has content.
     pub const EMPTY_INPUT: &str = "POT-E026";
     /// The source of a copy or of a new name is equal to its target, or one lies inside the other, or two sources would
     /// become one name.
     pub const OVERLAP: &str = "POT-E027";
     /// The checkpoint was committed, so that it cannot be aborted.
     pub const CHECKPOINT_COMMITTED: &str = "POT-E028";
-    /// The path lies where old versions are kept and snapshots are read, and nobody writes.
+    /// The path lies where old versions are kept and snapshots are read, and nobody may write.
     pub const READ_ONLY: &str = "POT-E029";
-    /// No donor is lending.
+    /// No donor lends space, or none was found for a restore.
     pub const NO_DONORS: &str = "POT-E030";
     /// The pool has fewer donors than the redundancy needs.
     pub const TOO_FEW_DONORS: &str = "POT-E031";
@@ -160,19 +161,21 @@ pub mod code {
     /// A member has as many reservations, or as much room reserved, as one may.
     pub const TOO_MUCH_RESERVED: &str = "POT-E047";
     /// Another writer of a shared file has claimed bytes that are to be written, or has the name, or writes a file that
-    /// is to be renamed.
+    /// is to be renamed; or a version is being made, which new writers have to wait for.
     pub const CLAIMED: &str = "POT-E048";
-    /// What the writers of a shared file wrote makes no version: some have not finished, or they wrote the same bytes.
+    /// No version can be made of what the writers of a shared file wrote: some have not finished, they wrote the same
+    /// bytes, a contribution is lost, or another client is making the version.
     pub const NOT_TOGETHER: &str = "POT-E049";
-    /// No copy could be read.
+    /// A chunk, or something of a file, cannot be read from any donor.
     pub const UNREADABLE: &str = "POT-E050";
-    /// Bytes are not what their name says.
+    /// Some bytes do not have the name, the digest or the form that they should have.
     pub const WRONG_BYTES: &str = "POT-E051";
-    /// The token is wrong, used or expired.
+    /// The token is malformed, wrong, used or expired.
     pub const BAD_TOKEN: &str = "POT-E060";
-    /// No certificate of this pool, or one that its manager does not know; for a membership that ended see [`REVOKED`].
+    /// There is no usable identity or certificate of this pool, or its manager does not know the certificate; for a
+    /// membership that ended see [`REVOKED`].
     pub const NOT_A_MEMBER: &str = "POT-E061";
-    /// The role may not do this.
+    /// The role of the member does not allow this, or a rule that protects the pool or its last admin forbids it.
     pub const NOT_ALLOWED: &str = "POT-E062";
     /// The peer is not the pool that was pinned.
     pub const WRONG_POOL: &str = "POT-E063";
@@ -186,7 +189,7 @@ pub mod code {
     pub const NO_RIGHT: &str = "POT-E067";
     /// No manager answers, or it cannot answer now.
     pub const NO_MANAGER: &str = "POT-E070";
-    /// The catalog cannot be read or written.
+    /// The catalog cannot be read or written, or the manager failed at a call or has not finished its work for it.
     pub const CATALOG: &str = "POT-E080";
     /// A local file, directory or program failed, or a file changed while it was being stored.
     pub const LOCAL_IO: &str = "POT-E081";
@@ -194,7 +197,7 @@ pub mod code {
     pub const SOME_FAILED: &str = "POT-E082";
     /// The work is not done, and cannot go on now.
     pub const STUCK: &str = "POT-E083";
-    /// A state directory in which a pool was to come back, or that lost its catalog.
+    /// A state directory in which a restore of a pool was not finished, or that lost its catalog.
     pub const UNFINISHED_RESTORE: &str = "POT-E084";
     /// A state directory with the catalog of one pool and the authority of another.
     pub const OTHER_AUTHORITY: &str = "POT-E085";

@@ -1,5 +1,5 @@
-//! Who a machine or person is in a pool: a key that never leaves, the certificate the pool gave
-//! it, and the pool's CA. One directory holds one identity.
+//! The identity of a machine or person in a pool: a key that never leaves the machine, the certificate that the pool
+//! gave it, and the pool's CA. One directory holds one identity.
 
 use crate::addresses::Addresses;
 use crate::token::Role;
@@ -57,7 +57,7 @@ impl Clone for Identity {
     }
 }
 
-/// The name by which a certificate is known: BLAKE3 of its DER.
+/// Returns the name by which a certificate is known: BLAKE3 of its DER.
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> Digest {
     Digest::of(certificate)
 }
@@ -76,7 +76,7 @@ pub fn key_of_pkcs8(der: Vec<u8>) -> PrivateKeyDer<'static> {
 }
 
 impl Identity {
-    /// The identity that these certificates, in DER, and this key make.
+    /// Makes the identity of these certificates, in DER, and this key.
     pub fn new(
         about: About,
         ca: Vec<u8>,
@@ -86,7 +86,7 @@ impl Identity {
         Self { about, ca: ca.into(), certificate: certificate.into(), key }
     }
 
-    /// The pool that the identity is of, by its CA's fingerprint.
+    /// Returns the pool that the identity is of, by its CA's fingerprint.
     pub fn pool(&self) -> Digest {
         fingerprint(&self.ca)
     }
@@ -110,7 +110,7 @@ impl Identity {
         })
     }
 
-    /// Whether `dir` holds an identity.
+    /// Returns whether `dir` holds an identity.
     pub fn exists(dir: &Path) -> bool {
         dir.join(ABOUT).exists()
     }
@@ -143,7 +143,7 @@ impl Identity {
     }
 }
 
-/// DER as PEM text.
+/// Returns DER as PEM text.
 pub fn pem(label: &str, der: &[u8]) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(der);

@@ -1,11 +1,11 @@
 //! Everything that crosses a socket in Potluck, both ends of each message in one place.
 //!
-//! Two planes. *Control* is JSON calls over HTTP/1.1 and mutual TLS between anybody
-//! and the manager: [`control`] holds the messages, [`call`] the caller's side, [`identity`] and
-//! [`tls`] who is who. *Bulk* carries chunks between clients and donors on raw TCP after an HTTP
-//! upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames it.
-//! [`addresses`] says where somebody is, [`race`] tries it. [`admission`] shares a server's connections out among its
-//! peers, [`turns`] its threads, [`open_files`] says how many there can be. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
+//! There are two planes. *Control* is JSON calls over HTTP/1.1 and mutual TLS to the manager: [`control`] holds the
+//! messages, [`call`] the caller's side, [`identity`] and [`tls`] who is who. *Bulk* carries chunks to and from donors
+//! on raw TCP after an HTTP upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames
+//! it. [`addresses`] says where a member is, and [`race`] tries its addresses. [`admission`] shares a server's
+//! connections out among its peers, [`turns`] its threads, and [`open_files`] says how many there can be. [`net`] and
+//! [`env`] are what a role takes from the outside, so that a simulation can replace it.
 
 pub mod addresses;
 pub mod admission;

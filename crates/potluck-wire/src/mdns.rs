@@ -1,10 +1,10 @@
 //! Members of a pool find each other on one network without being told an address: multicast DNS
 //! (RFC 6762) and service discovery (RFC 6763).
 //!
-//! A manager and a donor announce which pool they are of, by its authority's fingerprint, and where.
-//! Who misses the manager at all addresses that are known asks for that. Anybody on the network can
-//! answer, so that an answer is no more than an address to try: only addresses of the networks that
-//! this machine is in are taken, few of them, and the manager proves by TLS that it is the one.
+//! A manager and a donor announce which pool they are of, by its authority's fingerprint, and where. A member that
+//! finds the manager at no known address asks for the pool. Anybody on the network can answer, so that an answer is no
+//! more than an address to try: only addresses of the networks that this machine is in are taken, few of them, and the
+//! manager proves by TLS that it is the one.
 
 use crate::addresses::{Address, Addresses};
 use if_addrs::{IfAddr, Interface};
@@ -24,7 +24,7 @@ const SERVICE: &str = "_potluck._tcp.local.";
 const POOL: &str = "ca";
 /// The key, in an announcement, of the role that is announced.
 const ROLE: &str = "role";
-/// How long answers are waited for: the question is repeated after a second, for a wireless network may
+/// The time for which answers are waited for: the question is repeated after a second, because a wireless network may
 /// lose it.
 const LOOK: Duration = Duration::from_millis(1500);
 /// The seconds between two comparisons of the machine's addresses with those that are announced.
@@ -36,7 +36,7 @@ const MOST_RECORDS: i64 = 2_000;
 /// The time for which nothing is announced after a flood, or after announcing failed.
 const REST: Duration = Duration::from_secs(600);
 
-/// Whether this process keeps away from multicast DNS. One switch for the process: names are resolved
+/// True if this process keeps away from multicast DNS. There is one switch for the process, because names are resolved
 /// wherever a connection is opened.
 static OFF: AtomicBool = AtomicBool::new(false);
 
@@ -145,7 +145,7 @@ impl Drop for Responder {
     }
 }
 
-/// Whether somebody on this machine listens to multicast DNS, such as Avahi.
+/// Returns whether somebody on this machine listens to multicast DNS, such as Avahi.
 fn port_is_shared() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, mdns_sd::MDNS_PORT))
         .is_err_and(|why| why.kind() == io::ErrorKind::AddrInUse)
@@ -188,8 +188,8 @@ impl Nearby {
     }
 }
 
-/// Returns those of the addresses that are in a network of this machine, IPv4 first, so that an answer leads neither
-/// to this machine's own services nor to machines far away.
+/// Returns those of the addresses that are in a network of this machine, IPv4 first, so that an answer leads neither to
+/// services that listen on the loopback alone nor to machines far away.
 fn near(ips: impl Iterator<Item = IpAddr>, networks: &[Interface]) -> Vec<IpAddr> {
     let is_near = |ip: &IpAddr| networks.iter().any(|network| is_in(network, *ip));
     let mut near: Vec<_> = ips.map(|ip| ip.to_canonical()).filter(is_near).collect();
@@ -217,7 +217,7 @@ fn networks() -> Vec<Interface> {
     all.into_iter().filter(outer).collect()
 }
 
-/// Asks this machine's networks who is of `pool`.
+/// Asks this machine's networks which members of `pool` they have.
 pub(crate) async fn look_around(pool: &Digest) -> Nearby {
     let mut nearby = Nearby::default();
     if is_off() {
@@ -243,7 +243,8 @@ pub(crate) async fn look_around(pool: &Digest) -> Nearby {
     nearby
 }
 
-/// The host and port of an address whose name belongs to multicast DNS.
+/// Returns the host and port of an address whose name belongs to multicast DNS; `None` for others, and while multicast
+/// DNS is switched off.
 pub(crate) fn local_name(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let name = host.trim_end_matches('.');

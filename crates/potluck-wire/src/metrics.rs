@@ -26,12 +26,12 @@ type Op = [(&'static str, &'static str); 1];
 /// A label and its value.
 type Label = [(&'static str, String); 1];
 
-/// Metrics of one moment, while they are put together.
+/// The metrics of one moment, while they are put together.
 #[derive(Debug)]
 pub struct Exposition(Registry);
 
 impl Exposition {
-    /// Begins with what runs: `role` is `manager` or `donor`.
+    /// Makes an exposition that begins with what runs: `role` is `manager` or `donor`.
     pub fn of(role: &'static str) -> Self {
         let mut exposition = Self(Registry::default());
         let build: Family<[(&str, &str); 2], Gauge> = Family::default();
@@ -76,7 +76,7 @@ impl Exposition {
         self.add(name, help, counter);
     }
 
-    /// Calls by operation: how long each took, and how many failed.
+    /// Adds the calls by operation: how long each took, and how many failed.
     pub fn calls(&mut self, calls: &Calls) {
         self.add("potluck_call_seconds", "Calls by how long they took", calls.seconds.clone());
         self.add("potluck_calls_failed", "Calls that were refused or failed", calls.failed.clone());
@@ -104,7 +104,7 @@ impl Exposition {
     }
 }
 
-/// A histogram of how long something took: in seconds, from one millisecond to five seconds.
+/// A histogram of times in seconds, with buckets from one millisecond to five seconds.
 #[derive(Debug)]
 pub struct Times(Histogram);
 
@@ -122,7 +122,7 @@ impl Times {
     }
 }
 
-/// Counts calls by operation.
+/// The counts and times of calls by operation.
 #[derive(Debug)]
 pub struct Calls {
     seconds: Family<Op, Histogram, fn() -> Histogram>,
@@ -152,14 +152,14 @@ impl Calls {
 pub struct CachedMetrics(Mutex<Option<(Tick, Arc<str>)>>);
 
 impl CachedMetrics {
-    /// The text, unless it is to be made anew.
+    /// Returns the text that was kept, if it is still good.
     pub fn good(&self, now: Tick) -> Option<Arc<str>> {
         let cached = self.0.lock().expect("no holder panics");
         let (made, text) = cached.as_ref()?;
         (now.saturating_sub(*made) < GOOD_FOR).then(|| Arc::clone(text))
     }
 
-    /// Keeps a text that was made at `now`.
+    /// Keeps a text that was made at `now`, and returns it.
     pub fn keep(&self, now: Tick, exposition: &Exposition) -> Arc<str> {
         let text: Arc<str> = exposition.text().into();
         *self.0.lock().expect("no holder panics") = Some((now, Arc::clone(&text)));

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpSocket;
 
-/// How long a connection may take to open before the peer counts as away.
+/// The time within which a connection has to open before the peer counts as away.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 
 /// A future that can be stored.
@@ -28,8 +28,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// stream itself where there is none (TLS, simulation).
     fn detach(self: Box<Self>) -> io::Result<Detached>;
 
-    /// The machine's socket behind the stream, as the kernel sees it; where there is no socket, a side that knows
-    /// nothing.
+    /// Returns the machine's socket behind the stream, as the kernel sees it; where there is no socket, a side that
+    /// knows nothing.
     fn kernel_side(&self) -> KernelSide {
         KernelSide::default()
     }
@@ -73,7 +73,7 @@ impl KernelSide {
         Some(FileSender { socket })
     }
 
-    /// Bytes that were written and that the peer has not taken; 0 where their number is not known.
+    /// Returns the number of bytes that were written and that the peer has not taken; 0 where it is not known.
     pub fn untaken(&self) -> u64 {
         let Some(socket) = &self.socket else { return 0 };
         let mut bytes: libc::c_int = 0;
@@ -83,16 +83,16 @@ impl KernelSide {
     }
 }
 
-/// Sends parts of files over a stream's socket, without passing them through this process. It waits for nothing: where
-/// the socket takes no more, `WouldBlock` is returned, and a write to the stream waits. To be used by whoever writes to
-/// the stream, between two writes.
+/// A sender of parts of files over a stream's socket, which does not pass them through this process. It waits for
+/// nothing: where the socket takes no more, `WouldBlock` is returned, and a write to the stream waits. It may be used
+/// only between two writes to the stream, by the task that writes.
 #[derive(Debug)]
 pub struct FileSender {
     socket: Arc<OwnedFd>,
 }
 
 impl FileSender {
-    /// Sends some bytes of what goes before a part, to leave together with its first bytes; gives their number.
+    /// Sends some bytes of what goes before a part, to leave together with its first bytes; returns their number.
     pub fn send_head(&self, head: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, head, flags))?)
@@ -118,13 +118,13 @@ impl FileSender {
     }
 }
 
-/// How many bytes have to be there before the kernel wakes whoever waits for a socket, as far as this program has
+/// The number of bytes that must be there before the kernel wakes the reader of a socket, as far as this program has
 /// said.
 #[derive(Debug)]
 pub struct LowWater(usize);
 
 impl Default for LowWater {
-    /// The setting of every new socket: any byte wakes the reader.
+    /// Returns the setting of every new socket: any byte wakes the reader.
     fn default() -> Self {
         Self(1)
     }
@@ -132,7 +132,7 @@ impl Default for LowWater {
 
 impl LowWater {
     /// Lets a reader of `socket`, which must always be the same, sleep until `bytes` are there, or the stream has
-    /// ended. Costs a system call where this changes anything.
+    /// ended. It costs a system call where this changes anything.
     pub fn set(&mut self, socket: BorrowedFd<'_>, bytes: usize) {
         if bytes == self.0 {
             return;
@@ -184,9 +184,9 @@ pub type SharedNet = Arc<dyn Net>;
 
 /// A listener that accepts streams.
 pub trait Listener: Send {
-    /// Returns the address at which it listens.
+    /// Returns the address at which the listener listens.
     fn local_addr(&self) -> io::Result<SocketAddr>;
-    /// The number of streams that can be open at once; a thousand or two where nothing limits them.
+    /// Returns the number of streams that can be open at once; a thousand or two where nothing limits them.
     fn capacity(&self) -> usize {
         2048
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 const MOST_V4: usize = 3;
 /// The most IPv6 addresses that are told; a machine may have many that are temporary.
 const MOST_V6: usize = 2;
-/// How often the machine's addresses are looked at.
+/// The time between two looks at the machine's addresses.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long the machine's own name may take to be looked up.
+/// The time that the lookup of the machine's own name may take.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(2);
 /// The beginnings of names of interfaces with containers and virtual machines behind them: many machines have the
 /// same addresses there, and no other machine reaches them.
@@ -23,8 +23,8 @@ const INNER: [&str; 10] =
 pub struct ToldAddresses {
     /// The addresses at which the daemon is reached; empty on a machine without a network.
     pub addresses: Addresses,
-    /// Whether the addresses are guessed, because nobody said them: whoever sees the daemon at another address adds
-    /// that.
+    /// True if the addresses are guessed, because the owner said none: a manager that sees the daemon at another
+    /// address adds that.
     pub guessed: bool,
 }
 
@@ -53,7 +53,7 @@ impl ToldAddresses {
     }
 }
 
-/// Notices when a daemon is to tell other addresses of itself.
+/// A watch that notices when a daemon is to tell other addresses of itself.
 ///
 /// The list of interfaces is compared every few seconds: a call to the kernel, where its messages about changes
 /// would take a socket and a parser. A machine without a network has nobody to tell, and keeps what it told.
@@ -71,7 +71,7 @@ impl AddressWatch {
         Self { net, listen, told, seen: Vec::new() }
     }
 
-    /// Waits until the addresses are others, and gives them; for ever where the owner said what they are.
+    /// Waits until the addresses are others, and returns them; waits for ever where the owner said what they are.
     pub async fn moved(&mut self) -> Addresses {
         if !self.told.guessed {
             return std::future::pending().await;
@@ -93,7 +93,7 @@ impl AddressWatch {
     }
 }
 
-/// The address at which a daemon that listens at `listen` is reached from its own machine.
+/// Returns the address at which a daemon that listens at `listen` is reached from its own machine.
 pub fn from_this_machine(listen: SocketAddr) -> Address {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => [127, 0, 0, 1].into(),
@@ -113,7 +113,7 @@ pub(crate) async fn of_this_machine() -> Vec<String> {
     text(v4).chain(name).chain(text(v6)).collect()
 }
 
-/// Addresses of the machine's network interfaces.
+/// Returns the addresses of the machine's network interfaces.
 pub(crate) fn ips_of_this_machine() -> Vec<IpAddr> {
     let (v4, v6) = of_interfaces();
     [v4, v6].concat()
@@ -128,7 +128,7 @@ fn of_interfaces() -> (Vec<IpAddr>, Vec<IpAddr>) {
     chosen(interfaces.map(|one| (one.name.as_str(), one.ip())))
 }
 
-/// The addresses to tell, of IPv4 and of IPv6.
+/// Returns the addresses to tell, of IPv4 and of IPv6.
 fn chosen<'a>(interfaces: impl Iterator<Item = (&'a str, IpAddr)>) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     for (_, ip) in interfaces.filter(|(name, _)| !is_inner(name)) {
@@ -147,13 +147,13 @@ fn chosen<'a>(interfaces: impl Iterator<Item = (&'a str, IpAddr)>) -> (Vec<IpAdd
     (v4, v6)
 }
 
-/// Whether containers and virtual machines are behind an interface of this name.
+/// Returns whether containers and virtual machines are behind an interface of this name.
 pub(crate) fn is_inner(name: &str) -> bool {
     INNER.iter().any(|inner| name.starts_with(inner))
 }
 
-/// Whether the machine's name leads to where others reach it. Many a name leads to the machine
-/// itself and nobody else knows it.
+/// Returns whether the machine's name leads to where others reach it. Many a name leads to the machine itself and
+/// nobody else knows it.
 async fn is_known_elsewhere(name: &str) -> bool {
     if name.is_empty() || name == "localhost" {
         return false;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(text(v6), ["fd00::3"]);
     }
 
-    /// A machine whose only address is the last of these by now.
+    /// The network of a machine whose addresses the test changes.
     #[derive(Default)]
     struct Moving(std::sync::Mutex<Vec<IpAddr>>);
 

@@ -1,5 +1,5 @@
-//! Fixed-size records in bulk, as one base64 text: names and receipts travel by the hundred
-//! thousand, and JSON arrays of hex would triple them.
+//! Fixed-size records in bulk, as one base64 text: names and receipts travel by the hundred thousand, and JSON arrays
+//! of hex would be half as long again.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A record of a fixed number of bytes.
 pub trait PackedRecord: Sized {
-    /// Bytes of one record.
+    /// The number of bytes of one record.
     const SIZE: usize;
     /// Appends exactly [`PackedRecord::SIZE`] bytes.
     fn write(&self, out: &mut Vec<u8>);
@@ -31,7 +31,7 @@ pub mod bytes {
     }
 }
 
-/// Bytes that are a message's whole field.
+/// A field of a message that is plain bytes, as base64 text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Blob(#[serde(with = "bytes")] pub Vec<u8>);
@@ -41,7 +41,7 @@ pub struct Blob(#[serde(with = "bytes")] pub Vec<u8>);
 pub struct Packed<T>(pub Vec<T>);
 
 impl<T> Packed<T> {
-    /// Whether there are no records.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,10 +12,10 @@ use potluck_core::entropy::Entropy;
 use potluck_core::policy::AckLevel;
 use std::time::Duration;
 
-/// How long the other side may be silent while it owes something (promise A2).
+/// The time for which the other side may be silent while it owes something (promise A2).
 const STALL_TIMEOUT: Duration = Duration::from_secs(8);
-/// Bytes a second below which a whole get is given up, though some bytes come again and again: at
-/// this rate a chunk of the default size takes half a minute.
+/// The bytes a second below which a whole get is given up, though some bytes come again and again: at this rate a chunk
+/// of the default size takes half a minute.
 const SLOWEST: u32 = 128 << 10;
 
 /// One connection to one donor.

@@ -1,5 +1,5 @@
-//! Trying a member's addresses: one after the other, each next one as soon as the last has failed or
-//! a moment has passed (RFC 8305, “Happy Eyeballs”). What answers first, and proves who it is, wins.
+//! Trying a member's addresses one after the other, each next one as soon as one has failed or a moment has passed (RFC
+//! 8305, “Happy Eyeballs”). The first that answers, and proves who it is, wins.
 
 use crate::addresses::{Address, Addresses};
 use futures_util::StreamExt;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// How long one address is tried alone before the next is tried beside it.
+/// The time for which one address is tried before the next is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// The reason why nothing was reached at any address.
+/// The failures at all addresses, none of which was reached.
 #[derive(Debug)]
 pub struct NoneReached<E>(pub Vec<(Address, E)>);
 

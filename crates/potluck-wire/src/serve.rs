@@ -39,13 +39,13 @@ const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most bytes that are read at once from a member: a connection keeps this buffer for as long as it is open.
 const READ_AT_ONCE: usize = 64 << 10;
-/// How long a member's connection that lost its place is kept until the call under way is answered: longer than any call
-/// takes.
+/// The time for which a member's connection that lost its place is kept until the call under way is answered: longer
+/// than any call takes.
 const LAST_ANSWER: Duration = Duration::from_secs(90);
-/// How long a stop waits for answers under way.
+/// The time for which a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
-/// The service that answers the requests of whoever connects.
+/// The service that answers the requests of peers.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a call: JSON in, JSON out.
     fn answer(
@@ -55,14 +55,14 @@ pub trait Answers: Send + Sync + 'static {
         body: Body,
     ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 
-    /// Returns whether calls can be answered, or the reason why not.
+    /// Returns `Ok` if calls can be answered, and otherwise the reason why not.
     fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Learns that a member's connection ended, not because of a stop.
+    /// Learns that a member's connection ended for another reason than a stop.
     fn connection_ended(self: Arc<Self>, connection: u64) -> impl Future<Output = ()> + Send;
 }
 
-/// Serves until `shutdown` completes.
+/// Serves until `shutdown` completes, and then for a few seconds at most until the answers under way are given.
 pub async fn serve<S: Answers>(
     service: Arc<S>,
     mut listener: Box<dyn Listener>,
@@ -120,11 +120,11 @@ struct Server<S> {
     /// The number of connections that have passed the handshake; each gets its number from it.
     connections: AtomicU64,
     admit: Arc<dyn Admit>,
-    /// Connections in the handshake.
+    /// The places of connections in the handshake.
     arrivals: Arc<SharedRoom<PeerNetwork>>,
-    /// Connections of members, by their certificates.
+    /// The places of members' connections, by their certificates.
     members: Arc<SharedRoom<Digest>>,
-    /// Connections whose handshake showed no certificate.
+    /// The places of connections whose handshake showed no certificate.
     strangers: Arc<SharedRoom<PeerNetwork>>,
     /// The places of members' connections that lost their own and are kept until a last answer; those beyond them end
     /// at once.
@@ -147,7 +147,7 @@ impl Admitted {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The peer at the other end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// The fingerprint of the certificate of the pool that the peer showed; `None` for strangers.
@@ -274,7 +274,7 @@ async fn call<S: Answers>(
     respond(service.answer(peer, name, body).await)
 }
 
-/// Makes the answer to a call that nobody knows.
+/// Makes the answer to a call that the manager does not know.
 pub fn no_such_call(name: &str) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("this manager has no call “{name}”"))
         .hint("the caller may be newer than the manager: bring the manager up to date")
@@ -354,7 +354,7 @@ mod tests {
         })
     }
 
-    /// A connection that asks for something and reads nothing; gives for how many seconds it is kept.
+    /// Opens a connection that asks for something and reads nothing, and returns the seconds for which it is kept.
     async fn asks(server: &Arc<Server<Slow>>, call: &str) -> u64 {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let address = SocketAddr::from(([10, 0, 0, 1], 1));

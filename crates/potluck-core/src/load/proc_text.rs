@@ -1,4 +1,4 @@
-//! Linux's `/proc` as text. Text that is not as expected gives `None` or nothing, never a panic.
+//! The parser of Linux's `/proc` texts. Text that is not as expected gives `None` or nothing, never a panic.
 
 use super::{Counters, CpuTimes, DiskTotals, Load, NetTotals, Pressure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct ProcText<'a> {
 }
 
 impl ProcText<'_> {
-    /// The machine's counters; Potluck's own are left at 0 for the caller to fill in.
+    /// Returns the machine's counters; Potluck's own are left at 0 for the caller to fill in.
     pub fn counters(&self) -> Counters {
         Counters {
             cpu: CpuTimes::parse(self.stat).unwrap_or_default(),
@@ -36,7 +36,7 @@ impl ProcText<'_> {
         }
     }
 
-    /// The sample at this moment, given the counters of now and of `elapsed` ago.
+    /// Returns the sample at this moment, given the counters of now and of `elapsed` ago.
     pub fn load(&self, now: &Counters, earlier: &Counters, elapsed: Duration) -> Load {
         let (memory_free, memory_total) = parse_meminfo(self.meminfo).unwrap_or_default();
         Load {
@@ -59,10 +59,10 @@ impl ProcText<'_> {
 }
 
 impl CpuTimes {
-    /// Parses the first line of `/proc/stat`, or all of the file (proc_stat(5)).
+    /// Parses the first line of `/proc/stat`; the rest of the file may follow it (proc_stat(5)).
     pub fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        // user nice system idle iowait irq softirq steal; that of virtual machines is within user already.
+        // The fields are user nice system idle iowait irq softirq steal; guest time is within user time already.
         let times: Vec<u64> =
             line.split_whitespace().take(8).map_while(|time| time.parse().ok()).collect();
         let sum = |times: &[u64]| times.iter().fold(0, |a: u64, b| a.saturating_add(*b));
@@ -72,26 +72,26 @@ impl CpuTimes {
     }
 }
 
-/// Percent of the last ten seconds in which some task stalled, from a file in `/proc/pressure`.
+/// Returns the percentage of the last ten seconds in which some task stalled, from a file in `/proc/pressure`.
 pub fn parse_psi(text: &str) -> Option<f32> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let average = some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?;
     average.parse().ok().filter(|percent| (0.0..=100.0).contains(percent))
 }
 
-/// The one-minute figure of `/proc/loadavg`.
+/// Returns the one-minute figure of `/proc/loadavg`.
 pub fn parse_load1(text: &str) -> Option<f32> {
     let load: f32 = text.split_whitespace().next()?.parse().ok()?;
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
-/// Processes waiting for a disk, from `/proc/stat`.
+/// Returns the number of processes that wait for a disk, from `/proc/stat`.
 pub fn parse_procs_blocked(stat: &str) -> Option<u32> {
     let count = stat.lines().find_map(|line| line.strip_prefix("procs_blocked "))?;
     count.trim().parse().ok()
 }
 
-/// Free and total bytes of memory. Free is what the kernel estimates programs can have: most of
+/// Returns the free and the total bytes of memory. Free is what the kernel estimates that programs can have: most of
 /// the page cache counts as free.
 pub fn parse_meminfo(text: &str) -> Option<(u64, u64)> {
     let bytes = |key: &str| -> Option<u64> {
@@ -101,8 +101,8 @@ pub fn parse_meminfo(text: &str) -> Option<(u64, u64)> {
     Some((bytes("MemAvailable")?, bytes("MemTotal")?))
 }
 
-/// Whole physical disks by name. What lies on top of others (loop, RAID, LVM, partitions) would
-/// count the same bytes again.
+/// Returns the whole physical disks by name. Layers over other disks (loop, RAID, LVM, compressed memory) and
+/// partitions would count the same bytes again. Memory disks, optical drives and floppy drives are left out as well.
 pub fn parse_diskstats(text: &str) -> BTreeMap<String, DiskTotals> {
     const SECTOR: u64 = 512; // the unit of this file, whatever the disk's own (iostats.rst)
     const LAYERED: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
@@ -123,7 +123,7 @@ pub fn parse_diskstats(text: &str) -> BTreeMap<String, DiskTotals> {
     disks
 }
 
-/// The disk a partition's name implies: `sda` of `sda1`, `nvme0n1` of `nvme0n1p2`.
+/// Returns the disk that a partition's name implies: `sda` of `sda1`, `nvme0n1` of `nvme0n1p2`.
 fn whole_disk(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if stem.len() == name.len() {
@@ -133,8 +133,8 @@ fn whole_disk(name: &str) -> Option<&str> {
     Some(stem.strip_suffix('p').filter(numbered).unwrap_or(stem))
 }
 
-/// Network links by name. What lies on top of others (bridges, bonds, VLANs, tunnels) or never
-/// leaves the machine would count the same bytes again.
+/// Returns the network links by name. Interfaces on top of others (bridges, bonds, VLANs, tunnels) would count the same
+/// bytes again, and traffic that never leaves the machine uses no link.
 pub fn parse_net_dev(text: &str) -> BTreeMap<String, NetTotals> {
     const VIRTUAL: [&str; 11] =
         ["veth", "docker", "br", "virbr", "ifb", "tun", "tap", "wg", "bond", "team", "dummy"];

@@ -16,9 +16,9 @@ struct Room {
 /// The rule by which donors are taken to fail together.
 #[derive(Clone, Copy)]
 enum Apart {
-    /// Donors with one label fail together; of those without, the ones on one machine do.
+    /// Donors with one label fail together; of the donors without a label, those on one machine do.
     ByMachine,
-    /// Donors with one label fail together, which is what safety is judged by.
+    /// Donors with one label fail together. Safety is judged by this rule.
     ByLabel,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Fit {
     donors: usize,
     copies: usize,
     width: usize,
-    /// Chunks not placed yet.
+    /// The number of chunks that are not placed yet.
     left: u64,
-    /// Bytes of a chunk.
+    /// The number of bytes of a chunk, as space is counted.
     unit: u64,
 }
 
-/// The number of copies in the first `chunks` chunks that the donor at `position` of a stripe of `width` is dealt,
-/// when chunk `k` goes to positions `k..k + copies` around the stripe.
+/// Returns the number of copies in the first `chunks` chunks that the donor at `position` of a stripe of `width` is
+/// dealt, when chunk `k` goes to positions `k..k + copies` around the stripe.
 pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -> u64 {
     let (width, copies) = (width as u64, (copies as u64).min(width as u64));
     let (round, rest) = (chunks / width, chunks % width);
@@ -78,7 +78,7 @@ impl Fit {
         }
     }
 
-    /// Whether all copies fit; a plan without chunks must have room for one.
+    /// Checks that all copies fit; a plan without chunks must have room for one.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         if self.donors < self.copies {
             let (have, need) = (self.donors as u32, self.copies as u32);
@@ -110,8 +110,8 @@ impl Fit {
         (donors, chunks)
     }
 
-    /// Sorts by room. Rooms count as equal when they differ by less than one stripe share, except
-    /// that donors which can be in every remaining slot come first, for they may have to be.
+    /// Sorts the donors by room. Rooms count as equal when they differ by less than one stripe share, except that
+    /// donors which can be in every remaining slot come first, because they may have to be.
     fn rank(&mut self) {
         let share = (self.slots(self.left) / self.width as u128).max(1);
         let left = self.left;
@@ -121,8 +121,8 @@ impl Fit {
         });
     }
 
-    /// The donors of the next section, as places in the ranking, and how many chunks they take: a full turn at least,
-    /// or the width shrinks.
+    /// Returns the donors of the next section, as places in the ranking, and the number of chunks that they take. That
+    /// is a full turn at least, or the width shrinks; at the least width it may be a single chunk.
     fn stripe(&mut self) -> (Vec<usize>, u64) {
         self.width = self.width.min(self.rooms.len());
         loop {
@@ -147,8 +147,8 @@ impl Fit {
         }
     }
 
-    /// A section that is not the last ends with a whole turn: the largest donors come out of it
-    /// equal, instead of leaving crumbs that each cost a section.
+    /// Rounds the chunks of a section that is not the last down to whole turns, where the stripe is wider than a slot.
+    /// The largest donors come out of it equal, instead of leaving crumbs that each cost a section.
     fn whole_turns(&self, chunks: u64, width: usize) -> u64 {
         let crumbs = if width > self.copies { chunks % width as u64 } else { 0 };
         if chunks == self.left { chunks } else { chunks - crumbs }
@@ -243,7 +243,7 @@ impl Fit {
         )
     }
 
-    /// The best `width` donors with at most as many of one domain as can be kept apart.
+    /// Returns the best `width` donors with at most as many of one domain as can be kept apart.
     fn few_per_domain(&self, width: usize, apart: Apart) -> Option<Vec<usize>> {
         let mut taken = vec![0; self.donors];
         let chosen = |room: &usize| {

@@ -1,5 +1,5 @@
-//! The redundancy that keeps a file through the death of donors, and how much of it a write does without while donors
-//! are away: nothing where the policy is strict.
+//! The redundancy that keeps a file through the death of donors, and the part of it that a write may go without while
+//! donors are away: none where the policy is strict.
 
 use super::Policy;
 use crate::erasure::Ec;
@@ -17,7 +17,7 @@ pub enum Redundancy {
 }
 
 impl Redundancy {
-    /// The number of donors that may die for ever before anything is lost.
+    /// Returns the number of donors that may die for ever before anything is lost.
     pub fn tolerates(self) -> u32 {
         match self {
             Self::Copies(copies) => copies.saturating_sub(1),
@@ -25,7 +25,7 @@ impl Redundancy {
         }
     }
 
-    /// The number of donors that one chunk's copies or one group need.
+    /// Returns the number of donors that one chunk's copies or one group need.
     pub fn donors(self) -> u32 {
         match self {
             Self::Copies(copies) => copies,
@@ -33,8 +33,8 @@ impl Redundancy {
         }
     }
 
-    /// The number of donors that a write is content with while others are away: so many that one more may die for
-    /// ever, if any may by this redundancy at all.
+    /// Returns the number of donors that a write is content with while others are away: so many that one more may die
+    /// for ever, if the redundancy lets any die at all.
     pub fn least_donors(self) -> u32 {
         self.donors() - self.tolerates().saturating_sub(1)
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Redundancy {
 }
 
 impl Policy {
-    /// The least number of donors with which a write may be acknowledged.
+    /// Returns the least number of donors with which a write may be acknowledged.
     pub fn least_donors(&self) -> u32 {
         let redundancy = self.redundancy();
         if self.strict { redundancy.donors() } else { redundancy.least_donors() }

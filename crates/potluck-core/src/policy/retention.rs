@@ -1,4 +1,4 @@
-//! How long old versions of files, and what was removed, are kept.
+//! The time for which old versions of files, and entries that were removed, are kept.
 
 use super::BadPolicy;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ const DAY: u64 = 24 * 3600;
 /// The units in which a time is written, longest first.
 const UNITS: [(&str, u64); 5] = [("w", 7 * DAY), ("d", DAY), ("h", 3600), ("m", 60), ("s", 1)];
 
-/// How long something is kept; its text is `none`, or a number and a unit such as `30d`.
+/// The time for which something is kept; its text is `none`, or a number and a unit such as `30d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeptTime(
@@ -24,18 +24,18 @@ pub struct KeptTime(
 );
 
 impl KeptTime {
-    /// The time of what is not kept at all.
+    /// The time for something that is not kept at all.
     pub const NONE: Self = Self(0);
-    /// The time for which removed files are kept where versions are kept by their number alone: nothing else would
-    /// ever let them go.
+    /// The time for which removed files are kept where versions are kept by their number alone: nothing else would ever
+    /// let them go.
     const AFTER_REMOVAL: Self = Self(7 * DAY);
 
-    /// Whether the time is that of what is not kept at all.
+    /// Returns whether nothing is kept.
     pub fn is_none(&self) -> bool {
         self.0 == 0
     }
 
-    /// The time in milliseconds.
+    /// Returns the time in milliseconds.
     pub fn ms(self) -> u64 {
         self.0.saturating_mul(1000)
     }
@@ -77,7 +77,7 @@ impl fmt::Display for KeptTime {
 pub struct KeptVersions {
     /// The most old versions that are kept of one file; 0 where none are.
     pub newest: u32,
-    /// How long each old version is kept; `None` for as long as it is one of the newest.
+    /// The time for which each old version is kept; `None` for as long as it is one of the newest.
     pub time: Option<KeptTime>,
 }
 
@@ -153,7 +153,7 @@ as_text!(KeptVersions);
 pub struct Retention {
     /// The rule by which versions are kept when others take their place.
     pub replaced: KeptVersions,
-    /// How long what is removed can be brought back.
+    /// The time for which removed entries can be brought back.
     pub removed: KeptTime,
 }
 

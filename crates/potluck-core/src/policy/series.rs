@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SeriesRule {
-    /// The number of newest steps beyond which steps are purged; 0 where none are purged for that.
+    /// The number of newest steps beyond which steps are purged; 0 or `None` where none are purged for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<u32>,
     /// The time since a step was modified after which it is purged; `None` where none are purged for that.
@@ -24,15 +24,15 @@ pub struct SeriesRule {
 /// The number of parts that the time of [`SeriesRule::purge_unused`] is divided into: a use of a step is noted again
 /// after one part, so that uses are known this precisely.
 const USE_PARTS: u64 = 16;
-/// The longest time between two notes of uses of a step, however long steps may be without use.
+/// The longest time between two notes of uses of a step, in milliseconds, however long steps may be without use.
 const LONGEST_UNNOTED_MS: u64 = 3_600_000;
 
-/// The time since something happened to a step.
+/// The times since a step was modified and since it was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepAge {
-    /// Milliseconds since it was modified.
+    /// The milliseconds since the step was modified, by the wall clock; negative for a time in the future.
     pub modified_ms: i64,
-    /// Milliseconds since it was read or written; `None` where that is not known yet.
+    /// The milliseconds since the step was read or written, by the pool's time; `None` where that is not known yet.
     pub unused_ms: Option<u64>,
 }
 
@@ -57,14 +57,14 @@ impl SeriesRule {
         self.keep_last.unwrap_or(0) == 0 && is_none(self.purge_after) && is_none(self.purge_unused)
     }
 
-    /// How old the last noted use of a step may be before another is noted, in milliseconds; `None` where uses do not
-    /// matter.
+    /// Returns the age, in milliseconds, up to which the last noted use of a step is recent enough that no other is
+    /// noted; `None` where uses do not matter.
     pub fn notes_uses_after_ms(&self) -> Option<u64> {
         let time = self.purge_unused.filter(|time| !time.is_none())?;
         Some((time.ms() / USE_PARTS).min(LONGEST_UNNOTED_MS))
     }
 
-    /// Returns the reason why a step is purged that is the `place`th newest, from 0.
+    /// Returns the reason why a step is purged that is the `place`th newest, from 0; `None` where it stays.
     pub fn lets_go(&self, place: usize, age: StepAge) -> Option<PurgeReason> {
         let last = self.keep_last.filter(|last| *last > 0);
         let time = self.purge_after.filter(|time| !time.is_none());
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(both.notes_uses_after_ms(), None);
         let year = SeriesRule { purge_unused: time("365d"), ..SeriesRule::default() };
         assert_eq!(year.notes_uses_after_ms(), Some(LONGEST_UNNOTED_MS));
-        // What is set later goes first, part by part.
+        // The parts of the later rule take precedence, one by one.
         assert_eq!(both.then(&rule(Some(5), None)), rule(Some(5), Some("1h")));
     }
 }

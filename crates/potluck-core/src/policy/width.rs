@@ -1,4 +1,4 @@
-//! The stripe width: how many donors a file is written to at once.
+//! The stripe width: the number of donors that a file is written to at once.
 
 use super::{BadPolicy, MAX_WIDTH};
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum Width {
-    /// The file is written to all donors that are there, up to [`Width::AUTO_MOST`]: together they fill the client's
-    /// link, whatever their own links are like.
+    /// The file is written to all donors that are there, up to [`Width::AUTO_MOST`], because many slow links together
+    /// may fill the client's fast one.
     #[default]
     Auto,
     /// The file is written to this many donors, or to all of them where there are fewer.
@@ -21,7 +21,8 @@ impl Width {
     /// and a client's memory for what is on its way stays small.
     pub const AUTO_MOST: u32 = 16;
 
-    /// Returns the number of donors to stripe over where `there` donors can be written to.
+    /// Returns the number of donors to stripe over where `there` donors can be written to. A number that the policy
+    /// sets is returned as it is, even above `there`: placement takes fewer then.
     pub fn donors(self, there: usize) -> u32 {
         match self {
             Self::Auto => Self::AUTO_MOST.min(there as u32),

@@ -7,18 +7,18 @@ use potluck_core::chunk::ChunkKind;
 /// The donors that a donor forwards a put to: server-driven mirroring (docs/papers.md, CEFT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forward {
-    /// Whether the answer waits for the copies, and carries their receipts in this order; one that
-    /// failed is all zeros. Otherwise the copies are made after the answer.
+    /// True if the answer waits for the copies, and carries their receipts in the order of the routes, with zeros for a
+    /// copy that failed. Otherwise the copies are made after the answer.
     pub wait: bool,
     count: u8,
     routes: [u8; MAX_ROUTES],
 }
 
 impl Forward {
-    /// The put is forwarded to nobody.
+    /// The value for a put that is forwarded to nobody.
     pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
 
-    /// The put is forwarded to the donors of these routes; `None` for more than [`MAX_ROUTES`].
+    /// Makes the value for a put that is forwarded to the donors of these routes; `None` for more than [`MAX_ROUTES`].
     pub fn to(routes: &[u8], wait: bool) -> Option<Self> {
         let mut forward = Self { wait, count: routes.len() as u8, routes: [0; MAX_ROUTES] };
         forward.routes.get_mut(..routes.len())?.copy_from_slice(routes);
@@ -31,8 +31,8 @@ impl Forward {
     }
 }
 
-/// A put's extension after the name, where it has one: kind, mode (0 no forward, 1 forward and
-/// wait, 2 forward later), number of routes, routes, zero.
+/// Encodes a put's extension after the name, which is empty for data that is forwarded to nobody: kind, mode (0 no
+/// forward, 1 forward and wait, 2 forward later), number of routes, routes, zero.
 pub(super) fn encode_extra(kind: ChunkKind, forward: &Forward) -> Vec<u8> {
     if kind == ChunkKind::Data && forward.count == 0 {
         return Vec::new();
@@ -68,8 +68,8 @@ pub(super) fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
 /// The bytes that stand for a copy that was not made, in the place of its receipt.
 const NONE: [u8; Receipt::SIZE] = [0; Receipt::SIZE];
 
-/// Receipts of the donors that a put was forwarded to, in the order of its routes. Copies that are to be made later
-/// have none, unless their donor did not take them on: then all are `None`.
+/// The receipts of the donors that a put was forwarded to, in the order of its routes. The list is empty where copies
+/// are to be made later, unless the donor did not take them on: then all are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded {
     count: u8,
@@ -86,7 +86,7 @@ impl Forwarded {
         forwarded
     }
 
-    /// The receipts; `None` for copies that were not made.
+    /// Returns the receipts; `None` for copies that were not made.
     pub fn receipts(&self) -> impl Iterator<Item = Option<Receipt>> + '_ {
         let made = |receipt: &[u8; Receipt::SIZE]| {
             (*receipt != NONE).then(|| Receipt::from_bytes(receipt))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Reads the audit log (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AuditRead {
-    /// The wall time from which on entries are asked for.
+    /// The wall time, in milliseconds, from which on entries are asked for.
     #[serde(default)]
     pub since_wall_ms: Option<i64>,
     /// The page continues after this [`AuditPage::next`].
@@ -33,7 +33,7 @@ pub struct AuditPage {
 pub enum AuditKind {
     /// A call was refused.
     Refused,
-    /// What somebody may do was changed.
+    /// The rights of a member, or of others, were changed.
     Changed,
     /// A kind that only a newer manager knows.
     #[serde(other)]
@@ -43,7 +43,7 @@ pub enum AuditKind {
 /// One line of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Counts the entries of a manager's directory.
+    /// The number of the entry among all entries that were written to the manager's directory.
     pub number: u64,
     /// The wall time at which it happened, in milliseconds.
     pub at_wall_ms: i64,
@@ -67,6 +67,6 @@ pub struct AuditEntry {
     /// The code of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// How often it happened: repetitions of a refusal within a minute are counted in one more entry.
+    /// The number of times that it happened: repetitions of a refusal within a minute are counted in one more entry.
     pub times: u64,
 }

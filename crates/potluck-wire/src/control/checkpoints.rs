@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Begins a checkpoint. A repeated call for one that is open already has it stay open for longer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointBegin {
-    /// The identifier of the checkpoint, drawn at random: whoever knows it, and may write in the space, writes to the checkpoint.
+    /// The identifier of the checkpoint, drawn at random or derived from the path of a shared file. A member who knows
+    /// it, and may write in the space, writes to the checkpoint.
     pub id: CheckpointId,
     /// The directory that the files become or are merged into; with [`CommitStyle::Share`] the file that they make.
     pub target: PoolPath,
@@ -23,7 +24,7 @@ call!(CheckpointBegin => CheckpointBegun, "checkpoint-begin");
 pub struct CheckpointBegun {
     /// The directory in which its files are staged: what is written there is the checkpoint's.
     pub staging: PoolPath,
-    /// How long it stays open while nothing is written to it, in milliseconds.
+    /// The time for which it stays open while nothing is written to it, in milliseconds.
     pub idle_ms: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct CheckpointCommit {
     /// becomes visible.
     #[serde(default)]
     pub condition: Condition,
-    /// Whether a file without content is refused where it would replace a file that has some.
+    /// True if a file without content is refused where it would replace a file that has some.
     #[serde(default)]
     pub spare_content: bool,
 }
@@ -49,7 +50,7 @@ call!(CheckpointCommit => CheckpointCommitted, "checkpoint-commit");
 pub struct CheckpointCommitted {
     /// The path of what the checkpoint became.
     pub target: String,
-    /// Whether the checkpoint had been committed before this call.
+    /// True if the checkpoint had been committed before this call.
     #[serde(default)]
     pub before: bool,
 }
@@ -61,7 +62,7 @@ pub struct CheckpointAbort {
     pub space: String,
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// Whether the call is refused where files are staged.
+    /// True if the call is refused where files are staged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub if_empty: bool,
 }
@@ -72,7 +73,8 @@ call!(CheckpointAbort => Done, "checkpoint-abort");
 pub struct CheckpointList {}
 call!(CheckpointList => Checkpoints, "checkpoint-list");
 
-/// The open checkpoints, in the order in which they began, and those that the caller committed lately.
+/// The reply to [`CheckpointList`]: the open checkpoints, in the order in which they began, and those that the caller
+/// committed lately.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// The checkpoints that are open.
@@ -100,14 +102,14 @@ pub struct OwnCommitted {
 /// A checkpoint that is open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointAbout {
-    /// The identifier of the checkpoint, for whoever began it and for those who manage the space.
+    /// The identifier of the checkpoint; told only to the member who began it and to members who manage the space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CheckpointId>,
     /// The directory that its files become or are merged into; with [`CommitStyle::Share`] the file that they make.
     pub target: PoolPath,
     /// What the commit makes of the files.
     pub style: CommitStyle,
-    /// The directory in which its files are staged, told to whom the identifier is told.
+    /// The directory in which its files are staged; told to the same members as the identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<PoolPath>,
     /// The member who began the checkpoint.
@@ -115,7 +117,7 @@ pub struct CheckpointAbout {
     /// The name of the member who began the checkpoint, if that is still a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maker: Option<String>,
-    /// Whether the caller began the checkpoint.
+    /// True if the caller began the checkpoint.
     #[serde(default)]
     pub is_own: bool,
     /// The time since the checkpoint began, in milliseconds.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A donor reports for duty: at its start, and when the manager asks it to.
+/// Registers a donor: at its start, and when the manager asks for it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Register {
     /// The incarnation of the donor.
@@ -36,13 +36,13 @@ pub struct Register {
     pub version: String,
     /// The state of the disk that the donor lends.
     pub disk: DiskState,
-    /// Bytes that the donor may still write.
+    /// The bytes that the donor may still write.
     pub room: u64,
-    /// The label that its owner gives it: donors with one label (a room, a switch, a machine) fail
-    /// together.
+    /// The label that the donor's owner gives it: donors with one label (a room, a switch, a machine) fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// How long the donor may be silent before repair begins, where its owner announced more than the pool's grace.
+    /// The time, in milliseconds, for which the donor may be silent before repair begins, where its owner announced
+    /// more than the pool's grace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     /// The highest epoch that the donor heard, and which start of a manager had it. A manager that finds a higher
@@ -88,7 +88,7 @@ impl Register {
 /// The fault of a donor's disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFault {
-    /// Whether the lent directory is missing, so that nothing it holds can be read until its owner brings it back.
+    /// True if the lent directory is missing, so that nothing it holds can be read until its owner brings it back.
     /// Otherwise it can be read and takes no writes.
     #[serde(default)]
     pub missing: bool,
@@ -109,11 +109,11 @@ pub struct Registered {
     /// The number of changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
-    /// Proves epoch, start and changes to every manager of this pool.
+    /// The proof of epoch, start and changes for every manager of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Digest>,
-    /// Whether the donor is to forget the manager that it says it heard before: there is no proof of that manager,
-    /// because nobody said so, or because the donor's note of it is damaged.
+    /// True if the donor is to forget the manager that it says it heard before: there is no proof of that manager,
+    /// because none was shown, or because the donor's note of it is damaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unproven: bool,
     /// The manager's monotonic milliseconds, against which tickets expire.
@@ -125,7 +125,7 @@ pub struct Registered {
 pub struct Holding {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
 }
 
@@ -177,10 +177,11 @@ impl PackedRecord for Arrived {
 /// The packed form of a missing session.
 const NO_SESSION: SessionId = SessionId([0; 16]);
 
-/// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered, after each
-/// round of its scrub, and when the manager asks for it. Chunks that arrive meanwhile are reported by heartbeats as well, and the
-/// manager watches for them from registration or page 0 on: a donor lists nothing before the manager took an empty page 0.
-/// The manager compares few inventories at once. It refuses a page 0 when it has no time, and the donor asks again later.
+/// Reports all that a donor holds, in pages of up to [`INVENTORY_PAGE`]: after it registered, after each round of its
+/// scrub, and when the manager asks for it. Chunks that arrive meanwhile are reported by heartbeats as well, and the
+/// manager watches for them from registration or page 0 on: a donor lists nothing before the manager took an empty page
+/// 0. The manager compares few inventories at once. It refuses a page 0 when it has no time, and the donor asks again
+/// later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inventory {
     /// The incarnation that registered.
@@ -189,15 +190,15 @@ pub struct Inventory {
     pub page: u32,
     /// The chunks of this page.
     pub holdings: Packed<Holding>,
-    /// Whether this was the last page: what was not listed since page 0 is not there.
+    /// True if this was the last page: what was not listed since page 0 is not there.
     pub last: bool,
 }
 call!(Inventory => Done, "inventory", at most 1 << 20);
 
-/// Holdings per [`Inventory`] page.
+/// The number of holdings of one [`Inventory`] page.
 pub const INVENTORY_PAGE: usize = 16_384;
 
-/// A donor's report of each second: its sample, and what changed in its store.
+/// Reports the state of a donor each second: its load, and what changed in its store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The incarnation that registered.
@@ -208,7 +209,7 @@ pub struct Heartbeat {
     pub load: Load,
     /// The state of the disk that the donor lends.
     pub disk: DiskState,
-    /// Bytes that the donor may still write.
+    /// The bytes that the donor may still write.
     pub room: u64,
     /// The most bytes that the donor's owner lends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,28 +218,29 @@ pub struct Heartbeat {
     /// changes under the same number until it does, and later ones under the next number, so that each change counts
     /// once.
     pub batch: u64,
-    /// Chunks stored since the last heartbeat that was answered.
+    /// The chunks that were stored since the last heartbeat that was answered.
     #[serde(default)]
     pub added: Packed<Arrived>,
-    /// Chunks that were deleted, or found missing when they were to be deleted or verified.
+    /// The chunks that were deleted, or found missing when they were to be deleted or verified.
     #[serde(default)]
     pub removed: Packed<ChunkName>,
-    /// Chunks found spoiled and quarantined.
+    /// The chunks that were found spoiled and are quarantined.
     #[serde(default)]
     pub spoiled: Packed<ChunkName>,
-    /// Chunks that could not be read, and are quarantined until they can.
+    /// The chunks that could not be read, and are quarantined until they can.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub unreadable: Packed<ChunkName>,
-    /// Chunks in quarantine whose room is needed: the donor asks whether they may be removed.
+    /// The chunks in quarantine whose room is needed: the donor asks whether they may be removed.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub quarantined: Packed<ChunkName>,
-    /// Chunks that the manager had verified, and that are sound.
+    /// The chunks that the manager had verified, and that are sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
     /// The results of tasks since the last heartbeat that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TaskResult>,
-    /// Bytes that the donor must free for its owner's limits to hold again ([`potluck_core::owner_limits::excess`]).
+    /// The bytes that the donor must free for its owner's limits to hold again
+    /// ([`potluck_core::owner_limits::excess`]).
     #[serde(default)]
     pub excess: u64,
     /// The part of [`Heartbeat::excess`] that its disk lacks now ([`potluck_core::owner_limits::disk_lacks`]): the
@@ -263,7 +265,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Leaves out the changes, because the manager has them already.
+    /// Leaves out the changes of chunks, because the manager has them already.
     pub fn forget_changes(&mut self) {
         (self.added, self.removed, self.sound) = Default::default();
         (self.spoiled, self.unreadable) = Default::default();
@@ -297,7 +299,7 @@ pub enum TaskOutcome {
     },
     /// The chunks of other kinds than data that are at this donor were listed.
     Described {
-        /// Blocks of the metadata log.
+        /// The blocks of the metadata log.
         blocks: Packed<Holding>,
     },
     /// The task was not done.
@@ -310,7 +312,7 @@ pub enum TaskOutcome {
     },
 }
 
-/// Why a task was not carried out.
+/// The reason why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskFault {
@@ -318,15 +320,16 @@ pub enum TaskFault {
     Full,
     /// The disk of this donor failed.
     Disk,
-    /// The chunk is not at this donor.
+    /// The chunk, the part of it that was asked for, or the lent directory is not at this donor.
     NotHere,
-    /// A source does not have it.
+    /// A source does not have the chunk, or too few chunks of a group can be had.
     SourceMissing,
     /// A source sent other bytes.
     SourceWrong,
     /// A source cannot be reached, or its disk failed.
     SourceAway,
-    /// The rebuilt bytes do not have the chunk's name: a chunk they were made from is of another group.
+    /// The rebuilt bytes do not have the chunk's name, because a chunk that they were made from is of another group; or
+    /// the task asks for something impossible.
     WrongResult,
     /// The task met a bug of the donor's; its log says more.
     Panicked,
@@ -335,7 +338,7 @@ pub enum TaskFault {
     Unknown,
 }
 
-/// A donor's scrub: reading back all it holds, round after round.
+/// The progress of a donor's scrub, which reads back all that the donor holds, round after round.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scrubbed {
@@ -385,7 +388,7 @@ pub struct HeartbeatReply {
     /// The number of changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
-    /// Proves epoch, start and changes to every manager of this pool.
+    /// The proof of epoch, start and changes for every manager of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Digest>,
     /// The manager's monotonic milliseconds.
@@ -393,8 +396,8 @@ pub struct HeartbeatReply {
     /// True if the manager does not know this incarnation of the donor, which is to register and send its inventory.
     #[serde(default)]
     pub register: bool,
-    /// Tasks for the donor, each repeated until a heartbeat brings its result. Tasks that only a newer manager knows
-    /// are left out when the reply is read.
+    /// The tasks for the donor, each repeated until a heartbeat brings its result. Tasks that only a newer manager
+    /// knows are left out when the reply is read.
     #[serde(default, deserialize_with = "known_tasks", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
     /// The orders for chunks that the donor holds, repeated until a heartbeat shows them done.
@@ -404,13 +407,13 @@ pub struct HeartbeatReply {
     /// that the donor asked about.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub discard: Packed<ChunkName>,
-    /// Whether the owner takes everything back: nothing is to be left at the donor, its quarantine included.
+    /// True if the owner takes everything back: nothing is to be left at the donor, its quarantine included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
     /// The whereabouts of the manager, for a donor that knows older ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<SignedWhereabouts>,
-    /// Whether the donor is to list all that it holds anew, repeated until page 0 of that came.
+    /// True if the donor is to list all that it holds anew, repeated until page 0 of that came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list: bool,
     /// The sessions whose tickets are void: those that the donor asked about and that are over, and those that were
@@ -443,8 +446,8 @@ impl ChunkOrders {
     }
 }
 
-/// Deletes a chunk, unless it was put after `write_sequence`. The manager saw that number while no
-/// session could have been writing the chunk, so whoever put it later needs it (promise D5).
+/// An order to delete a chunk, unless it was put after `write_sequence`. The manager saw that number while no session
+/// could have been writing the chunk, so a session that put it later needs it (promise D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tombstone {
     /// The name of the chunk.
@@ -472,21 +475,21 @@ pub enum Work {
     Copy {
         /// The name of the chunk.
         chunk: ChunkName,
-        /// Size of the chunk in stored bytes.
+        /// The size of the chunk in stored bytes.
         len: u32,
         /// The ack level at which the copy counts as stored.
         ack: AckLevel,
         /// The kind of the chunk.
         #[serde(default)]
         kind: ChunkKind,
-        /// Donors that hold it, the best first.
+        /// The donors that hold it, the best first.
         from: Vec<Source>,
     },
     /// Fetch chunks of its group, rebuild the chunk from them, verify it by name and store it.
     Rebuild {
         /// The name of the chunk.
         chunk: ChunkName,
-        /// Size of the chunk in stored bytes.
+        /// The size of the chunk in stored bytes.
         len: u32,
         /// The ack level at which the chunk counts as stored.
         ack: AckLevel,
@@ -497,7 +500,7 @@ pub enum Work {
         ec: Ec,
         /// The position of the chunk in the group: data from 0, parity from m.
         position: u8,
-        /// Data chunks in the group; positions from here to m are zeros.
+        /// The number of data chunks in the group; positions from here to m are zeros.
         data: u8,
         /// The group's other chunks that can be had; any m (zeros included) are enough.
         shards: Vec<Shard>,
@@ -515,7 +518,7 @@ pub enum Work {
     Probe {
         /// The name of the chunk.
         chunk: ChunkName,
-        /// Size of the chunk in stored bytes.
+        /// The size of the chunk in stored bytes.
         len: u32,
         /// The donor that is tested.
         from: Source,
@@ -527,12 +530,12 @@ pub enum Work {
         chunk: ChunkName,
         /// The key of the hash.
         key: Digest,
-        /// First byte of the part.
+        /// The offset of the part, in stored bytes.
         offset: u32,
-        /// Bytes of the part.
+        /// The size of the part, in stored bytes.
         len: u32,
     },
-    /// Read back everything now, at up to so many bytes a second within the donor's own limits. The task is answered
+    /// Read back everything now, at up to this many bytes a second within the donor's own limits. The task is answered
     /// when the round has begun.
     Scrub {
         /// The rate of reading in bytes a second.
@@ -549,7 +552,7 @@ pub struct Source {
     pub donor: DonorId,
     /// The addresses at which the donor is reached.
     pub addresses: Addresses,
-    /// The ticket that lets the bearer get the chunk.
+    /// The ticket for the donor, which lets the bearer get the chunk, or put chunks where it is that of a route.
     pub ticket: Ticket,
 }
 
@@ -560,9 +563,9 @@ pub struct Shard {
     pub position: u8,
     /// The name of the chunk.
     pub chunk: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
-    /// Donors that hold it, the best first.
+    /// The donors that hold it, the best first.
     pub from: Vec<Source>,
 }
 

@@ -5,7 +5,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use serde::{Deserialize, Serialize};
 
-/// Grants rights in a space beside those that were granted before (whoever manages the space).
+/// Grants rights in a space beside those that were granted before (members who manage the space).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceGrant {
     /// The name of the space.
@@ -17,12 +17,12 @@ pub struct SpaceGrant {
 }
 call!(SpaceGrant => Granted, "space-grant");
 
-/// Takes rights in a space away that were granted (whoever manages the space).
+/// Takes away rights in a space that were granted (members who manage the space).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRevoke {
     /// The name of the space.
     pub space: String,
-    /// The member or group that loses them, as a person wrote it.
+    /// The member or group that loses the rights, as a person wrote it.
     pub who: String,
     /// The rights that are taken away.
     pub rights: Rights,
@@ -41,7 +41,7 @@ pub struct Granted {
     pub rights: Rights,
 }
 
-/// Lists who may do what in a space (whoever has a right in it).
+/// Lists who may do what in a space (members who have a right in it).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceWho {
     /// The name of the space.
@@ -114,6 +114,6 @@ pub struct GroupAbout {
 pub struct GroupMember {
     /// The number of the member.
     pub member: MemberId,
-    /// The name that people call them by.
+    /// The name that people call the member by.
     pub name: String,
 }

@@ -1,4 +1,5 @@
-//! Calls about old versions, and about files, directories and links that were removed and are kept; snapshots of directories.
+//! The calls about old versions, and about files, directories and links that were removed and are kept; also those
+//! about snapshots of directories.
 
 use super::{Call, Done, ListedEntry, call};
 use potluck_core::ids::{MemberId, VersionId};
@@ -52,9 +53,9 @@ pub struct KeptAbout {
     pub at: PoolPath,
     /// The entry that is kept, as a listing shows it, with the path "".
     pub entry: ListedEntry,
-    /// The number of the version of a file; a directory or a link has one of its own.
+    /// The number of the version of a file, or the number that a kept directory or link was given.
     pub number: VersionId,
-    /// Whether the thing was removed; otherwise something else took its place.
+    /// True if the thing was removed; otherwise something else took its place.
     pub removed: bool,
     /// The time at which it was removed or replaced, in milliseconds of wall time.
     pub kept_wall_ms: i64,
@@ -68,7 +69,7 @@ pub struct KeptAbout {
     /// kept, or until no snapshot shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
-    /// Whether it is kept only because a snapshot shows it.
+    /// True if it is kept only because a snapshot shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shown: bool,
 }
@@ -81,7 +82,7 @@ pub struct BringBack {
     /// The number of the kept thing that is brought back; `None` for the one that was kept last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<VersionId>,
-    /// Whether the call is refused unless the thing was removed and nothing has its name now.
+    /// True if the call is refused unless the thing was removed and nothing has its name now.
     #[serde(default)]
     pub removed: bool,
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct MakeLinks {
     /// The links to make, at most [`MAX_LINKS`].
     pub links: Vec<NewLink>,
-    /// Whether missing directories above the links are made.
+    /// True if missing directories above the links are made.
     #[serde(default)]
     pub parents: bool,
     /// The condition under which a link may replace another; what is no link is never replaced.
@@ -29,7 +29,7 @@ impl Call for MakeLinks {
     }
 }
 
-/// The most links that one call makes: they are one job of the catalog's writer.
+/// The most links that one call makes: they are one job of the thread that writes the catalog.
 pub const MAX_LINKS: usize = 256;
 
 /// A symbolic link to be made.
@@ -37,12 +37,12 @@ pub const MAX_LINKS: usize = 256;
 pub struct NewLink {
     /// The path of the link.
     pub path: PoolPath,
-    /// The path to which the link leads.
+    /// The target of the link.
     pub target: LinkTarget,
     /// The modification time in nanoseconds since 1970; the present time where it is left out.
     #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
-    /// The owner of the link, if somebody said.
+    /// The owner of the link, if one is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }

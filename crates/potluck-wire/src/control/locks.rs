@@ -7,15 +7,15 @@ use potluck_core::path::{MAX_PATH, PoolPath};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a holder keeps its authorities without being heard. The holder counts from when it sent its last call
-/// that was answered, and the manager from when that call arrived.
+/// The time for which a holder keeps its authorities without being heard. The holder counts from when it sent its last
+/// call that was answered, and the manager from when that call arrived.
 pub const LOCK_LEASE: Duration = Duration::from_secs(10);
 
-/// How long a call about locks waits for something to change.
+/// The time for which a call about locks waits for something to change.
 pub const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// The most authorities that a manager believes of one holder after a restart; those beyond are lost. Until then one
-/// holder may have as many as its member.
+/// The most authorities that a manager believes of one holder after a restart; those beyond are lost. Before a restart,
+/// one holder may have as many as its member may.
 pub const MOST_LOCKED: usize = 4096;
 
 /// The level of an authority over a file's locks, which says which locks its holder may give.
@@ -29,7 +29,7 @@ pub enum LockLevel {
 }
 
 impl LockLevel {
-    /// Whether two holders may have these levels for the same file.
+    /// Returns whether two holders may have these levels for the same file.
     pub fn goes_with(self, other: Self) -> bool {
         self == Self::Shared && other == Self::Shared
     }
@@ -50,13 +50,13 @@ pub struct LockAuthority {
 pub struct LockTake {
     /// The holder that takes the authority.
     pub holder: LockHolderId,
-    /// Whether the holder has no authority yet. Any other holder that the manager does not know has to say first what
+    /// True if the holder has no authority yet. Any other holder that the manager does not know has to say first what
     /// it holds ([`LockKeep::held`]).
     #[serde(default)]
     pub is_first: bool,
     /// The authority that is asked for.
     pub authority: LockAuthority,
-    /// Whether the call waits in a queue with others; a call that is not repeated soon leaves the queue.
+    /// True if the call waits in a queue with others; a call that is not repeated soon leaves the queue.
     #[serde(default)]
     pub waits: bool,
 }
@@ -81,7 +81,7 @@ pub enum LockTaken {
 }
 
 /// Keeps all authorities of a holder, and learns what other holders want of them. The call waits until others want
-/// something else than before.
+/// something else than before, for [`LOCK_WAIT`] at most.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LockKeep {
     /// The holder that keeps its authorities.
@@ -104,7 +104,7 @@ impl Call for LockKeep {
 /// The state of a holder's authorities after a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockKept {
-    /// Whether the manager does not know the holder, which then has to say which authorities it has.
+    /// True if the manager does not know the holder, which then has to say which authorities it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
     /// The authorities that the holder claimed and has lost: it was not heard for too long, and others may have had

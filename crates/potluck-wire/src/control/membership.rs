@@ -9,8 +9,8 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use serde::{Deserialize, Serialize};
 
-/// Turns a token into a certificate. The only call without a client certificate: the caller has
-/// none yet; it has verified the pool's CA by the token's pin.
+/// Turns a token into a certificate. This is the only call without a client certificate, because the caller has none
+/// yet. The caller has verified the pool's CA by the token's pin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Join {
     /// The secret of the token.
@@ -37,7 +37,7 @@ pub struct Joined {
     pub pool: String,
 }
 
-/// Makes a join token (admins).
+/// Makes a join token (admins; also a donor, for another directory of its own machine).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invite {
     /// The role that the token will give.
@@ -61,7 +61,7 @@ pub struct Invited {
 pub struct InvitationList {}
 call!(InvitationList => Invitations, "invitations");
 
-/// All tokens that were made, and whether they were used.
+/// The tokens that can be used, or could until lately, and whether they were used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invitations {
     /// The tokens, the oldest first.
@@ -71,15 +71,15 @@ pub struct Invitations {
 /// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
-    /// The number that people call it by.
+    /// The number that people call the invitation by.
     pub invitation: u32,
-    /// The role it gives.
+    /// The role that the token gives.
     pub role: Role,
     /// The member who made the token.
     pub by: MemberId,
-    /// When the token was made, in milliseconds of wall time.
+    /// The time at which the token was made, in milliseconds of wall time.
     pub made_wall_ms: i64,
-    /// Seconds until the token expires; 0 where it has.
+    /// The seconds until the token expires; 0 where it has expired.
     pub left_seconds: u64,
     /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
@@ -124,11 +124,11 @@ pub struct MemberAbout {
     pub revoked: bool,
 }
 
-/// Ends the caller's own membership (anybody). A donor's is refused while files are lost by it.
-/// Called again, it is refused as everything is to somebody who is no member.
+/// Ends the caller's own membership (anybody). A donor's is refused while files would be lost by it, unless its owner
+/// agreed to lose them. A repeated call is refused like every call of somebody who is no member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Leave {
-    /// Whether a donor may leave also where files are less safe without it than promised, until repair has made them
+    /// True if a donor may leave also where files are less safe without it than promised, until repair has made them
     /// whole again.
     #[serde(default)]
     pub now: bool,
@@ -148,19 +148,19 @@ pub struct Found {
     /// The whereabouts of the manager.
     #[serde(default)]
     pub manager: Option<SignedWhereabouts>,
-    /// Some donors that the manager visits when it has moved, and that tell whoever asks where it is.
+    /// The addresses of some donors that the manager visits when it has moved, and that tell any caller where it is.
     #[serde(default)]
     pub donors: Vec<Addresses>,
 }
 
-/// Takes a member's rights away (admins). A donor is removed only where no file needs it, unless its
-/// caller says otherwise.
+/// Takes a member's rights away (admins). A donor is removed only where no file needs it, unless the call says
+/// otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Revoke {
     /// The number of the member.
     pub member: MemberId,
-    /// Whether a donor is removed also where files are less safe without it than promised, until they are made
-    /// whole again.
+    /// True if a donor is removed also where files are less safe without it than promised, until they are made whole
+    /// again.
     #[serde(default)]
     pub now: bool,
     /// The digest of the list of files that may be lost with a donor ([`super::GivingBack::listing`]).

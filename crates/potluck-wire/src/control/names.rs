@@ -35,10 +35,10 @@ pub struct ListedEntry {
     pub path: String,
     /// The kind of the entry.
     pub kind: EntryKind,
-    /// Plaintext bytes; 0 for a directory, and for a link the bytes of its target.
+    /// The size in plaintext bytes; 0 for a directory, and for a link the bytes of its target.
     #[serde(default)]
     pub size: u64,
-    /// Modification time, nanoseconds since 1970.
+    /// The modification time, nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns")]
     pub mtime: FileTime,
     /// The version of a file.
@@ -53,13 +53,13 @@ pub struct ListedEntry {
     /// The erasure code of a file, instead of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Whether a file lives in the catalog alone and nothing of it is on donors, whatever its policy asks for.
+    /// True if a file lives in the catalog alone and nothing of it is on donors, whatever its policy asks for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_catalog: bool,
     /// The permissions of the entry.
     #[serde(default)]
     pub permissions: Permissions,
-    /// The owner of the entry, if somebody said.
+    /// The owner of the entry, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
     /// The path to which a link leads.
@@ -68,7 +68,7 @@ pub struct ListedEntry {
 }
 
 impl ListedEntry {
-    /// The attributes of the entry.
+    /// Returns the attributes of the entry.
     pub fn attributes(&self) -> EntryAttributes {
         let Self { mtime, permissions, owner, .. } = *self;
         EntryAttributes { mtime, permissions, owner }
@@ -89,7 +89,7 @@ pub struct List {
 }
 call!(List => Listing, "list");
 
-/// Entries in order of their names.
+/// A page of a listing: entries in order of their names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// The entries of this page.
@@ -104,7 +104,7 @@ pub struct Listing {
 pub struct Stat {
     /// The path that is asked about.
     pub path: PoolPath,
-    /// Whether every chunk of a file is described.
+    /// True if every chunk of a file is described.
     #[serde(default)]
     pub chunks: bool,
 }
@@ -120,16 +120,17 @@ pub struct Stated {
     /// The rule by which steps are purged, where the path is a directory that is a series.
     #[serde(default, skip_serializing_if = "SeriesRule::is_unset")]
     pub series: SeriesRule,
-    /// Whether the content lives in the catalog.
+    /// True if the content lives in the catalog.
     #[serde(default)]
     pub inline: bool,
     /// The number of chunks of a file.
     #[serde(default)]
     pub chunks: u64,
-    /// Bytes per chunk of a file.
+    /// The bytes per chunk of a file.
     #[serde(default)]
     pub chunk_size: u32,
-    /// The fewest live copies that any chunk of the file has; 0 means that it cannot be read whole now.
+    /// The fewest live copies that any data chunk of the file has. 0 means that the file cannot be read whole now,
+    /// unless its erasure code can rebuild the chunk; other entries than chunked files have 0, too.
     #[serde(default)]
     pub live_copies: u32,
     /// The donors that hold chunks of the file, each with its share.
@@ -149,21 +150,21 @@ pub struct Stated {
 pub struct Health {
     /// The manager's judgement of the file's health as a whole, which every command shows.
     pub level: HealthLevel,
-    /// Number of donors that may still die for ever before something of the file is lost; `None`: something cannot be
-    /// read now, or nothing of it is on donors.
+    /// The number of donors that may still die for ever before something of the file is lost; `None` where something
+    /// cannot be read now, or nothing of the file is on donors.
     pub tolerates: Option<u32>,
     /// The number of donors that may still die or fall silent before something of the file cannot be read: less than
     /// `tolerates` while donors that the file relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
-    /// Whether donors that the file relies on are silent, so that fewer may go now than may die for ever.
+    /// True if donors that the file relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
-    /// The number of donors' deaths that its policy promises to survive.
+    /// The number of donors that may die without loss, as the file's policy promises.
     pub promised: u32,
-    /// Chunks without all copies, or missing from their groups: while there are any, the file is less safe than
-    /// promised.
+    /// The number of chunks without all copies, or missing from their groups: while there are any, the file is less
+    /// safe than promised.
     pub incomplete: u64,
-    /// Chunks that cannot be had now, neither from a donor nor by rebuilding.
+    /// The number of chunks that cannot be had now, neither from a donor nor by rebuilding.
     pub unreadable: u64,
     /// The time at which the file came to have all that its policy promises, in milliseconds of wall time; `None`
     /// while its unsafe window is open.
@@ -172,9 +173,9 @@ pub struct Health {
     /// The redundancy that the file is being changed to in the background; until then the present guarantee holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
-    /// Whether the file is less safe than its policy promises, and repair is to make the rest.
+    /// True if the file is less safe than its policy promises, and repair is to make the rest.
     pub below_policy: bool,
-    /// Whether the file is in the catalog and nothing of it is on donors, so that no donor's death loses it.
+    /// True if the file is in the catalog and nothing of it is on donors, so that no donor's death loses it.
     pub in_catalog: bool,
 }
 
@@ -222,9 +223,9 @@ pub enum HealthLevel {
 pub struct ChunkFacts {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
-    /// Whether it is parity.
+    /// True if the chunk is parity.
     #[serde(default)]
     pub parity: bool,
     /// The group of the chunk, counted from 0, in an erasure-coded file.
@@ -261,7 +262,7 @@ pub struct Share {
     pub state: DonorState,
     /// The number of the file's chunks that the donor holds.
     pub chunks: u64,
-    /// Size of these chunks in stored bytes.
+    /// The size of these chunks in stored bytes.
     pub bytes: u64,
 }
 
@@ -270,7 +271,7 @@ pub struct Share {
 pub struct MakeDir {
     /// The path of the directory.
     pub path: PoolPath,
-    /// Whether missing parents are made, and a directory that exists already is accepted.
+    /// True if missing parents are made, and a directory that exists already is accepted.
     #[serde(default)]
     pub parents: bool,
     /// The permissions of the directories that are made; those of one that exists stay.
@@ -310,14 +311,15 @@ pub struct SetAttributes {
 }
 call!(SetAttributes => Done, "set-attributes");
 
-/// Moves a file or directory inside a space, atomically.
+/// Moves a file, directory or link inside a space, atomically. It replaces a file or link by a file or link, and an
+/// empty directory by a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Move {
-    /// The path of the file or directory to move.
+    /// The path of the entry to move.
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
-    /// Whether the move is refused where it would replace a file.
+    /// True if the move is refused where it would replace a file or link.
     #[serde(default)]
     pub no_replace: bool,
     /// The version that has to be there and is replaced, if one is given.
@@ -336,7 +338,7 @@ pub struct CopyFiles {
     /// The path of the copy itself; the caller has already decided whether to copy *into* a
     /// directory.
     pub to: PoolPath,
-    /// Whether directories are copied with everything in them.
+    /// True if directories are copied with everything in them.
     #[serde(default)]
     pub recursive: bool,
     /// The condition under which a copy may replace a file.
@@ -364,7 +366,7 @@ impl Call for CopyFiles {
 pub struct CopiedFiles {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// How many links were copied.
+    /// The number of links that were copied.
     #[serde(default, skip_serializing_if = "is_none")]
     pub links: u64,
     /// The files, directories and links that were not copied, and why.
@@ -386,13 +388,13 @@ pub struct CopiedFile {
     pub path: PoolPath,
     /// The version of the copy.
     pub version: VersionId,
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub bytes: u64,
     /// The redundancy that the copy is being changed to in the background, because its directory or the command asks
     /// for another than its source has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
-    /// Whether the copy has less redundancy than its source should have, because donors are away.
+    /// True if the copy has less redundancy than its source should have, because donors are away.
     pub below_policy: bool,
 }
 
@@ -406,22 +408,22 @@ pub struct NotCopied {
 }
 
 impl NotCopied {
-    /// Whether the file was not copied because too few of the donors that hold it are there. When it is stored anew,
-    /// the missing chunks go to other donors.
+    /// Returns whether the file was not copied because too few of the donors that hold it are there. When it is stored
+    /// anew, the missing chunks go to other donors.
     pub fn lacks_holders(&self) -> bool {
         [code::NOT_ACKNOWLEDGED, code::DONORS_SILENT].contains(&self.failure.code.as_str())
     }
 }
 
-/// Removes a file, or with `recursive` a directory.
+/// Removes a file, a link or an empty directory, or with `recursive` any directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Remove {
-    /// The path of the file or directory to remove.
+    /// The path of the entry to remove.
     pub path: PoolPath,
     /// True if directories are removed with everything in them.
     #[serde(default)]
     pub recursive: bool,
-    /// Whether nothing of the removed entry is kept, whatever the policy says, nor what was kept of its name before.
+    /// True if nothing of the removed entry is kept, whatever the policy says, nor what was kept of its name before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forever: bool,
     /// The entry that has to be there for anything to be removed.
@@ -451,14 +453,14 @@ impl OnlyIf {
     }
 }
 
-/// Sums over the files that were removed.
+/// The sums over the files that were removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Removed {
     /// The number of files and links.
     pub files: u64,
-    /// Size of the files together, in bytes of plaintext.
+    /// The size of the files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Whether more was removed than these sums say: the entries of a large tree are not all counted.
+    /// True if more was removed than these sums say: the entries of a large tree are not all counted.
     #[serde(default)]
     pub more: bool,
 }
@@ -483,7 +485,7 @@ pub struct UsedUpTo {
     pub chunks: Option<u64>,
 }
 
-/// Sums over a part of a tree, and over each of its direct children.
+/// The sums over a part of a tree, and over each of its direct children.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Used {
     /// The number of files, and of links, which have no bytes.
@@ -492,7 +494,7 @@ pub struct Used {
     pub dirs: u64,
     /// The sizes of the files together, in bytes.
     pub bytes: u64,
-    /// Bytes on donors, with all copies. A chunk that several files share counts for each with an equal part.
+    /// The bytes on donors, with all copies. A chunk that several files share counts for each with an equal part.
     pub stored: u64,
     /// The number of kept versions: old versions, and files and links that were removed.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -541,6 +543,6 @@ pub struct ChildUse {
     pub dir: bool,
     /// The number of files in the child, itself included.
     pub files: u64,
-    /// Size of these files together, in bytes of plaintext.
+    /// The size of these files together, in bytes of plaintext.
     pub bytes: u64,
 }

@@ -19,7 +19,7 @@ call!(QuotaSet => Done, "quota-set");
 pub struct QuotaList {}
 call!(QuotaList => Quotas, "quotas");
 
-/// Quotas and what is used of them.
+/// Quotas, each with what is used of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Quotas {
     /// All quotas, those of spaces first.

@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 pub struct Open {
     /// The path of the file or directory to open.
     pub path: PoolPath,
-    /// Whether all files of a directory are opened; otherwise a directory is refused.
+    /// True if all files of a directory are opened; otherwise a directory is refused.
     #[serde(default)]
     pub recursive: bool,
     /// The page continues after this [`Opened::next`].
     #[serde(default)]
     pub after: Option<String>,
-    /// Whether a single file stays readable when it is replaced or removed: for a minute, and for longer as often as
+    /// True if a single file stays readable when it is replaced or removed: for a minute, and for longer as often as
     /// its lease is renewed ([`RenewLeases`]).
     #[serde(default)]
     pub leased: bool,
@@ -66,7 +66,7 @@ pub struct RenewedLeases {
     /// The donors for which tickets were asked, as far as they belong to the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorAccess>,
-    /// Versions whose leases had run out, or that the caller never leased.
+    /// The versions whose leases had run out, or that the caller never leased.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<VersionId>,
 }
@@ -74,7 +74,7 @@ pub struct RenewedLeases {
 /// Open files and what is needed to read them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Opened {
-    /// Directories below the path, relative to it, parents first; empty ones included.
+    /// The directories below the path, relative to it, parents first; empty ones included.
     #[serde(default)]
     pub dirs: Vec<OpenDir>,
     /// The symbolic links at and below the path; a single one has the relative path "".
@@ -87,7 +87,7 @@ pub struct Opened {
     /// The space's secret, where the space is sealed.
     #[serde(default)]
     pub space_key: Option<SpaceKey>,
-    /// Whether several writers share the one file that was opened.
+    /// True if several writers share the one file that was opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shared: bool,
     /// The place to pass as [`Open::after`] for the next page; set when there is more.
@@ -105,7 +105,7 @@ pub struct OpenLink {
     /// The modification time, in nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns")]
     pub mtime: FileTime,
-    /// The owner of the link, if somebody said.
+    /// The owner of the link, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
 }
@@ -127,7 +127,7 @@ pub struct OpenFile {
     pub path: String,
     /// The version that is read, whatever is committed meanwhile.
     pub version: VersionId,
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub size: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
@@ -137,7 +137,7 @@ pub struct OpenFile {
     /// The permissions of the file.
     #[serde(default)]
     pub permissions: Permissions,
-    /// The owner of the file, if somebody said.
+    /// The owner of the file, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
     /// The content of the file, where it lives in the catalog.
@@ -166,8 +166,8 @@ pub struct OpenFile {
     /// parts, each of which is opened by itself ([`OpenPart`]).
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub parts: Packed<Digest>,
-    /// The plaintext bytes of a chunk: each part but the last has [`potluck_core::recipe::PART_CHUNKS`] chunks of
-    /// this size.
+    /// The plaintext bytes of a chunk, or the most of one where the file is cut by content. The size of the file's
+    /// parts follows from it ([`potluck_core::recipe::part_bytes_of`]).
     #[serde(default)]
     pub chunk_size: u32,
 }
@@ -188,7 +188,7 @@ call!(Report => Reported, "report");
 /// The manager's reply to a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reported {
-    /// Whether the report counted for the copy. A copy that was let go meanwhile is missing for good reason, and does
+    /// True if the report counted for the copy. A copy that was let go meanwhile is missing for good reason, and does
     /// not count.
     pub counted: bool,
 }
@@ -202,7 +202,7 @@ pub struct Unreached {
 }
 call!(Unreached => Done, "unreached");
 
-/// How a copy failed its reader.
+/// The way in which a copy failed its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyFault {

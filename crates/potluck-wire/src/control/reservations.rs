@@ -25,9 +25,9 @@ pub struct RoomReservation {
     pub id: SessionId,
     /// The path of the reservation: files written here, or below, take of its room.
     pub path: PoolPath,
-    /// Bytes of files that were asked for.
+    /// The bytes of files that were asked for.
     pub bytes: u64,
-    /// Bytes of files that still fit.
+    /// The bytes of files that still fit.
     pub left: u64,
     /// The time at which the reservation ends, in milliseconds of wall time.
     pub until_wall_ms: i64,
@@ -51,8 +51,8 @@ pub struct RoomReservations {
     pub reservations: Vec<RoomReservation>,
 }
 
-/// Ends a reservation, so that what is left of it is free for all (whoever made it, or manages the space). To end one
-/// that has ended changes nothing.
+/// Ends a reservation, so that what is left of it is free for all (the member who made it, and members who manage the
+/// space). To end one that has ended changes nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoomRelease {
     /// The identifier of the reservation.

@@ -8,18 +8,19 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
 
-/// Sets the parts of the policy in which a space (admins) or a directory differs from what holds above it. They hold
-/// for new files, and the redundancy of existing files is changed in the background.
+/// Sets the parts of the policy in which a space or a directory differs from what holds above it, or the redundancy of
+/// a file (members who manage the space). They hold for new files, and the redundancy of existing files is changed in
+/// the background.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicySet {
     /// The path of a space, a directory, or a file; only the redundancy of a file can be changed.
     pub path: PoolPath,
     /// The parts of the policy to set; parts left out stay as they are.
     pub policy: Override,
-    /// Whether existing files are left as they are.
+    /// True if existing files are left as they are.
     #[serde(default)]
     pub new_files_only: bool,
-    /// Whether the call changes nothing and only says what would change.
+    /// True if the call changes nothing and only says what would change.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -30,25 +31,26 @@ call!(PolicySet => PolicyChanged, "policy-set");
 pub struct PolicyChanged {
     /// The policy that holds at the path now.
     pub policy: Policy,
-    /// Files whose redundancy is being changed.
+    /// The number of files whose redundancy is being changed.
     pub files: u64,
-    /// Size of these files in bytes of plaintext.
+    /// The size of these files in bytes of plaintext.
     pub bytes: u64,
     /// The number of donors that the policy at the path now needs.
     pub needs_donors: u32,
     /// The number of donors that can be written to now.
     #[serde(default)]
     pub donors: u32,
-    /// The additional bytes on donors, about, while files have the old redundancy and the new.
+    /// The approximate number of additional bytes on donors while files have the old redundancy and the new.
     #[serde(default)]
     pub needs_bytes: u64,
     /// The bytes that donors can take now.
     #[serde(default)]
     pub free_bytes: u64,
-    /// What the pool has too little of now for the policy, or for the change of files to it, with advice.
+    /// The resources of which the pool has too little now for the policy, or for the change of files to it, in words
+    /// and with advice.
     #[serde(default)]
     pub lacks: Vec<String>,
-    /// Other remarks on the policy, given the donors of now; nobody has to be asked to accept them.
+    /// Other remarks on the policy, given the donors that are there now; nobody has to be asked to accept them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -72,9 +74,9 @@ call!(RepairControl => RepairState, "repair-control");
 pub enum RepairAction {
     /// Repair begins nothing new.
     Pause,
-    /// Repair goes on after a pause.
+    /// Repair goes on after a pause, and looks at everything now.
     Resume,
-    /// Repair looks at everything now, and does not wait for the grace of silent donors that did not announce their
+    /// Repair goes on as after a pause, and does not wait for the grace of silent donors that did not announce their
     /// absence.
     Now,
 }
@@ -100,26 +102,26 @@ pub struct RepairState {
     pub stuck: u64,
     /// The reason why promised chunks cannot be made now.
     pub stuck_why: Option<String>,
-    /// Files whose redundancy is being changed; none of their chunks is in `queued`.
+    /// The number of files whose redundancy is being changed; none of their chunks is in `queued`.
     pub changing: u64,
-    /// Size of these files in bytes of plaintext.
+    /// The size of these files in bytes of plaintext.
     pub changing_bytes: u64,
     /// The number of chunks and groups of a new redundancy that cannot be made now. Their files keep the old
     /// redundancy.
     pub changing_stuck: u64,
     /// The reason why chunks and groups of a new redundancy cannot be made now.
     pub changing_stuck_why: Option<String>,
-    /// Copies beyond what any policy asks, waiting to be deleted.
+    /// The number of copies beyond what any policy asks, which wait to be deleted.
     pub excess: u64,
-    /// Chunks made since the manager's start.
+    /// The number of chunks that were made since the manager's start.
     pub made: u64,
-    /// Size of these chunks in stored bytes.
+    /// The size of these chunks in stored bytes.
     pub made_bytes: u64,
-    /// Bytes a second that were made lately.
+    /// The bytes a second that were made lately.
     pub rate: u64,
-    /// Bytes a second that all donors together may be asked for.
+    /// The bytes a second that all donors together may be asked for.
     pub pool_budget: u64,
-    /// Bytes a second that one donor may be asked for, reading and writing counted apart.
+    /// The bytes a second that one donor may be asked for, reading and writing counted apart.
     pub donor_budget: u64,
     /// The reason why it is not known yet what is to be made: something happened since everything was last looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,16 +129,16 @@ pub struct RepairState {
     /// The donors that are silent and announced nothing. What they hold is made again when they are given up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
-    /// Seconds until the first of the silent donors is given up.
+    /// The seconds until the first of the silent donors is given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begins_seconds: Option<u64>,
-    /// Seconds until everything is made at the present rate; `None` if that cannot be told, or if nothing of it can
+    /// The seconds until everything is made at the present rate; `None` if that cannot be told, or if nothing of it can
     /// be made now.
     pub eta_seconds: Option<u64>,
-    /// Seconds until the new redundancy of changed files is made, too, as far as it is known what that is.
+    /// The seconds until the new redundancy of changed files is made, too, as far as it is known what that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_eta_seconds: Option<u64>,
-    /// Seconds since everything was last looked at.
+    /// The seconds since everything was last looked at.
     pub scanned_seconds: Option<u64>,
 }
 
@@ -146,28 +148,28 @@ pub struct GiveBack {
     /// The donor whose space is taken back; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// Whether the give-back does without waiting where a file can be read without the donor, and for files that are
-    /// lost by it: they are listed before anything is deleted, and no other is lost.
+    /// True if the give-back does not wait for files that can be read without the donor, nor for files that are lost by
+    /// it. The lost files are listed before anything is deleted, and no others are lost.
     #[serde(default)]
     pub now: bool,
     /// The [`GivingBack::listing`] of the files that the caller agreed to lose, with `now`. If the list is another by
     /// now and not empty, nothing begins. `None` agrees to lose anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
-    /// Whether an earlier give-back is called off, so that the space is lent again.
+    /// True if an earlier give-back is called off, so that the space is lent again.
     #[serde(default)]
     pub cancel: bool,
 }
 call!(GiveBack => GivingBack, "give-back");
 
-/// Asks what it would mean that donors leave, all of them together, or that one of them holds less. Nothing begins. A
-/// donor may ask only for sets that it is part of, and is told the paths of files that lie on it.
+/// Asks what it would mean if donors left, all of them together, or if one of them held less. Nothing begins. A donor
+/// may ask only for sets that it is part of, and is told the paths of files that lie on it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departing {
     /// The donors that leave; where the list is empty, the donor that asks.
     pub donors: Vec<DonorId>,
-    /// Bytes that leave each donor, to other donors first; `None` for all that they hold.
+    /// The number of bytes that leave each donor, to other donors first; `None` for all that they hold.
     pub over: Option<u64>,
 }
 call!(Departing => GivingBack, "departing");
@@ -185,34 +187,35 @@ call!(GiveBackStatus => GivingBack, "give-back-status");
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GivingBack {
-    /// Whether a give-back is under way, or done and not called off.
+    /// True if a give-back is under way, or done and not called off.
     pub active: bool,
-    /// Bytes that the donor held when the give-back began.
+    /// The bytes that the donor held when the give-back began.
     pub held_at_start: u64,
-    /// Bytes that the donor holds now.
+    /// The bytes that the donor holds now.
     pub held: u64,
-    /// Chunks that still have to be moved to other donors first.
+    /// The number of chunks that still have to be moved to other donors first.
     pub to_move: u64,
-    /// Size of these chunks in stored bytes.
+    /// The size of these chunks in stored bytes.
     pub to_move_bytes: u64,
-    /// Chunks that no other donor can take, or that cannot be read.
+    /// The number of chunks that no other donor can take, or that cannot be read.
     pub stuck: u64,
     /// The reason why chunks are stuck.
     pub stuck_why: Option<String>,
-    /// Bytes that other donors can take now, as far as it is known.
+    /// The bytes that other donors can take now, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room_elsewhere: Option<u64>,
-    /// Whether the donor may leave the pool.
+    /// The judgement of whether the donor may leave the pool.
     pub may_go: MayGo,
-    /// Whether the donor is not heard now: nothing moves until it is.
+    /// True if the donor is not heard now: nothing moves until it is.
     pub silent: bool,
-    /// Whether no other donor stays: the pool's own metadata is then on the manager's own disk only.
+    /// True if no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
-    /// Chunks on the donor that this pool's catalog does not know; they are never deleted for that.
+    /// The number of chunks on the donor that this pool's catalog does not know; they are deleted only if an admin has
+    /// them reclaimed ([`ReclaimUnknown`]).
     pub unclaimed: u64,
-    /// Whether the machine may go, because nothing that the pool needs is there any more. Only said when true.
+    /// True if the machine may go, because nothing that the pool needs is there any more.
     pub safe_to_remove: bool,
-    /// Whether the goal of the give-back is reached.
+    /// True if the goal of the give-back is reached.
     pub done: bool,
     /// The first few files that are lost, or as [`Departing`] tells would be lost, if the space is taken now.
     pub lost: Vec<String>,
@@ -226,15 +229,15 @@ pub struct GivingBack {
     /// The digest of the whole list of files that are or would be lost, to which the caller agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
-    /// Whether anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files
-    /// would be lost or less safe if the space were taken now.
+    /// True if anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files would
+    /// be lost or less safe if the space were taken now.
     pub needed: bool,
     /// The least that has to be said for the donor's removal not to be refused, as [`Departing`] tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,
 }
 
-/// The least that whoever removes a donor has to say so that the manager does it.
+/// The least that a caller has to say so that the manager removes a donor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovalNeeds {
@@ -251,7 +254,7 @@ pub enum RemovalNeeds {
 }
 
 impl RemovalNeeds {
-    /// Whether the manager removes a donor for a caller that says this.
+    /// Returns whether the manager removes a donor for a caller that says this.
     pub fn is_met(self, now: bool, force: bool) -> bool {
         match self {
             Self::Nothing => true,
@@ -261,12 +264,11 @@ impl RemovalNeeds {
     }
 }
 
-/// Whether a donor may leave the pool: one judgement, which `status`, `nodes rm`, `nodes drain` and
-/// `give-back` show.
+/// The judgement of whether a donor may leave the pool, which `status`, `nodes rm`, `nodes drain` and `give-back` show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MayGo {
-    /// Whether the donor may leave.
+    /// The verdict on whether the donor may leave.
     pub verdict: Going,
     /// The reason why the donor may leave, or may not.
     pub why: String,
@@ -296,7 +298,7 @@ pub struct Away {
     /// The donor that is away; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// Milliseconds from now for which the donor is away; 0 ends its absence.
+    /// The milliseconds from now for which the donor is away; 0 ends its absence.
     pub for_ms: u64,
 }
 call!(Away => Done, "away");
@@ -309,13 +311,13 @@ pub struct Trust {
 }
 call!(Trust => Done, "trust");
 
-/// Bytes a second below which no donor reads back what it holds: a small store is done in hours.
+/// The least rate, in bytes a second, at which a donor reads back what it holds: a small store is done in hours.
 pub const SLOWEST_SCRUB: u64 = 64 << 10;
 
 /// Has donors read back all they hold, now (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScrubNow {
-    /// The donor that reads back what it holds; `None`: all donors.
+    /// The donor that reads back what it holds; `None` for all donors.
     #[serde(default)]
     pub donor: Option<DonorId>,
     /// The rate of reading of each donor in bytes a second, at least [`SLOWEST_SCRUB`].
@@ -323,8 +325,8 @@ pub struct ScrubNow {
 }
 call!(ScrubNow => Done, "scrub-now");
 
-/// Lets garbage collection go on after a catalog was restored (admins): what a newer catalog may
-/// have known is given up.
+/// Lets garbage collection go on after a catalog was restored (admins): chunks that only a newer catalog may have known
+/// are given up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GcResume {}
 call!(GcResume => Done, "gc-resume");
@@ -352,7 +354,7 @@ pub struct ReclaimingUnknown {
 pub struct Fsck {
     /// The path below which files are looked at; `pot://` is everywhere.
     pub path: PoolPath,
-    /// Whether files that are merely incomplete are listed, too.
+    /// True if files that are merely incomplete are listed, too.
     #[serde(default)]
     pub incomplete: bool,
     /// The page continues after this [`FsckReport::next`].
@@ -361,19 +363,19 @@ pub struct Fsck {
 }
 call!(Fsck => FsckReport, "fsck");
 
-/// Files that are not as safe as they should be.
+/// The files that are not as safe as they should be.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FsckReport {
-    /// Files looked at for this page, without the pool's own metadata.
+    /// The number of files that were looked at for this page, without the pool's own metadata.
     pub files: u64,
-    /// Files of the pool's own metadata that are not as safe as they should be.
+    /// The number of files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,
-    /// Files that are as safe as promised when donors are back that are silent now; none of them is
-    /// in `found`.
+    /// The number of files that are as safe as promised when donors are back that are silent now; none of them is in
+    /// `found`.
     pub waiting: u64,
-    /// Files with copies that readers called bad and that their donors have not looked at yet: how safe these files
-    /// are is not known for a moment.
+    /// The number of files with copies that readers called bad and that their donors have not looked at yet: how safe
+    /// these files are is not known for a moment.
     pub in_doubt: u64,
     /// The files that are not as safe as they should be.
     pub found: Vec<Damage>,
@@ -385,7 +387,7 @@ pub struct FsckReport {
     pub advice: String,
 }
 
-/// The state of several files together, from well to worst.
+/// The state of several files together. The greatest outcome of parts holds for the whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FsckOutcome {
@@ -411,7 +413,7 @@ pub struct Damage {
     pub path: String,
     /// The health of the file.
     pub health: super::Health,
-    /// Whether what the file lacks is on donors that are merely away, and may come back.
+    /// True if what the file lacks is on donors that are merely away, and may come back.
     #[serde(default)]
     pub may_return: bool,
     /// The damage of the file's records in the catalog, if there is any: its chunks are unknown then.

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct SeriesPurge {
     /// The path of the directory.
     pub dir: PoolPath,
-    /// Whether the call only tells what would be purged, and purges nothing.
+    /// True if the call only tells what would be purged, and purges nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -36,7 +36,7 @@ pub struct SeriesSteps {
 pub struct StepAbout {
     /// The name of the step.
     pub name: String,
-    /// Whether the step is a directory.
+    /// True if the step is a directory.
     #[serde(default)]
     pub dir: bool,
     /// The time at which the step was modified, in nanoseconds since 1970.
@@ -67,7 +67,7 @@ pub enum StepFate {
 pub struct Pin {
     /// The path of the file or directory.
     pub path: PoolPath,
-    /// Whether the file or directory is never purged.
+    /// True if the file or directory is never purged.
     pub pinned: bool,
 }
 call!(Pin => Done, "pin");

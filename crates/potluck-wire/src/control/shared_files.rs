@@ -1,5 +1,5 @@
-//! Files that several writers share (docs/notes/0016-shared-writers.md): who writes which bytes, and whose turn it is to
-//! make a version of what all of them wrote.
+//! The calls about files that several writers share (docs/notes/0016-shared-writers.md): who writes which bytes, and
+//! whose turn it is to make a version of what all of them wrote.
 
 use super::{Call, call};
 use potluck_core::ids::SharedWriterId;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long the ranges that a writer has claimed stay its own without a sign of life.
+/// The time for which the ranges that a writer has claimed stay its own without a sign of life.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(10);
 
-/// The most ranges that all writers of one file may have claimed, adjoining ones joined. One call tells all ranges of
-/// a writer.
+/// The most ranges that all writers of one file together may have claimed, adjoining ones joined. One call tells all
+/// ranges of a writer.
 pub const MOST_CLAIMED: usize = 1 << 18;
 
-/// The most letters of the name of a writer.
+/// The most bytes of the name of a writer.
 pub const LONGEST_WRITER_NAME: usize = 64;
 
 /// Claims ranges of a file that writers share; without any range the call is a sign of life. The caller needs the
@@ -31,10 +31,10 @@ pub struct SharedClaim {
     /// The ranges that nobody else may write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<Range<u64>>,
-    /// Whether the writer has claimed nothing yet.
+    /// True if the writer has claimed nothing yet.
     #[serde(default)]
     pub is_first: bool,
-    /// Whether the ranges are all that the writer has, which a manager is told that does not know the writer.
+    /// True if the ranges are all that the writer has; a manager that does not know the writer is told this.
     #[serde(default)]
     pub is_all: bool,
 }
@@ -60,7 +60,7 @@ pub struct SharedLeave {
     pub path: PoolPath,
     /// The writer that leaves.
     pub writer: SharedWriterId,
-    /// Whether the writer's bytes are to be in the next version: nobody else may then write there before that version
+    /// True if the writer's bytes are to be in the next version: nobody else may then write there before that version
     /// is made.
     pub has_finished: bool,
     /// The time since the first such call of this writer was answered, in milliseconds. Only writers that were heard
@@ -143,7 +143,7 @@ pub struct SharedWriterAbout {
     /// The name of the member that writes, if that is still a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_name: Option<String>,
-    /// Whether the writer has finished its part.
+    /// True if the writer has finished its part.
     pub has_finished: bool,
     /// The number of bytes that the writer has claimed.
     pub claimed: u64,

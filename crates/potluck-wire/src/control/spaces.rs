@@ -22,12 +22,13 @@ pub struct SpaceCreated {
     pub advice: Vec<String>,
 }
 
-/// Removes a space (whoever manages it). The call is refused while anything is in the space unless it is `recursive`.
+/// Removes a space (members who manage it). The call is refused while anything is in the space unless it is
+/// `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRemove {
     /// The name of the space.
     pub name: String,
-    /// Whether everything in the space is removed with it.
+    /// True if everything in the space is removed with it.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -52,10 +53,10 @@ pub struct SpaceInfo {
     pub name: String,
     /// The policy of the space.
     pub policy: Policy,
-    /// Number of files in the space.
+    /// The number of files in the space.
     #[serde(default)]
     pub files: u64,
-    /// Size of the files together, in bytes of plaintext, before copies and dedup.
+    /// The size of the files together, in bytes of plaintext, before copies and dedup.
     #[serde(default)]
     pub bytes: u64,
     /// The number of files of up to 4 KiB, which live in the catalog.

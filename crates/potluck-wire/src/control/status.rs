@@ -31,25 +31,25 @@ pub struct PoolStatus {
     pub version: String,
     /// The number of the manager's starts over this catalog.
     pub epoch: Epoch,
-    /// Seconds since the manager started.
+    /// The seconds since the manager started.
     pub uptime_seconds: u64,
-    /// Number of open write sessions.
+    /// The number of open write sessions.
     pub sessions: u64,
     /// The number of uploads that were interrupted and can go on.
     #[serde(default)]
     pub interrupted_uploads: u64,
-    /// Stored bytes that are kept for interrupted uploads, all copies counted.
+    /// The stored bytes that are kept for interrupted uploads, all copies counted.
     #[serde(default)]
     pub interrupted_bytes: u64,
-    /// Files in all spaces.
+    /// The number of files in all spaces.
     pub files: u64,
-    /// Size of the files together, in bytes of plaintext.
+    /// The size of the files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Chunks that no file uses and that wait to be reclaimed.
+    /// The number of chunks that no file uses and that wait to be reclaimed.
     #[serde(default)]
     pub condemned_chunks: u64,
-    /// Chunks that no file uses and that only dead donors hold. They are reclaimed when these donors are back, and
-    /// forgotten when these are removed.
+    /// The number of chunks that no file uses and that only dead donors hold. They are reclaimed when these donors are
+    /// back, and forgotten when these are removed.
     #[serde(default)]
     pub condemned_at_dead: u64,
     /// The level of safety of each space.
@@ -61,10 +61,10 @@ pub struct PoolStatus {
     /// The reason why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_frozen: Option<String>,
-    /// Seconds since the copy of the metadata log in a file was last known to have all changes.
+    /// The seconds since the copy of the metadata log in a file was last known to have all changes.
     #[serde(default)]
     pub backup_file_seconds: Option<u64>,
-    /// Seconds since the copy of the metadata log on donors was last known to have all changes.
+    /// The seconds since the copy of the metadata log on donors was last known to have all changes.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
     /// The safety of the pool's own metadata on donors, as of the last scan; `None` where none is to be there, or
@@ -111,11 +111,11 @@ pub enum AlarmKind {
     Settings,
     /// The disk that a donor lends fails, or is gone.
     DonorDisk,
-    /// A donor reports, and nobody reaches it.
+    /// A donor reports, and the manager reaches it at none of its addresses.
     DonorUnreachable,
     /// Members in several places do not reach a donor.
     DonorUnreachedBySome,
-    /// Members in one place, or one alone, do not reach a donor, or say so: the pool is well.
+    /// Members in one place, or a single member, do not reach a donor, or say so: the pool is well.
     DonorUnreachedFromOnePlace,
     /// A donor lost or spoiled many chunks.
     DonorBadCopies,
@@ -152,7 +152,7 @@ impl Alarm {
         Self { kind, donor: None, what: what.into(), advice: advice.into() }
     }
 
-    /// Makes an alarm of this kind about a donor.
+    /// Returns this alarm as one about a donor.
     pub fn of(self, donor: DonorId) -> Self {
         Self { donor: Some(donor), ..self }
     }
@@ -175,7 +175,7 @@ pub struct Verdict {
     pub state: PoolState,
     /// The reason of the state.
     pub reason: String,
-    /// Whether the state comes from files that are less safe than promised, or cannot be read. A pool may be degraded
+    /// True if the state comes from files that are less safe than promised, or cannot be read. A pool may be degraded
     /// for another reason though every file is as safe as promised.
     pub of_files: bool,
     /// The next step for a person; may be empty.
@@ -216,29 +216,29 @@ pub struct SpaceHealth {
     /// The number of donors that may still die for ever before anything in the space is lost; `None` while something
     /// cannot be read, before the first scan, or where all files are in the catalog.
     pub tolerates: Option<u32>,
-    /// Number of donors that may still die or fall silent before something in the space cannot be read: less than
+    /// The number of donors that may still die or fall silent before something in the space cannot be read: less than
     /// `tolerates` while donors that it relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
-    /// Whether donors that the space relies on are silent, so that fewer may go now than may die for ever.
+    /// True if donors that the space relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
     /// The quota of the space and what is used of it, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaUse>,
-    /// Files that cannot be read now.
+    /// The number of files that cannot be read now.
     pub unreadable: u64,
     /// The number of files that cannot be read and of which something has no copy left anywhere: no donor's return
     /// brings them back.
     pub lost: u64,
-    /// Files with fewer copies or chunks than promised.
+    /// The number of files with fewer copies or chunks than promised.
     pub incomplete: u64,
-    /// Files whose redundancy is being changed.
+    /// The number of files whose redundancy is being changed.
     pub changing: u64,
-    /// Files of up to 4 KiB, which live in the catalog: no donor's death loses them.
+    /// The number of files of up to 4 KiB, which live in the catalog: no donor's death loses them.
     pub in_catalog: u64,
-    /// Whether all files of the space live in the catalog, so that no donor's death concerns any.
+    /// True if all files of the space live in the catalog, so that no donor's death concerns any.
     pub all_in_catalog: bool,
-    /// Whether the space was scanned since the manager's start.
+    /// True if the space was scanned since the manager's start.
     pub scanned: bool,
 }
 
@@ -253,9 +253,9 @@ pub struct MetadataHealth {
     pub copies: Option<u32>,
     /// The number of files that the metadata consists of.
     pub files: u64,
-    /// Files of the metadata that lack copies which donors could hold.
+    /// The number of files of the metadata that lack copies which donors could hold.
     pub incomplete: u64,
-    /// Files that cannot be read now.
+    /// The number of files of the metadata that cannot be read now.
     pub unreadable: u64,
 }
 
@@ -263,16 +263,17 @@ pub struct MetadataHealth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorState {
-    /// The donor is heard from.
+    /// The donor is heard from, and its lent directory is there.
     Live,
-    /// The donor has been silent for some seconds; nobody waits on it.
+    /// The donor has been silent for some seconds, or lacks its lent directory; nobody waits for it.
     Suspect,
     /// The donor was not heard from since the manager started, or for long, and nobody announced that.
     #[default]
     Silent,
     /// The donor is not there, as its owner or an admin announced.
     Away,
-    /// The donor has been silent beyond its grace: what it holds is being made again elsewhere.
+    /// The donor has been silent beyond its grace, or an admin did not want to wait so long: what it holds is made
+    /// again elsewhere.
     Dead,
     /// The donor joined, and has lent nothing yet.
     Joined,
@@ -282,7 +283,7 @@ pub enum DonorState {
 }
 
 impl DonorState {
-    /// The word of the glossary for this state.
+    /// Returns the word of the glossary for this state.
     pub fn word(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -311,32 +312,33 @@ pub struct DonorStatus {
     /// The members who said lately that they reach the donor at none of its addresses, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
-    /// The addresses of the members who said that they do not reach the donor.
+    /// The number of addresses of the members who said that they do not reach the donor.
     #[serde(default)]
     pub unreached_from: u64,
     /// The state of the donor, as the manager sees it.
     pub state: DonorState,
-    /// Seconds since the donor was heard, if ever.
+    /// The seconds since the donor was heard, if ever.
     #[serde(default)]
     pub silent_seconds: Option<u64>,
-    /// Seconds until the donor is given up, while it is silent and announced nothing.
+    /// The seconds until the donor is given up, while it is silent and announced nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up_seconds: Option<u64>,
     /// The version of Potluck that the donor runs.
     #[serde(default)]
     pub version: String,
-    /// Bytes that Potluck holds on the donor.
+    /// The bytes that Potluck holds on the donor.
     pub used: u64,
     /// The most bytes that the donor's owner lends, once the donor was heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lends: Option<u64>,
-    /// Bytes that Potluck may still write on the donor, before promises.
+    /// The bytes that Potluck may still write on the donor, before promises.
     pub room: u64,
-    /// Bytes of `room` that are promised to open sessions.
+    /// The bytes of `room` that are promised to open sessions.
     pub promised: u64,
     /// The number of chunks on the donor that files use.
     pub chunks: u64,
-    /// The number of chunks on the donor that this catalog does not know; they are never deleted for that.
+    /// The number of chunks on the donor that this catalog does not know; they are deleted only if an admin has them
+    /// reclaimed ([`super::ReclaimUnknown`]).
     pub unclaimed: u64,
     /// True if the donor lists its unknown chunks, or is going to, because an admin had them reclaimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -348,7 +350,7 @@ pub struct DonorStatus {
     /// The label of its failure domain: donors with one label fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Seconds for which the donor's absence is announced.
+    /// The seconds for which the donor's absence is announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_seconds: Option<u64>,
     /// The reason why the donor is not trusted, if so: its copies do not count and are not read first.
@@ -357,7 +359,7 @@ pub struct DonorStatus {
     /// The give-back of the donor, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving_back: Option<GivingBack>,
-    /// Whether nothing new goes to the donor: it gives back, is not trusted, or is over its limits.
+    /// True if nothing new goes to the donor: it gives back, is not trusted, or is over its limits.
     #[serde(default)]
     pub takes_nothing: bool,
     /// The progress of the donor's scrub.

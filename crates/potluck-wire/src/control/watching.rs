@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The time that a [`Watch`] waits for something to change before it is answered without news.
 pub const WATCH_WAIT: Duration = Duration::from_secs(2);
 
-/// The most names that one [`Refresh`] asks about; directories with names beyond these are not answered.
+/// The most names and directories together that one [`Refresh`] asks about; directories beyond these are not answered,
+/// except the first one ([`refreshed_at_once`]).
 pub const MAX_REFRESHED: usize = 20_000;
 
 /// Waits for changes in the directories that a stream watches.
@@ -49,7 +50,7 @@ pub struct WatchNews {
     /// The number of this news, which the next call acknowledges.
     #[serde(default)]
     pub number: u64,
-    /// Whether changes were left out: anything may have changed, and nothing is watched any more.
+    /// True if changes were left out: anything may have changed, and nothing is watched any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub everything: bool,
     /// The directories in which something changed.
@@ -57,7 +58,8 @@ pub struct WatchNews {
     pub dirs: Vec<DirChange>,
 }
 
-/// The name by which a space's own directory is among the [names](DirChange::attributes) in it whose attributes were set.
+/// The name by which a space's own directory is among the names of a [change](DirChange::attributes) whose attributes
+/// were set.
 pub const OWN_NAME: &str = ".";
 
 /// The changes in a directory. Where a name is a directory, what is below it may have changed as well.
@@ -65,16 +67,16 @@ pub const OWN_NAME: &str = ".";
 pub struct DirChange {
     /// The directory that has the names.
     pub dir: PoolPath,
-    /// Whether any name may have changed, and the directory is not watched any more.
+    /// True if any name may have changed, and the directory is not watched any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
-    /// Names that lead to something else now, or to the same with other attributes.
+    /// The names that lead to something else now, or to the same with other attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
-    /// Names of which nothing but attributes was set: what they lead to, and what is below, is as before.
+    /// The names of which nothing but attributes was set: what they lead to, and what is below, is as before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<String>,
-    /// Names that were removed.
+    /// The names that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
 }
@@ -106,7 +108,7 @@ pub struct KnownDir {
     /// The names that are asked about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<KnownName>,
-    /// Whether all other names of the directory are asked about, too.
+    /// True if all other names of the directory are asked about, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// The place where a page of the other names ended, after which the next begins.
@@ -143,7 +145,7 @@ pub struct Refreshed {
     pub dirs: Vec<DirNews>,
 }
 
-/// The number of these directories, from the first on, that one call asks about: at least one.
+/// Returns the number of these directories, from the first on, that one call asks about: at least one.
 pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
     let mut left = MAX_REFRESHED;
     let fits = dirs.iter().take_while(|dir| {
@@ -158,10 +160,10 @@ pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
 /// The differences between a directory and what a client knows of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DirNews {
-    /// Whether the stream is told from now on what changes in the directory.
+    /// True if the stream is told from now on what changes in the directory.
     #[serde(default)]
     pub watched: bool,
-    /// Whether the digest that was sent is that of the entries in the directory.
+    /// True if the digest that was sent is that of the entries in the directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same: bool,
     /// The entries that differ from what the client knows of them.
@@ -179,7 +181,7 @@ pub struct DirNews {
 }
 
 impl ListedEntry {
-    /// The stamp of what programs see of the entry: its kind, size, version, attributes and target.
+    /// Returns the stamp of what programs see of the entry: its kind, size, version, attributes and target.
     pub fn stamp(&self) -> EntryStamp {
         let kind = match self.kind {
             EntryKind::File => 0_u8,
@@ -199,7 +201,7 @@ impl ListedEntry {
     }
 }
 
-/// Digests the entries of a whole directory, which are added in order of their names.
+/// A digest of the entries of a whole directory, which are added in order of their names.
 #[derive(Debug, Default)]
 pub struct DirDigest(FileDigest);
 
@@ -211,7 +213,7 @@ impl DirDigest {
         self.0.update(&stamp.0);
     }
 
-    /// The digest of the entries.
+    /// Returns the digest of the entries.
     pub fn finish(self) -> Digest {
         self.0.finish()
     }

@@ -31,7 +31,7 @@ pub struct Reserve {
     /// The path at which the file, or the tree, will be; its space and directory give the policy. The policy of a
     /// tree's root holds for all files of the tree.
     pub path: PoolPath,
-    /// Plaintext bytes to be written, when known; more can be had by [`Grow`].
+    /// The number of plaintext bytes to be written, when known; more can be had by [`Grow`].
     #[serde(default)]
     pub bytes: Option<u64>,
     /// The parts of the policy that this command sets differently from the space's.
@@ -89,9 +89,9 @@ pub struct DonorAccess {
     pub name: String,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
-    /// Whether the donor was heard within the last seconds; other donors are tried last.
+    /// True if the donor was heard within the last seconds; other donors are tried last.
     pub live: bool,
-    /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
+    /// The donor's load as a score from 0 (idle) to 1 ([`potluck_core::load::Load::score`]).
     #[serde(default)]
     pub load: f32,
     /// The ticket for the donor. It is absent while the donor has not told the manager its key since the manager's
@@ -113,13 +113,13 @@ pub struct DonorAccess {
 pub struct Offer {
     /// The write session that offers the chunks.
     pub session: SessionId,
-    /// Chunks that the session is going to commit, as stored.
+    /// The chunks that the session is going to commit, as stored.
     pub chunks: Packed<ChunkName>,
     /// The ack level that copies must have reached to count as held.
     #[serde(default)]
     pub ack: AckLevel,
-    /// The largest file of the session so far: a session that writes more than its quota allows ends with this call, and
-    /// not with its commit.
+    /// The largest file of the session so far: a session that writes more than its quota allows ends with this call,
+    /// and not with its commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub so_far: Option<GrowingFile>,
 }
@@ -128,18 +128,18 @@ call!(Offer => Offered, "offer", at most 1 << 20);
 /// The offered chunks that need not be sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Offered {
-    /// Chunks on live donors; a chunk that is not listed must be sent.
+    /// The chunks on live donors; a chunk that is not listed must be sent.
     pub held: Vec<Held>,
 }
 
 /// An offered chunk that the pool holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Held {
-    /// Index of the chunk in [`Offer::chunks`].
+    /// The index of the chunk in [`Offer::chunks`].
     pub index: u32,
     /// The donors with live copies; the writer makes the further copies that its policy asks for.
     pub donors: Vec<DonorId>,
-    /// Whether no file uses the chunk: an interrupted upload left it.
+    /// True if no file uses the chunk: an interrupted upload left it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
 }
@@ -153,13 +153,13 @@ pub struct Grow {
     /// The number of plaintext bytes that are added. Where it is 0, the reply says how the donors of the plan so far
     /// can be reached now.
     pub bytes: u64,
-    /// Donors beside those of the plan that hold what the session is to read, where no bytes are asked for.
+    /// The donors beside those of the plan that hold what the session is to read, where no bytes are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<DonorId>,
-    /// Donors that failed this writer and are not planned again.
+    /// The donors that failed this writer and are not planned again.
     #[serde(default)]
     pub avoid: Vec<DonorId>,
-    /// Whether only places for all redundancy are of use, as when donors failed for want of room.
+    /// True if only places for all redundancy are of use, as when donors failed for want of room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// The one file of the session, if its size was unknown. The call is refused where a quota would refuse the
@@ -174,7 +174,7 @@ call!(Grow => Grown, "grow", at most 1 << 20);
 pub struct GrowingFile {
     /// The path at which the file will be.
     pub path: PoolPath,
-    /// Bytes of plaintext that it has so far.
+    /// The bytes of plaintext that the file has so far.
     pub bytes: u64,
 }
 
@@ -192,7 +192,7 @@ pub struct Grown {
 pub struct Renew {
     /// The write session that is renewed.
     pub session: SessionId,
-    /// Donors that refused the session's tickets so far, because what the session may store there may be used up.
+    /// The donors that refused the session's tickets so far, because what the session may store there may be used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<DonorId>,
 }
@@ -215,7 +215,7 @@ pub struct Commit {
     pub batch: u32,
     /// The files of the batch; each is stored or refused by itself.
     pub files: Vec<FileCommit>,
-    /// Whether the session ends with this commit.
+    /// True if the session ends with this commit.
     pub done: bool,
 }
 impl Call for Commit {
@@ -230,11 +230,11 @@ impl Call for Commit {
 pub struct FileCommit {
     /// The path at which the file becomes visible; missing directories are made.
     pub path: PoolPath,
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub size: u64,
-    /// [`potluck_core::chunk::Digest`] of the plaintext.
+    /// The digest of the file's plaintext.
     pub digest: Digest,
-    /// Modification time at the source, nanoseconds since 1970.
+    /// The modification time at the source, nanoseconds since 1970.
     #[serde(rename = "mtime_ns")]
     pub mtime: FileTime,
     /// The permissions of the file.
@@ -243,7 +243,8 @@ pub struct FileCommit {
     /// The owner of the file; `None` where the writer named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
-    /// Plaintext bytes per chunk; the last may be shorter.
+    /// The plaintext bytes of a chunk; the last may be shorter. Where the file is cut by content, the most bytes of a
+    /// chunk.
     pub chunk_size: u32,
     /// The number of copies that the file's policy asks for.
     pub copies: u32,
@@ -257,7 +258,7 @@ pub struct FileCommit {
     /// The erasure code of the file, if it has one; `copies` is 1 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Names of the parity chunks, k for each group of m data chunks in order.
+    /// The names of the parity chunks, k for each group of m data chunks in order.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub parity: Packed<ChunkName>,
     /// The donors that acknowledged the file's chunks; parity chunks are counted after those of the recipe. A chunk
@@ -267,7 +268,8 @@ pub struct FileCommit {
     /// The condition under which the file may replace what is at its path.
     #[serde(default)]
     pub condition: Condition,
-    /// Set where the file has more chunks than [`potluck_core::recipe::PART_CHUNKS`], which come in parts.
+    /// The step of the commit where the file comes in parts, because it has more chunks than fit one
+    /// ([`potluck_core::recipe::part_bytes`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_parts: Option<InParts>,
 }
@@ -305,7 +307,7 @@ pub struct LostParts {
 }
 call!(LostParts => CommittedParts, "lost-parts");
 
-/// Parts of a file, some at a time.
+/// The parts of a file, some at a time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CommittedParts {
     /// The parts as they were committed, without receipts.
@@ -327,11 +329,11 @@ pub enum Outcome {
     Stored {
         /// The version that the file has.
         version: VersionId,
-        /// Whether the file has less redundancy than its policy asks for, because donors are away: repair makes the
+        /// True if the file has less redundancy than its policy asks for, because donors are away: repair makes the
         /// rest.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below_policy: bool,
-        /// Whether the death of one donor may lose something of the file, until an asynchronous protocol has made its
+        /// True if the death of one donor may lose something of the file, until an asynchronous protocol has made its
         /// copies.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         at_risk: bool,
@@ -360,8 +362,8 @@ impl Outcome {
 pub struct Abort {
     /// The write session that ends.
     pub session: SessionId,
-    /// Whether the session's chunks are kept for a while, for whoever writes the same again; they are reclaimed
-    /// otherwise.
+    /// True if the session's chunks are kept for a while, so that a later upload of the same bytes need not send them
+    /// again; they are reclaimed otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 }
