@@ -28,8 +28,8 @@ pub struct InventoryProgress {
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
-/// The most names that are remembered to have arrived during one inventory. When more did, nothing counts as missing
-/// by that inventory, and the next one tells.
+/// The number of names that arrived during one inventory from which none of them is remembered: nothing counts as
+/// missing by that inventory then, and the next one finds what is.
 const MOST_ARRIVED: usize = 1 << 18;
 
 impl InventoryProgress {

@@ -42,7 +42,7 @@ pub(crate) const FILE: &str = "manager.json";
 pub struct Issue {
     /// The manager's epoch, which is higher after each start.
     pub epoch: Epoch,
-    /// How often the manager's addresses have changed since that start.
+    /// The number of times that the manager's addresses have changed since that start.
     pub moves: u64,
 }
 

@@ -75,8 +75,8 @@ impl Pool {
         others.map(|(_, reservation)| reservation).collect()
     }
 
-    /// Returns the reservation that a session draws on, with the plan and the bytes that it has now, for a manager
-    /// that is started again.
+    /// Returns the reservation that a session draws on, with the plan and the bytes that the reservation has now, for a
+    /// manager that is started again.
     pub fn reservation_plan(&self, of: &SessionId) -> Option<(SessionId, Plan, u64)> {
         let id = self.sessions.get(of)?.draws_on?;
         let reservation = self.sessions.get(&id).filter(|session| !session.ending)?;

@@ -591,7 +591,7 @@ impl Findings {
             if shards.iter().all(|shard| shard.from.iter().any(sends)) {
                 self.encode.push(Encode { version: version.id, group: *group, ec, shards });
             } else if shards.iter().all(|shard| !shard.from.is_empty()) {
-                self.sourceless_goals += 1; // until somebody who failed lately may be asked again
+                self.sourceless_goals += 1; // until a donor that failed lately may be asked again
             }
         }
     }

@@ -38,9 +38,9 @@ impl Differed {
         self.pairs.iter().filter(|pair| pair.contains(&donor)).count()
     }
 
-    /// Returns the first two of `able` that have not disagreed yet, so that any two who are right meet in the end; or
-    /// one, where there is only one. `None` where all disagree, or the only one disagreed with some other: its word
-    /// alone would make wrong parity a version's own.
+    /// Returns the first two of `able` that have not disagreed yet, so that two donors that are right meet in the end;
+    /// or one, where there is only one; or none. `None` where all disagree, or the only one disagreed with another: its
+    /// word alone could make wrong parity a version's own.
     pub(super) fn two_of(&self, able: &[Helper]) -> Option<Vec<Helper>> {
         if able.len() < 2 {
             let doubted = able.iter().any(|only| self.doubts(only.donor) > 0);
