@@ -28,8 +28,8 @@ pub struct InventoryProgress {
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
-/// The number of names that arrived during one inventory from which none of them is remembered: nothing counts as
-/// missing by that inventory then, and the next one finds what is.
+/// The number of arrived names at which an inventory remembers none of them any more: nothing counts as missing by it
+/// then, and the next inventory finds what is.
 const MOST_ARRIVED: usize = 1 << 18;
 
 impl InventoryProgress {

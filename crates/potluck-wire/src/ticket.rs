@@ -195,7 +195,8 @@ pub struct PublicTicket {
 /// The reason why a ticket allows nothing at this donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
-    /// The bytes are not a ticket, or have caveats that this donor does not know or that contradict each other.
+    /// The bytes are not a ticket, or the caveats cannot be followed: too many, unknown ones, two sessions, or none
+    /// that names a donor.
     #[error("not a ticket of a version this donor knows")]
     Malformed,
     /// The ticket is for another donor.
