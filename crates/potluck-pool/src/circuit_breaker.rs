@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 /// The donors that became dead, came back or fell silent as time passed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DonorChanges {
-    /// The donors whose grace ended.
+    /// The donors that became dead: their grace ended, or an admin declared them dead.
     pub dead: Vec<DonorId>,
     /// The donors that came back after they had been dead.
     pub back: Vec<DonorId>,
-    /// Whether a donor fell silent or was heard again, which changes how safe files are at this moment.
+    /// True if the copies of some donor began or ceased to be readable, which changes how safe files are now.
     pub silence: bool,
 }
 

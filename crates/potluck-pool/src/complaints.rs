@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Complaints {
     /// The complaints about copies that the donor has not looked at yet.
     pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, Complaint>>,
-    /// The copy of each donor that others are looking at, which it calls sound.
+    /// The inquiry into one copy of each donor: others fetch a copy that the donor calls sound, or did not look at.
     pub(crate) inquiries: BTreeMap<DonorId, Inquiry>,
-    /// When a complaint of a member about a donor counted last.
+    /// The time at which a complaint of a member about a donor counted last.
     pub(crate) counted: BTreeMap<(MemberId, DonorId), Tick>,
-    /// The donors about which a member complained and others found their copies right, and when.
+    /// The donors about which each member complained though others found the copy right, each with when that was found.
     pub(crate) refuted: BTreeMap<MemberId, BTreeMap<DonorId, Tick>>,
-    /// When each member would have made its reports, one every [`REPORT_EVERY`].
+    /// The time until which the reports of each member reach, at one every `REPORT_EVERY`: a rate limit.
     pub(crate) reported: BTreeMap<MemberId, Tick>,
     /// The last report of each member that put the verdict in doubt.
     pub(crate) doubts: BTreeMap<MemberId, Doubt>,
-    /// When what is too old was forgotten last.
+    /// The time at which old complaints were forgotten last.
     pub(crate) aged: Tick,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Complaint {
     pub(crate) len: u32,
     pub(crate) witnesses: BTreeSet<MemberId>,
     pub(crate) since: Tick,
-    /// The time since which the donor has been there and not looked.
+    /// The time since which the donor has been heard and has not looked at the copy.
     pub(crate) waits_since: Tick,
 }
 
@@ -43,25 +43,29 @@ pub(crate) struct Doubt {
     pub(crate) chunk: ChunkName,
 }
 
-/// An inquiry: others fetch a copy about which the donor and those who complained say different things.
+/// An inquiry, in which others fetch a copy that members complained about and that the donor calls sound or did not
+/// look at.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(crate) copy: Holding,
     pub(crate) witnesses: BTreeSet<MemberId>,
-    /// The donors that were asked to fetch the copy, each with when it was asked, until it answers.
+    /// The donors that were asked to fetch the copy, each with when it was asked; `None` once it has answered, and for
+    /// one that complained itself.
     pub(crate) asked: BTreeMap<DonorId, Option<Tick>>,
-    /// Whether each donor that answered got the right bytes.
+    /// The donors that answered, each with whether it got the right bytes.
     pub(crate) found: BTreeMap<DonorId, bool>,
-    /// Whether the manager fetches the copy itself.
+    /// True once the manager fetches the copy itself.
     pub(crate) manager_looks: bool,
-    /// Whether the manager got the right bytes; `None` until it has fetched the copy.
+    /// True if the manager got the right bytes, false if it got others or none; `None` until it has fetched the copy,
+    /// and if it could not.
     pub(crate) manager_found: Option<bool>,
-    /// Nobody else is asked; so many heartbeats of the donor have come since.
+    /// The number of heartbeats that came from the donor since enough donors, or the manager, had fetched the copy;
+    /// `None` before that.
     pub(crate) heartbeats_since: Option<u32>,
 }
 
 impl Inquiry {
-    /// Returns how many got the right bytes, and how many did not.
+    /// Returns how many of those that fetched the copy got the right bytes, and how many did not.
     pub(crate) fn tally(&self) -> (usize, usize) {
         let found = || self.found.values().copied().chain(self.manager_found);
         let right = found().filter(|right| *right).count();
@@ -69,13 +73,13 @@ impl Inquiry {
     }
 }
 
-/// The steps to take now in inquiries into copies that their donors call sound.
+/// The steps to take now in inquiries.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inquiring {
     /// The donors that were drawn to fetch a copy, each with the donor to fetch it from and the chunk.
     pub by_donors: Vec<(DonorId, DonorId, Holding)>,
     /// The copies that the manager fetches itself, each with its donor, because too few other donors can.
     pub by_manager: Vec<(DonorId, Holding)>,
-    /// Donors that are not to be trusted any more, and why.
+    /// The donors that are not to be trusted any more, each with the reason.
     pub lies: Vec<(DonorId, String)>,
 }

@@ -1,10 +1,10 @@
-//! Decisions about chunks, and what donors had counted when they were made.
+//! Decisions to delete chunks, and the writes that donors had counted when the decisions were made.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation};
 use std::collections::BTreeMap;
 
-/// How far a donor had counted its writes at the moment when the manager decided something.
+/// The count of a donor's writes at the moment when the manager made a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     /// The incarnation that counted.
@@ -18,12 +18,12 @@ pub struct Count {
 pub struct Decided(pub(crate) BTreeMap<ChunkName, Vec<(DonorId, Count)>>);
 
 impl Decided {
-    /// The chunks decided on.
+    /// Returns the names of the chunks that are to be deleted.
     pub fn names(&self) -> Vec<ChunkName> {
         self.0.keys().copied().collect()
     }
 
-    /// Whether a donor's copy of the chunk was decided on.
+    /// Returns whether a donor's copy of the chunk is to be deleted.
     pub fn has(&self, chunk: &ChunkName, donor: DonorId) -> bool {
         self.0.get(chunk).is_some_and(|counts| counts.iter().any(|(other, _)| *other == donor))
     }
@@ -34,7 +34,7 @@ impl Decided {
 pub struct InUseAgain {
     /// The chunks that were condemned before: orders to delete them are void.
     pub condemned: Vec<ChunkName>,
-    /// The copies of these chunks that nobody has acknowledged since. Their donors may have been told to delete them,
-    /// so they count for nothing until each was looked at.
+    /// The copies of these chunks that their donors have not acknowledged since. The donors may have been told to
+    /// delete them, so they count for nothing until each was looked at.
     pub doubtful: Vec<(ChunkName, DonorId)>,
 }

@@ -1,6 +1,6 @@
-//! Donors as they stood at a moment, for whoever decides by that a little later: in a transaction of the
-//! catalog, where nothing of the pool is locked. What happened to donors since is known by numbers, its
-//! versions, which the pool raises and a snapshot compares.
+//! Snapshots of donors as they stood at a moment, for decisions that are made a little later in a transaction of the
+//! catalog, where nothing of the pool is locked. The pool numbers the losses of donors, and a snapshot compares the
+//! numbers to learn what happened since it was taken.
 
 use super::pool_view::PoolView;
 use potluck_core::ids::DonorId;
@@ -51,7 +51,7 @@ impl Losses {
         (number, noted)
     }
 
-    /// Returns how many losses were noted.
+    /// Returns how many losses of all donors were noted.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct DonorTable {
     pub(crate) all: BTreeMap<DonorId, KnownDonor>,
-    /// When this manager began to listen.
+    /// The time at which this manager began to listen.
     pub(crate) started: Tick,
 }
 
@@ -30,15 +30,16 @@ pub struct KnownDonor {
     pub(crate) machine: Option<DonorId>,
     pub registration: Option<Registration>,
     pub(crate) heard: Option<Tick>,
-    /// When the donor last registered anew while it was still heard.
+    /// The time at which the donor last registered with a new incarnation while the earlier one was still heard.
     pub(crate) restarted: Option<Tick>,
     /// The connection over which the donor was last heard.
     pub(crate) connection: u64,
-    /// Whether that connection ended and the donor was then nowhere to be reached.
+    /// True if that connection ended and the donor was then reached nowhere; false again once it is heard.
     pub(crate) hung_up: bool,
-    /// How many removals of the donor are about to happen: nothing is promised on its word meanwhile.
+    /// The number of removals of the donor that are being prepared: nothing is promised on its word meanwhile.
     pub(crate) removing: u32,
-    /// Chunks that no file uses and that the catalog knows on its word alone, as far as it has not said that they are gone.
+    /// The number of chunks that no file uses and that the catalog knows on the donor's word alone, as far as the donor
+    /// has not said that they are gone.
     pub(crate) taken_in: u64,
     pub record: DonorRecord,
 }
@@ -66,7 +67,7 @@ pub struct Registration {
     /// The number of chunks that arrived while the donor computed parity by order. The catalog learns their names
     /// when the order is answered, so nobody is told meanwhile that they are unknown.
     pub computed: u64,
-    /// Whether the donor's whole inventory was compared; until then its copies count for nothing new.
+    /// True once the donor's whole inventory was compared; until then its copies count for nothing new.
     pub compared: bool,
     pub taking: Option<InventoryProgress>,
     /// The fault of the donor's disk, if there is one.
@@ -79,7 +80,7 @@ pub struct Registration {
     pub last_task: u64,
 }
 
-/// How to reach a donor.
+/// The facts by which a donor is reached, and its receipts are checked.
 #[derive(Debug, Clone)]
 pub struct DonorContact {
     /// The id of the donor.
@@ -119,7 +120,7 @@ impl DonorTable {
         self.all.get_mut(&donor)
     }
 
-    /// The first donor of a donor's machine, which need not be of the pool any more.
+    /// Returns the first donor of a donor's machine, which need not be of the pool any more.
     pub fn machine(&self, donor: DonorId) -> DonorId {
         self.get(donor).and_then(|donor| donor.machine).unwrap_or(donor)
     }

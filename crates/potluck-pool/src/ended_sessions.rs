@@ -1,16 +1,17 @@
-//! Write sessions that have ended and of which donors must know more than that.
+//! Write sessions that ended a moment ago and that donors are told of, or still make copies for.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long donors are told that a session ended, whether they ask or not: each sends a heartbeat a second.
+/// The time for which all donors are told that a session was cut off, whether they ask or not: each sends a heartbeat a
+/// second.
 const TOLD_FOR: Duration = Duration::from_secs(10);
-/// How long after the end of a session the copies may arrive that donors make among themselves for it.
+/// The time after the end of a session within which the copies may arrive that donors make among themselves for it.
 const ARRIVES_FOR: Duration = Duration::from_secs(60);
-/// The most sessions of each kind that are remembered; beyond them the oldest is forgotten. Donors ask about all of
-/// which they have anything, and copies that do not arrive are made by repair.
+/// The most sessions of each kind that are remembered; beyond them the oldest is forgotten. Donors ask about all
+/// sessions that stored anything with them, and copies that do not arrive are made by repair.
 const MOST: usize = 4096;
 
 /// The write sessions that ended a moment ago.
@@ -50,12 +51,12 @@ impl EndedSessions {
         add(&mut self.copying, session, now, ARRIVES_FOR);
     }
 
-    /// Whether donors may still make copies for a session that has ended.
+    /// Returns whether donors may still make copies for a session that has ended.
     pub fn is_copying(&self, session: &SessionId, now: Tick) -> bool {
         recent(&self.copying, now, ARRIVES_FOR).any(|recent| recent == *session)
     }
 
-    /// The sessions that every donor is told of.
+    /// Returns the sessions whose end every donor is told of.
     pub fn to_tell(&self, now: Tick) -> Vec<SessionId> {
         recent(&self.cut_off, now, TOLD_FOR).collect()
     }

@@ -1,13 +1,13 @@
 //! Donors that a manager which has just started waits for.
 //!
 //! Nothing can be written to a donor, and nothing be read there, before it has reported to this term
-//! of the manager. An earlier term heard it until the end, so that it will report within seconds;
-//! whoever asks for something that needs it meanwhile is held up instead of refused.
+//! of the manager. A donor that an earlier term heard until its end will report within seconds: calls
+//! that need it meanwhile are held up instead of refused.
 
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 
-/// The donors that an earlier term of the manager heard until its end.
+/// The donors that an earlier term of the manager heard until its end, or never heard.
 #[derive(Debug, Default)]
 pub struct ExpectedDonors {
     /// The expected donors that have not registered yet.

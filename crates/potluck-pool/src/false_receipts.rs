@@ -1,5 +1,5 @@
-//! Donors that answered puts with receipts that they did not sign: they claim to have stored what nobody can count
-//! on, and each file that is written over them fails. Such a receipt is proof only for the member that brings it,
+//! Donors that answered puts with receipts that are not genuine: nobody can count on what they say to have stored, and
+//! each file that is written over them fails. Such a receipt is proof only for the member that brings it,
 //! which may have made the receipt up: so only that member's own sessions avoid the donor.
 
 use potluck_core::clock::Tick;
@@ -7,10 +7,10 @@ use potluck_core::ids::{DonorId, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a member's sessions avoid a donor.
+/// The time for which a member's sessions avoid a donor after its last false receipt.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
-/// When each member last brought a receipt of a donor that was not genuine.
+/// The time at which each member last brought a receipt of a donor that was not genuine.
 #[derive(Debug, Default)]
 pub struct FalseReceipts(BTreeMap<(MemberId, DonorId), Tick>);
 

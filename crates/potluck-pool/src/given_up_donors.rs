@@ -1,16 +1,16 @@
 //! Donors that hold chunks which the catalog does not know and an admin gave up, and the turns in which they list them.
 //!
-//! A donor's list alone never makes a chunk garbage (promise D5): what is unknown may be of a newer
+//! A donor's list alone never makes a chunk garbage (promise D5): an unknown chunk may be of a newer
 //! catalog. The admin's word makes it so, for the donors that are there when it is given, and for this
-//! term of the manager: after a restart another catalog may run. What the donors list from then on, and
-//! no session has offered, becomes a chunk that no file uses, and goes the way of those.
+//! term of the manager: after a restart another catalog may run. A chunk that these donors list from then on, and
+//! that no session has offered, becomes a chunk that no file uses, and is deleted as such.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a listing donor may send no page before it holds up the others no longer and is asked no more; what it
+/// The time after which a listing donor that sent no page holds up the others no longer and is asked no more; what it
 /// holds then stays unknown.
 const TURN: Duration = Duration::from_secs(600);
 
@@ -39,12 +39,13 @@ impl GivenUpDonors {
         self.0.values().filter(works).count()
     }
 
-    /// Forgets the turn of a donor with a new incarnation: nothing said of an earlier one holds.
+    /// Forgets the turn of a donor that has a new incarnation, for which nothing said of the earlier one holds, or that
+    /// was removed.
     pub(super) fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }
 
-    /// Notes a page of a donor's list that had begun when the list was asked for.
+    /// Notes a page of a donor's list that began after the donor was asked.
     pub(super) fn heard(&mut self, donor: DonorId, now: Tick) {
         if let Some(ListingTurn::Lists(heard)) = self.0.get_mut(&donor) {
             *heard = now;

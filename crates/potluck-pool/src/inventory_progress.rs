@@ -1,4 +1,4 @@
-//! Inventories: what a donor lists after it registered, page by page.
+//! Inventories, which a donor sends page by page after it registered: the list of all that it holds.
 //!
 //! A copy that was not listed is counted as missing, unless it arrived while the inventory was
 //! under way. Nothing is deleted for it (promise D5).
@@ -14,26 +14,27 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub struct InventoryProgress {
     pub(crate) next_page: u32,
-    /// Known chunks that were listed.
+    /// The known chunks that were listed, some more than once.
     pub(crate) listed: Vec<ChunkId>,
-    /// How many distinct chunks `listed` had when duplicates were last removed.
+    /// The number of distinct chunks that `listed` had when duplicates were last removed.
     distinct: usize,
     /// The names that arrived during the inventory; they are looked up by name and never walked.
     pub(crate) arrived: HashSet<ChunkName>,
-    /// Whether more names arrived than are remembered, so that none of them is.
+    /// True if more names arrived than are remembered, so that none is.
     too_many_arrived: bool,
-    /// Names that are about to be counted as missing.
+    /// The names that are about to be counted as missing.
     pub(crate) suspected: HashSet<ChunkName>,
-    /// Whether one of the suspected names arrived after it was suspected.
+    /// True if one of the suspected names arrived after it was suspected.
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
-/// The most names that are remembered to have arrived during one inventory. When more did, nothing counts as missing
-/// by that inventory, and the next one tells.
+/// The number of arrived names at which an inventory remembers none of them any more: nothing counts as missing by it
+/// then, and the next inventory finds what is.
 const MOST_ARRIVED: usize = 1 << 18;
 
 impl InventoryProgress {
-    /// Adds the known chunks of a page. A donor that lists some again and again takes no more memory for that.
+    /// Adds the known chunks of a page. Duplicates are removed now and then, so that a donor that lists some again and
+    /// again takes no more memory for that.
     pub fn list(&mut self, chunks: &[ChunkId]) {
         self.listed.extend_from_slice(chunks);
         if self.listed.len() > 2 * self.distinct + (1 << 16) {
@@ -69,20 +70,21 @@ impl InventoryProgress {
 pub struct UnlistedCopies {
     /// The names of the unlisted chunks that had not arrived during the inventory.
     pub names: Vec<ChunkName>,
-    /// Whether the donor's store is new, so that nothing is wrong with its disk.
+    /// True if the donor's store is new, so that nothing is wrong with its disk.
     pub new_store: bool,
     pub(crate) refuted: Weak<AtomicBool>,
 }
 
 impl UnlistedCopies {
-    /// Returns whether all of these chunks are still known to be missing: none has arrived since, and the inventory
-    /// is under way.
+    /// Returns whether all of these chunks are still known to be missing: none has arrived since, the inventory is
+    /// under way, and no later search for unlisted copies has taken the place of this one.
     pub fn is_current(&self) -> bool {
         self.refuted.upgrade().is_some_and(|refuted| !refuted.load(Ordering::Acquire))
     }
 }
 
-/// The error for a page that does not follow the last: the donor begins anew with page 0.
+/// The error for a page that does not follow the last, or that came from an incarnation that is not registered: the
+/// donor begins anew with page 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfOrder;
 
@@ -100,6 +102,6 @@ impl From<OutOfOrder> for Failure {
 pub enum PageDone {
     /// The page is the next in order.
     Next,
-    /// The page is the one before, sent again because its reply was lost.
+    /// The page is the one before, or one of an inventory that is complete, sent again because its reply was lost.
     Repeated,
 }

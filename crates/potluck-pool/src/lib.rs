@@ -1,7 +1,7 @@
-//! The pool as it is at this moment: who is alive, what is promised to whom, what was ordered.
+//! The pool as it is at this moment: which donors are alive, what is promised to which session, what was ordered.
 //!
-//! A deterministic state machine without waiting and without a clock: every method takes the time
-//! it happens at. All of it is rebuilt after a start, the donors' part from their registrations
+//! It is a deterministic state machine that never waits and has no clock: methods are given the time at which they are
+//! called. All of it is rebuilt after a start: the donors' part from the catalog's records and from their registrations
 //! and heartbeats, the sessions' part from the catalog.
 
 mod circuit_breaker;

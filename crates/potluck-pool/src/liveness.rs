@@ -1,5 +1,5 @@
-//! Whether a donor is live, suspect, silent, away or dead: what its silence means, as the pool's limits and its
-//! owner's announcements say.
+//! Judges whether a donor is live, suspect, silent, away or dead: what its silence means by the pool's limits and by
+//! its owner's announcements.
 
 use super::donor_table::DonorTable;
 use super::limits::PoolLimits;
@@ -9,9 +9,8 @@ use potluck_wire::control::DonorState;
 use std::time::Duration;
 
 impl DonorTable {
-    /// How long a donor has been silent; `None` if it was never heard. What an earlier term of
-    /// the manager heard counts, the time between its end and this term's start does not: nobody
-    /// listened.
+    /// Returns how long a donor has been silent; `None` if it was never heard. Silence during an earlier term of the
+    /// manager counts, the time between its end and this term's start does not: nobody listened.
     pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
         let donor = self.all.get(&donor)?;
         Some(match donor.heard {
@@ -20,8 +19,8 @@ impl DonorTable {
         })
     }
 
-    /// How long a donor may be silent before it is given up: what it asked for, within what the pool
-    /// grants anybody.
+    /// Returns how long a donor may be silent before it is given up: what it asked for, but no less than the pool's
+    /// grace, and no more than the longest absence that the pool grants anybody.
     pub fn grace(&self, donor: DonorId, limits: &PoolLimits) -> Duration {
         let own = self.all.get(&donor).and_then(|donor| donor.record.grace);
         own.unwrap_or_default().min(limits.longest_absence).max(limits.grace)

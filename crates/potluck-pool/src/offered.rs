@@ -1,4 +1,4 @@
-//! Which sessions may be writing which chunks; such chunks are never garbage.
+//! The chunks that each session may be writing; such chunks are never garbage.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
@@ -15,7 +15,7 @@ pub struct OfferedChunks {
 #[derive(Debug, Default)]
 struct OfSession {
     names: Vec<ChunkName>,
-    /// How many of the session's names are in files that were committed.
+    /// The number of the session's names that are in files that it committed.
     committed: usize,
 }
 
@@ -111,7 +111,7 @@ impl OfferedChunks {
         self.by_session.get(session).map_or(0, |of_session| of_session.names.len())
     }
 
-    /// Returns how many chunks a session has offered that no file has yet.
+    /// Returns how many chunks a session has offered and not yet committed in a file.
     pub fn open_by(&self, session: &SessionId) -> usize {
         let open = |of: &OfSession| of.names.len().saturating_sub(of.committed);
         self.by_session.get(session).map_or(0, open)

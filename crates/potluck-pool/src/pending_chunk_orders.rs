@@ -15,7 +15,7 @@ const PER_REPLY: usize = 2048;
 const MAX_WAITING: usize = 4 * PER_REPLY;
 /// The most verifications that wait at one donor.
 const MAX_VERIFIES: usize = 1024;
-/// How long an order may stay unconfirmed before it counts as refused or forgotten: a tombstone is then decided anew,
+/// The time after which an unconfirmed order counts as refused or forgotten: a tombstone is then decided anew,
 /// with what the donor has counted by then.
 const EXPIRES: Duration = Duration::from_secs(30);
 
@@ -86,7 +86,7 @@ impl PendingChunkOrders {
         self.0.values_mut().for_each(|waiting| waiting.deletions.clear());
     }
 
-    /// Forgets the orders that an earlier incarnation of the donor was given: nothing of them holds.
+    /// Forgets the orders of a donor that has a new incarnation, for which no earlier order holds, or that was removed.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }

@@ -1,5 +1,5 @@
-//! All soft state together: its parts are in files beside this one, and what is done with several of them is
-//! below, by subject.
+//! All soft state of a manager together. The parts of it are in files beside this one; the operations on several parts
+//! are in the modules below, by subject.
 
 mod chunk_orders;
 mod donors;
@@ -52,9 +52,9 @@ pub struct Pool {
     pub(crate) sessions: BTreeMap<SessionId, OpenSession>,
     /// The number of sessions of each member.
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
-    /// How many chunks the sessions of each member have offered that no file has yet.
+    /// The number of chunks that the sessions of each member have offered and not yet committed in files.
     pub(crate) open_names: BTreeMap<MemberId, usize>,
-    /// How many bytes of its slack the sessions of each member have taken together.
+    /// The bytes of its slack that the sessions of each member have taken together.
     pub(crate) slack_taken: BTreeMap<MemberId, u64>,
     pub(crate) ended_sessions: EndedSessions,
     pub(crate) ledger: Ledger,
@@ -67,7 +67,8 @@ pub struct Pool {
     pub(crate) probation: RunningProbations,
     pub(crate) given_up: GivenUpDonors,
     pub(crate) losses: Losses,
-    /// When the rights of some member were last ended, by the clock that tickets are issued by, in milliseconds.
+    /// The time at which the rights of some member were last ended, by the clock that tickets are issued by, in
+    /// milliseconds.
     pub(crate) rights_ended_ms: Option<u64>,
     /// The repairs that wait or are under way.
     pub repairs: Repairs,
@@ -107,7 +108,7 @@ impl Pool {
     }
 
     /// Takes a donor's heartbeat, sent each second. Returns `false` if this incarnation did not register; then
-    /// nothing of it was believed.
+    /// nothing in the heartbeat was believed.
     pub fn heartbeat(&mut self, donor: DonorId, heartbeat: &Heartbeat, now: Tick) -> bool {
         if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
             return false;

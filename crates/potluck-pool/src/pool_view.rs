@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum LeavingRule {
     /// The copy may be deleted when its unit is whole without it.
     WhenWhole,
-    /// The copy may be deleted when its unit survives one more death without it.
+    /// The copy may be deleted when its unit survives at least one more death without it.
     WhenSafe,
     /// The copy may be deleted now, if its unit can be read without it, or is of a version that may be lost.
     AtOnce,
@@ -123,7 +123,7 @@ impl PoolView {
         self.get(donor).is_some_and(|at| at.live)
     }
 
-    /// Returns how many donors are there whose copies count.
+    /// Returns how many donors are heard, are not quarantined, and are not being removed.
     pub fn trusted_and_live(&self) -> usize {
         self.0.values().filter(|at| at.live && at.trusted && !at.removing).count()
     }
@@ -136,7 +136,7 @@ impl PoolView {
         self.get(donor).is_some_and(stays)
     }
 
-    /// Returns whether a copy that no receipt tells of stays until there are others: it may be at a donor that is
+    /// Returns whether a copy that no receipt proves stays until there are others: it may be at a donor that is
     /// silent for a moment, and not at one that is given up.
     pub fn keeps(&self, donor: DonorId, name: &ChunkName) -> bool {
         self.proves(donor, name) && self.get(donor).is_some_and(|at| at.worth.counts())
@@ -190,8 +190,9 @@ impl PoolView {
         beside
     }
 
-    /// Returns this view with only the donors whose copies count and can be fetched now. So those are left out that
-    /// have not listed what they have since they were started: it may be less than what they acknowledged before.
+    /// Returns this view with all donors as lost whose copies do not count or cannot be fetched now. Among these are
+    /// donors that have not listed what they have since they were started: it may be less than they acknowledged
+    /// before. The worth of copies that leave a donor is not changed.
     pub fn of_those_that_listed(&self) -> Self {
         let mut listed = self.clone();
         for status in listed.0.values_mut().filter(|status| status.worth != Worth::Counts) {
@@ -227,8 +228,8 @@ impl PoolView {
         self.iter().filter(|(_, at)| at.worth != Worth::Counts).map(|(donor, _)| donor).collect()
     }
 
-    /// Orders copies by which should be kept: those that count and can be fetched first, then
-    /// those of the emptiest donors.
+    /// Orders copies by which should be kept: by worth, those that count and can be fetched first, and among equals
+    /// those of the emptiest donors first.
     pub fn rank(&self, copies: &mut [Copy]) {
         let free = |donor| self.0.get(&donor).map_or(0, |status| status.free);
         copies.sort_by_key(|copy| (copy.worth, std::cmp::Reverse(free(copy.donor)), copy.donor));

@@ -1,4 +1,4 @@
-//! How donors were reached when the manager tried.
+//! Records of how donors were reached when the manager tried.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long after it was reached a donor is tried again.
+/// The time after which a donor that was reached is tried again.
 const AGAIN: Duration = Duration::from_secs(300);
-/// How soon a donor that was not reached is tried again: somebody may be at its firewall.
+/// The time after which a donor that was not reached is tried again: somebody may be at its firewall.
 const SOON: Duration = Duration::from_secs(5);
 /// The number of tries in a row without an answer that are no accident.
 const FAILED: u32 = 2;
@@ -18,16 +18,16 @@ const COMPLAINT: Duration = Duration::from_secs(300);
 /// The most members whose complaints are kept of one donor.
 const COMPLAINANTS: usize = 64;
 
-/// How a donor was reached since it registered.
+/// The record of how a donor was reached since it registered.
 #[derive(Debug, Default)]
 pub struct ReachRecord {
-    /// When the donor was tried last.
+    /// The time at which the donor was tried last.
     pub(crate) last: Tick,
-    /// When the donor is to be tried next.
+    /// The time at which the donor is to be tried next.
     pub(crate) next: Tick,
     /// The number of tries in a row that nobody answered.
     pub(crate) failures: u32,
-    /// The outcome of the last try.
+    /// The reason why the last try that failed did so.
     pub(crate) why: String,
     /// The complaints of members that do not reach the donor.
     pub(crate) complaints: BTreeMap<MemberId, ReachComplaint>,
@@ -39,12 +39,12 @@ pub(crate) struct ReachComplaint {
     pub(crate) until: Tick,
     /// The address that the complaint came from.
     pub(crate) from: IpAddr,
-    /// Whether the manager has reached the donor since: it is there, and only this member does not get to it.
+    /// True once the manager has reached the donor since: the donor is there, and this member does not get to it.
     pub(crate) stands: bool,
 }
 
 impl ReachRecord {
-    /// Returns why nobody reaches the donor, if so.
+    /// Returns why the manager does not reach the donor, once enough tries in a row have failed.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())
     }

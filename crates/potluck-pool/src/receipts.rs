@@ -1,4 +1,4 @@
-//! Which receipts count: those that the donor's registered incarnation made.
+//! Judges which receipts count: those that the donor's registered incarnation made.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Incarnation, SessionId};

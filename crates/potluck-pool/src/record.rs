@@ -13,15 +13,17 @@ pub struct DonorRecord {
     pub label: Option<String>,
     /// The grace that the donor's owner announced, who may claim more than the pool grants.
     pub grace: Option<Duration>,
-    /// How long the donor had been silent when this manager started, if it was ever heard.
+    /// The time for which the donor had been silent when the earlier term of the manager ended; `None` if it was never
+    /// heard.
     pub silent_before: Option<Duration>,
     pub away_until: Option<Tick>,
     /// True from when an admin declares the donor dead, and does not wait for it, until it is heard again.
     pub declared_dead: bool,
-    /// Whether the donor was dead and its inventory was not compared since: what it may have counts for nothing.
+    /// True from the donor's death until it is back with an inventory that was compared: until then its copies count
+    /// for nothing.
     pub stale: bool,
     pub dead: bool,
-    /// Whether the donor's copies cannot be read: it is silent, or its inventory was not compared.
+    /// True while the donor's copies cannot be read: it is silent, or its inventory was not compared.
     pub silent: bool,
     pub quarantined: Option<String>,
     pub giving: Option<Giving>,
@@ -56,7 +58,7 @@ impl DonorRecord {
 pub struct Giving {
     /// The bytes that the donor held when the give-back began.
     pub start: u64,
-    /// Whether the donor gives its space back at once, without waiting for copies to be made elsewhere.
+    /// True if the donor gives its space back at once, without waiting for copies to be made elsewhere.
     pub at_once: bool,
     /// The versions that may be lost by the give-back, in order: their last copies are not waited for either.
     pub lose: Arc<[VersionId]>,

@@ -1,5 +1,5 @@
-//! Probations: a donor that was not trusted is tested by others before it is trusted again. Its copies
-//! count for nothing until then.
+//! Probations: a donor that was not trusted is tested by others before it is trusted again. Until then its copies
+//! serve as sources only.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -16,11 +16,11 @@ pub(crate) struct RunningProbation {
     pub(crate) why: String,
     /// The number of chunks that are tested in all.
     pub(crate) of: usize,
-    /// The chunks not tested yet, each with its stored bytes and when somebody was asked for the test.
+    /// The chunks not proved right yet, each with its stored bytes and when a donor was last asked to test it.
     pub(crate) left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
 }
 
-/// The conclusion of the last test.
+/// The result of a probation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbationResult {
     /// The tested chunks were all right.

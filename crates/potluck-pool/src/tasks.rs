@@ -1,4 +1,4 @@
-//! Tasks: what donors were asked to make, to test or to compute, until they answer.
+//! The tasks that donors were asked to do and have not answered: to make, test, compare or compute something.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -6,9 +6,9 @@ use potluck_wire::control::{Task, Work};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a donor may leave a task and all earlier ones unanswered before the task counts as lost; it is lost too
-/// when its donor's incarnation ends. Donors carry out their tasks one after the other, so one that waits behind
-/// others is no later than they are.
+/// The time for which a donor may leave a task and all earlier ones unanswered before the task counts as lost; it is
+/// lost too when its donor's incarnation ends. Donors carry out their tasks one after the other, so the time of a task
+/// that waits behind others begins anew with each of their answers.
 const EXPIRES: Duration = Duration::from_secs(60);
 
 /// The tasks under way, each with its purpose.
@@ -23,7 +23,7 @@ pub struct AskedTasks<P> {
 pub struct OpenTask<P> {
     /// The work that the donor is asked to do.
     pub work: Work,
-    /// When the task was given, or when a task that was given before it was last answered.
+    /// The time at which the task was given, or a task that was given before it was last answered.
     pub since: Tick,
     /// The purpose of the task.
     pub purpose: P,
@@ -63,12 +63,12 @@ impl<P> AskedTasks<P> {
         Some(answered)
     }
 
-    /// Forgets the tasks that the donor's earlier incarnation was given: nothing of them holds.
+    /// Forgets all tasks of a donor that will not answer them, and returns them.
     pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask<P>> {
         self.donors.remove(&donor).unwrap_or_default().into_values().collect()
     }
 
-    /// Takes away what was given too long ago.
+    /// Takes out the tasks that count as lost, each with its donor.
     pub fn expired(&mut self, now: Tick) -> Vec<(DonorId, OpenTask<P>)> {
         let mut expired = Vec::new();
         for (donor, open) in &mut self.donors {

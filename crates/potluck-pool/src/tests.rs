@@ -1,4 +1,4 @@
-//! The state machine by itself: every moment is made up here.
+//! Tests of the state machine by itself, at times that the tests make up.
 
 mod bounds;
 mod budgets;
@@ -139,7 +139,7 @@ fn grow(
     pool.grow_session(id, (bytes, u64::MAX), places, at(now))
 }
 
-/// Chunks arrive at a donor, of which the catalog knows some and others not; gives those that it is to be told of.
+/// Has chunks arrive at a donor, of which the catalog knows the `known`; returns those that it is to be told of.
 fn arrive(
     pool: &mut Pool,
     donor: u32,
@@ -153,7 +153,7 @@ fn arrive(
     let arrived = pool.unknown_arrived(donor, incarnation, unknown, |_| true);
     let batch = pool.donors.registration(donor).map_or(0, |registration| registration.batch) + 1;
     for attempt in 0..2 {
-        // Its reply is lost the first time, which changes nothing.
+        // The reply to the donor is lost the first time, which changes nothing.
         assert_eq!(pool.has_written(donor, incarnation, batch), attempt > 0);
         pool.arrivals_written(donor, (incarnation, batch), &arrived, known);
     }
@@ -209,7 +209,7 @@ fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
         let gone = pool.is_dead(DonorId(1), at(second.into()));
         assert_eq!(gone, second > 610, "second {second}");
     }
-    // The donor is back: as one that was given up it has to be compared first.
+    // The donor is back: because it was given up, its inventory has to be compared first.
     register(&mut pool, 1, 7, 700.0);
     assert!(!pool.is_dead(DonorId(1), at(700.0)) && !pool.vouches(DonorId(1), at(700.0)));
     pool.inventory_done(DonorId(1), Incarnation(7));
@@ -242,7 +242,7 @@ fn donors_that_one_donor_invited_fail_with_it_whatever_they_say() {
     let domains: Vec<_> = pool.takers(at(0.0)).iter().map(|taker| taker.domain).collect();
     assert_eq!(domains[..3], [domains[0]; 3]);
     assert_ne!(domains[3], domains[0]);
-    // Three of four donors went, and it is one machine of two.
+    // Three donors of nine go, which are one machine of seven.
     (5..=9).for_each(|donor| {
         register(&mut pool, donor, 7, 0.0);
     });
@@ -404,7 +404,7 @@ fn an_unknown_size_is_promised_little_and_what_fits_of_that() {
         asked: AskedPolicy::default(),
         room: None,
     };
-    // 10 MiB are left, of which 2 are no room for a whole chunk.
+    // 10 MiB are left: room for two whole starting amounts, and for half of one.
     for (number, promised) in [(8, 4 * MIB), (9, 4 * MIB), (10, 2 * MIB)] {
         let ticketed = pool.open_session(new(number), None, at(0.0)).expect("opened");
         assert_eq!(ticketed.bytes, promised);
@@ -503,7 +503,7 @@ fn orders_die_with_the_incarnation_they_were_given_to_and_with_time_d5() {
     collect(&mut pool, true, 2.0);
     send_heartbeat(&mut pool, 1, 8, 9, 31.0);
     assert_eq!(deletions(&mut pool, 31.0), [(8, 3)]);
-    // The donor refused the deletion, or it was lost: it is decided anew with what is counted now.
+    // The donor refused the deletion, or the order was lost: it is decided anew with what is counted now.
     assert!(deletions(&mut pool, 32.0).is_empty());
     collect(&mut pool, true, 32.0);
     assert_eq!(deletions(&mut pool, 32.0), [(8, 9)]);

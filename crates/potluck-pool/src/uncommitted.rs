@@ -1,5 +1,5 @@
-//! Copies that donors told of before any file used their chunk: what open sessions have stored so
-//! far, and what interrupted ones left.
+//! Copies that donors told of before any file used their chunk: those that open sessions have stored so
+//! far, and those that interrupted sessions left.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
@@ -16,7 +16,7 @@ pub struct Uncommitted {
 #[derive(Debug)]
 struct Stored {
     len: u32,
-    /// The donors that have the chunk, in order. They are one or a few: a set would take three times the memory, and
+    /// The donors that have the chunk, in order. There are only a few: a set would take three times the memory, and
     /// there may be a million chunks.
     donors: Vec<DonorId>,
     /// A session that offered the chunk, to which the bytes are counted.
@@ -48,7 +48,7 @@ impl Uncommitted {
         stored.donors.into_iter().collect()
     }
 
-    /// Notes that a donor has a chunk no more.
+    /// Notes that a donor does not have a chunk any more.
     pub fn lost(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(mut stored) = self.chunks.remove(name) else { return };
         if let Ok(at) = stored.donors.binary_search(&donor) {
@@ -60,16 +60,16 @@ impl Uncommitted {
         }
     }
 
-    /// Forgets all that a donor said in an earlier incarnation, which does not hold any more.
+    /// Forgets all that a donor told of, because it has a new incarnation or was removed.
     pub fn forget_donor(&mut self, donor: DonorId) {
         let there = self.chunks.iter().filter(|(_, stored)| stored.donors.contains(&donor));
         let names: Vec<ChunkName> = there.map(|(name, _)| *name).collect();
         names.iter().for_each(|name| self.lost(name, donor));
     }
 
-    /// Forgets a session that offered `names`. What it stored belongs to another session that offered the same, which
-    /// `heir` names, or to nobody: then it is returned, by the donors that have it. Nothing of other sessions is
-    /// looked at, since many may store much while many small ones end.
+    /// Forgets a session that offered `names`. A chunk that it stored passes to another session that offered it, which
+    /// `heir` names; chunks without one are returned, by the donors that have them. Only `names` are looked at, since
+    /// other sessions may store much while many small ones end.
     pub fn forget_session<'a>(
         &mut self,
         session: &SessionId,
@@ -96,7 +96,8 @@ impl Uncommitted {
         nobodys
     }
 
-    /// Returns the stored bytes of what a session has stored and not committed, all copies counted.
+    /// Returns the bytes that a session has stored and not committed, all copies counted. A chunk that several sessions
+    /// offered counts for one of them.
     pub fn bytes_of(&self, session: &SessionId) -> u64 {
         self.bytes.get(session).copied().unwrap_or(0)
     }
@@ -119,7 +120,7 @@ mod tests {
         let (mut offered, mut uncommitted) = (OfferedChunks::default(), Uncommitted::default());
         let session = |n| SessionId([n; 16]);
         let names: Vec<ChunkName> = (0..1000).map(chunk).collect();
-        // Two sessions share chunk 990, a third stores the other thousand.
+        // Sessions 2 and 3 share chunk 990, and session 1 stores 990 others.
         for (owner, names) in [(1, &names[..990]), (2, &names[990..995]), (3, &names[990..991])] {
             offered.add(session(owner), names);
         }

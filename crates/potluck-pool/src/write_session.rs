@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 /// cost nothing.
 pub(crate) const MEMBERS_SLACK: u64 = 64 << 20;
 
-/// The least that a donor is allowed more when it has taken all that it may, as long as the session has so much;
-/// otherwise it is its share again. A donor that takes the place of a full one had a small share, and each time that
-/// it is asked for more takes a call.
+/// The least number of bytes that a donor is allowed more when it has taken all that it may, as far as the session has
+/// so much left; a donor whose planned share is greater is allowed that share again. A donor that takes the place of a
+/// full one had a small share, and each time that more is asked for takes a call.
 const MORE: u64 = 8 << 20;
 
 /// The number of names that a session may offer beyond what it may store: a client that finds a file larger than it
@@ -26,7 +26,7 @@ const FIRST_NAMES: u64 = 1024;
 /// The least stored bytes of a file on donors; smaller files live in the catalog.
 const SMALLEST_STORED: u64 = 4 << 10;
 
-/// The manager itself; no member has this number.
+/// The number by which the manager itself opens sessions; no member has it.
 pub const MANAGER: MemberId = MemberId(0);
 
 /// A session about to be opened.
@@ -38,9 +38,9 @@ pub struct NewSession {
     pub member: MemberId,
     /// The space in which the session writes.
     pub space: SpaceId,
-    /// The policy of its files.
+    /// The policy of the session's files.
     pub policy: Policy,
-    /// What its command asks for, whatever directories say.
+    /// The policy that the session's command asks for, whatever directories say.
     pub asked: AskedPolicy,
     /// The room that the session reserves, if it is a reservation and does not write.
     pub room: Option<ReservedRoom>,
@@ -49,7 +49,7 @@ pub struct NewSession {
 /// The bytes of files that quotas leave to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaRoom {
-    /// The bytes that quotas leave beside what is there already: so many count as promised to the session.
+    /// The bytes that quotas leave beside the files that are there already: so many count as promised to the session.
     pub left: u64,
     /// The bytes that quotas would leave if nothing were there. Which files are replaced is known only at the commit,
     /// so the session may send this much.
@@ -66,13 +66,13 @@ impl QuotaRoom {
 pub struct ResumedSession {
     /// The whole plan of the session.
     pub plan: Plan,
-    /// Stored bytes asked for so far, without redundancy.
+    /// The stored bytes asked for so far, without redundancy.
     pub bytes: u64,
-    /// Bytes of its files that count in quotas and are not visible yet.
+    /// The bytes of the session's files that count in quotas and are not visible yet.
     pub counted: u64,
-    /// The reservation of whose room it takes.
+    /// The reservation whose room the session takes.
     pub draws_on: Option<SessionId>,
-    /// Whether it has ended, and what it offered is to be accounted for.
+    /// True if the session has ended, and its offers are still to be accounted for.
     pub ending: bool,
 }
 
@@ -83,18 +83,18 @@ pub struct OpenSession {
     pub(crate) policy: Policy,
     pub(crate) asked: AskedPolicy,
     pub plan: Plan,
-    /// Stored bytes asked for so far, without redundancy.
+    /// The stored bytes asked for so far, without redundancy.
     pub(crate) bytes: u64,
-    /// Bytes of files asked for so far.
+    /// The bytes of files asked for so far.
     pub(crate) asked_for: u64,
-    /// The bytes of `asked_for` for which the session has places and which its donors do not take, because quotas do
-    /// not let it have them.
+    /// The bytes of `asked_for` that quotas do not let the session have: it has places for them, and its donors do not
+    /// take them.
     pub(crate) unpaid: u64,
     /// The bytes that each donor may take beyond its first budget, because it is faster than others.
     pub(crate) more: BTreeMap<DonorId, u64>,
     /// The bytes of its member's slack that the session has taken.
     pub(crate) slack: u64,
-    /// When the session was opened; `None` for a session of an earlier term of the manager.
+    /// The time at which the session was opened; `None` for a session of an earlier term of the manager.
     pub(crate) began: Option<Tick>,
     pub(crate) heard: Tick,
     /// The number of calls being answered; the lease does not end meanwhile.
@@ -124,7 +124,7 @@ pub struct Parked {
     pub(crate) promised: BTreeMap<DonorId, u64>,
 }
 
-/// The error that a session is over, never was, or is somebody else's.
+/// The error that a session is over, never was, is somebody else's, or is a reservation, which does not write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoSession;
 
@@ -144,15 +144,15 @@ impl From<NoSession> for Failure {
 pub struct Ticketed {
     /// The space in which the session writes.
     pub space: SpaceId,
-    /// The policy of its files.
+    /// The policy of the session's files.
     pub policy: Policy,
-    /// What its command asks for, whatever directories say.
+    /// The policy that the session's command asks for, whatever directories say.
     pub asked: AskedPolicy,
     /// The whole plan of the session.
     pub plan: Plan,
-    /// Stored bytes asked for so far, without redundancy.
+    /// The stored bytes asked for so far, without redundancy.
     pub bytes: u64,
-    /// Bytes of files asked for so far.
+    /// The bytes of files asked for so far.
     pub(crate) asked_for: u64,
     /// The bytes of `asked_for` that quotas do not let the session have.
     pub(crate) unpaid: u64,
@@ -163,7 +163,7 @@ pub struct Ticketed {
 }
 
 impl Ticketed {
-    /// Returns how many bytes each donor of the plan may take of the session, whatever tickets it is shown: more
+    /// Returns how many bytes each donor of the plan may take of the session, whatever tickets the donor is shown: more
     /// than its planned share, because a fast donor takes over from slow ones. The donor itself guards its room.
     pub fn budgets(&self) -> BTreeMap<DonorId, u64> {
         let promised = self.plan.promised();
@@ -175,16 +175,16 @@ impl Ticketed {
         self.plan.donors().into_iter().map(|donor| (donor, budget(&donor))).collect()
     }
 
-    /// Returns how many bytes all donors together may take of the session, however often it asks for more: what each
-    /// may take at first, once more what is promised to it, with all redundancy, and what it has of its member's slack.
+    /// Returns how many bytes all donors together may take of the session, however often it asks for more: the first
+    /// budgets, once more the bytes promised with all redundancy, and the session's part of its member's slack.
     pub fn most_stored(&self) -> u64 {
         let times = self.times_planned().saturating_add(1);
         self.paid(self.promised()).saturating_mul(times).saturating_add(self.slack)
     }
 
-    /// How many times its planned share a donor may take at first. A plan is made for one long file. The smallest files of
-    /// an erasure code have two chunks of data, whatever the code, and all the parity, and none is shorter than a file that
-    /// is stored at all.
+    /// Returns how many times its planned share a donor may take at first. A plan is made for one long file. The
+    /// smallest files of an erasure code have two chunks of data, whatever the code, and all the parity, and no chunk
+    /// is shorter than the smallest file that donors store.
     fn times_planned(&self) -> u64 {
         let Some(ec) = self.policy.ec else { return 2 };
         let (data, parity) = (ec.data() as u64, ec.parity() as u64);
@@ -203,7 +203,7 @@ impl Ticketed {
     }
 
     /// Returns how many bytes more a donor is allowed that has taken all that it may, and how many of these are of the
-    /// member's slack, of which so many bytes are `left`.
+    /// member's slack, of which `left` bytes are not taken yet.
     fn next_allowance(&self, donor: DonorId, left: u64) -> (u64, u64) {
         let budgets = self.budgets();
         let Some(_) = budgets.get(&donor) else { return (0, 0) };
@@ -216,8 +216,9 @@ impl Ticketed {
         }
     }
 
-    /// Returns how many chunks may be offered: as many as fit what it may store, if all were the smallest files that are
-    /// stored at all. Each name takes memory for as long as the session lasts.
+    /// Returns how many chunks may be offered: [`FIRST_NAMES`], and as many as fit the bytes that donors would take for
+    /// all that was promised, if all were the smallest files that donors store. Each name takes memory for as long as
+    /// the session lasts.
     pub(crate) fn most_names(&self) -> u64 {
         let most = self.promised().saturating_mul(self.times_planned().saturating_add(1));
         FIRST_NAMES.saturating_add(most / SMALLEST_STORED)
@@ -227,13 +228,13 @@ impl Ticketed {
 /// The error that a session offered more chunks than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyOffered {
-    /// More than it may write.
+    /// The session would have offered more chunks than it may write.
     #[error("the write session offers more chunks than it has reserved room for")]
     Reserved,
-    /// More than one call may.
+    /// One call offered more chunks than a call may.
     #[error("the write session offers more chunks at once than one call may")]
     AtOnce,
-    /// More than all sessions of its member may have offered and not committed.
+    /// The sessions of the member together would have offered more chunks than they may without committing them.
     #[error("this member has offered as many chunks as one may before files of them are committed")]
     OfMember,
 }
@@ -291,8 +292,8 @@ impl OpenSession {
         }
     }
 
-    /// Allows more to a donor that has taken all that it may of this session, as long as there is any. Returns how
-    /// much that takes of the member's slack, of which `left` bytes are there.
+    /// Allows more to a donor that has taken all that it may of this session, as long as anything is left. Returns how
+    /// much of that is the member's slack, of which `left` bytes are not taken yet.
     pub(crate) fn allow_more(&mut self, donor: DonorId, left: u64) -> u64 {
         let (more, slack) = self.ticketed().next_allowance(donor, left);
         let allowed = self.more.entry(donor).or_default();
@@ -301,8 +302,8 @@ impl OpenSession {
         slack
     }
 
-    /// Notes that the session was given places for so many bytes of files. Donors take no more than `most` of them:
-    /// beyond that its files would not fit their quotas.
+    /// Notes that the session was given places for `asked` bytes of files. Donors take no more than `most` of them:
+    /// beyond that the files would not fit their quotas.
     pub(crate) fn pay(&mut self, asked: u64, most: u64) {
         self.asked_for = self.asked_for.saturating_add(asked);
         self.unpaid = self.unpaid.saturating_add(asked.saturating_sub(most));
@@ -318,7 +319,7 @@ impl OpenSession {
         self.counted.saturating_sub(self.visible)
     }
 
-    /// Returns what was promised to the session, with all redundancy, and is not needed for what it has committed.
+    /// Returns how many of the bytes promised to the session, with all redundancy, its committed files do not need.
     pub(crate) fn not_needed(&self) -> u64 {
         let promised =
             self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));

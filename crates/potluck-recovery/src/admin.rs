@@ -1,4 +1,4 @@
-//! The identity of an admin that nobody invites: the first of a pool, and that of one that was restored.
+//! The identity of an admin that nobody invites: the first admin of a new pool, and the admin of a restored pool.
 
 use crate::ca::{Ca, ProvenKey};
 use crate::error::StateError;
@@ -14,16 +14,16 @@ use potluck_wire::token::Role;
 pub struct NewAdmin<'a> {
     /// The name of the pool.
     pub pool: &'a str,
-    /// The name that people call them by.
+    /// The name that people call the admin by.
     pub name: &'a str,
     /// The addresses at which the manager is reached.
     pub manager: Addresses,
 }
 
 impl NewAdmin<'_> {
-    /// Writes the identity of this admin, who is member `id`, into the state directory, and gives the
-    /// fingerprint of its certificate. It is written before its member is, so that a pool with a member
-    /// has an admin whose identity is there. Called again, it makes another identity in the place of the first.
+    /// Writes the identity of this admin, who is member `id`, into the state directory, and returns the
+    /// fingerprint of its certificate. The identity is written before the member, so that a pool with a member
+    /// has an admin whose identity is there. Called again, this makes another identity in the place of the first.
     pub fn certify(&self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
         let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
         let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
@@ -39,7 +39,7 @@ impl NewAdmin<'_> {
     }
 }
 
-/// Tells the local admin where the manager is now.
+/// Writes the manager's addresses into the identity of the local admin, if that is there.
 pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), StateError> {
     let dir = state.admin();
     if !Identity::exists(&dir) {

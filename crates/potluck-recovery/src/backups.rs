@@ -1,4 +1,4 @@
-//! Backups in files: those in a manager's own directory, and the one that a person asks for.
+//! Backups of the catalog in files: those that a manager keeps in a directory, and one that a person asks for.
 
 use crate::ca::Ca;
 use crate::error::StateError;
@@ -17,7 +17,7 @@ use std::path::Path;
 /// The number of backups kept in a directory.
 const KEPT: usize = 3;
 /// The file that says to which pool the backups in a directory belong: two pools would remove each other's. It is
-/// hidden, so that who sorts the names finds the newest backup last.
+/// hidden, so that the newest backup is the last of the sorted names.
 pub const OWNER: &str = ".pool";
 
 /// Returns the name of the backup with a number.
@@ -25,7 +25,7 @@ pub fn name(number: u64) -> String {
     format!("catalog-{number:012}.log")
 }
 
-/// Returns the number of the backup with a name.
+/// Returns the number of the backup with a name; `None` if no backup has such a name.
 pub fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("catalog-")?.strip_suffix(".log")?;
     // No backup's number has more digits; a counter could not go on from a longer one.
@@ -38,11 +38,13 @@ fn is_left_over(name: &str) -> bool {
     name.split_once(".part").is_some_and(|(whose, _)| number(whose).is_some())
 }
 
-/// Makes `dir` ready for backups of the pool whose authority is `pool`; gives the highest number there,
-/// 0 if there is none. The next must be higher: what a restored catalog writes must neither replace nor
-/// look older than what was written before.
+/// Makes `dir` ready for backups of the pool whose authority is `pool`; returns the highest number there,
+/// 0 if there is none. The next must be higher: a backup of a restored catalog must neither replace nor
+/// look older than those that were written before.
 ///
-/// Removes what was left by interruptions: it may be what fills the disk.
+/// Removes unfinished backups, which may fill the disk.
+///
+/// Errors: the directory has backups of another pool, or cannot be read or written.
 pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, StateError> {
     let io = |source| StateError::Io { path: dir.into(), source };
     fs::create_dir_all(dir).map_err(io)?;
@@ -61,7 +63,7 @@ pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, StateError> {
     Ok(highest)
 }
 
-/// Returns whether the directory is this pool's already. Errors: it is another pool's.
+/// Returns whether the file `owner` says that its directory is this pool's. Errors: it is another pool's.
 fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
     match fs::read_to_string(owner) {
         Ok(whose) if whose.trim() == pool.to_string() => Ok(true),
@@ -96,8 +98,8 @@ pub fn names(dir: &Path) -> io::Result<Vec<String>> {
 /// Writes the catalog of the manager's state directory `state` to the file `to`, whether a manager runs
 /// there or not. The file says that it was made at the wall time `wall_ms`.
 ///
-/// Errors: `to` lies in a manager's state directory, where it would take a file's place that a manager
-/// goes on writing under no name, or would be lost with what it is a copy of.
+/// Errors: `state` has no catalog; or `to` lies in a manager's state directory, where it would replace a
+/// file that the manager still writes, or would be lost together with the catalog.
 pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     let catalog = state.join(CATALOG);
     if !Catalog::is_at(&catalog) {
@@ -119,7 +121,7 @@ pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     write_base(base, to, &name, sealer, &SystemEntropy).map(drop)
 }
 
-/// Returns whether `file` is the catalog or what its engine puts beside it, wherever a link has put them.
+/// Returns whether `file` is the catalog or a file that the catalog's engine keeps beside it, also through links.
 fn is_part_of(catalog: &Path, file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
     Catalog::stored_in(catalog).any(|part| part.canonicalize().is_ok_and(|part| part == file))

@@ -61,8 +61,8 @@ impl ProvenKey {
 }
 
 impl Ca {
-    /// Makes the authority and the manager's certificate in `dir`, unless they are there. The
-    /// authority's certificate is written last, so that half a directory is made again.
+    /// Makes the authority and the manager's certificate in `dir`, or loads the authority that is there. The
+    /// authority's certificate is written last, so that a directory that was interrupted half-way is made again.
     pub fn create(dir: &Path, pool_name: &str) -> Result<Self, StateError> {
         if dir.join(CERTIFICATE).exists() {
             return Self::load(dir);
@@ -144,12 +144,12 @@ impl Ca {
         self.sign(&params, &key.0).map_err(|why| BadRequest(why.to_string()))
     }
 
-    /// Returns the maker and checker of the proofs of what the pool's managers say of their terms.
+    /// Returns the maker and checker of proofs for the statements of the pool's managers about their terms.
     pub fn terms(&self) -> &TermProofs {
         &self.terms
     }
 
-    /// Signs, as the pool's authority, where its manager is.
+    /// Signs the whereabouts of the pool's manager as the pool's authority.
     pub fn sign_whereabouts(&self, said: &Whereabouts) -> Result<SignedWhereabouts, rcgen::Error> {
         SignedWhereabouts::sign(said, |text| self.issuer.key().sign(text))
     }
@@ -163,7 +163,7 @@ impl Ca {
     }
 }
 
-/// Reads the manager's own certificate and key, as [`Ca::create`] left them in `dir`.
+/// Reads the manager's own certificate and key, as [`Ca::create`] or [`Ca::restore`] left them in `dir`.
 pub fn manager_identity(
     dir: &Path,
 ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), StateError> {
@@ -209,7 +209,7 @@ fn manager_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Has peers prove themselves by TLS under the authority `ca`, whose files are in `dir`.
+/// Makes the manager's side of TLS under the authority `ca`, whose files are in `dir`.
 pub fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, StateError> {
     let (certificate, key) = manager_identity(dir)?;
     let admit = TlsAdmit::new(ca.certificate(), certificate, key)

@@ -1,5 +1,5 @@
-//! Why a pool cannot be made, opened or brought back: what may be wrong with a state directory, a recovery kit or a
-//! backup.
+//! The reasons why a pool cannot be made, opened or brought back: faults of a state directory, a recovery kit or a
+//! backup, and donors that do not answer.
 
 use potluck_catalog::{Error, OpenError};
 use potluck_core::size::count;
@@ -8,7 +8,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a pool cannot be made or a manager cannot run.
+/// The reason why a pool cannot be made, backed up or restored, or why a manager cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The directory holds no pool.
@@ -22,16 +22,16 @@ pub enum StateError {
     NotEmpty {
         /// The directory that was to be new.
         path: PathBuf,
-        /// Whether the directory holds a pool.
+        /// True if the directory holds a pool.
         holds_pool: bool,
     },
     /// A restore into the directory was begun and not finished.
     #[error("a restore into {} was not finished", .0.display())]
     UnfinishedRestore(PathBuf),
-    /// A state directory that has lost its catalog.
+    /// The state directory has lost its catalog.
     #[error("{} holds the authority of a pool, and not its catalog", .0.display())]
     NoCatalog(PathBuf),
-    /// A catalog of one pool beside the authority of another.
+    /// The state directory has the catalog of one pool and the authority of another.
     #[error("{} holds the catalog of {catalog_of}, and the keys of {authority}", state.display())]
     OtherAuthority {
         /// The state directory of the manager.
@@ -41,7 +41,7 @@ pub enum StateError {
         /// The pool of the authority in `ca`.
         authority: String,
     },
-    /// A backup that is not as it was written.
+    /// The backup is not as it was written, or is of another version.
     #[error("the backup {} is damaged: {detail}", path.display())]
     BadBackup {
         /// The path of the backup.
@@ -49,7 +49,7 @@ pub enum StateError {
         /// The damage that was found.
         detail: String,
     },
-    /// A copy of the catalog that would lie in a state directory.
+    /// A backup of the catalog would lie in a state directory.
     #[error("{} lies in the manager's state directory {}", file.display(), state.display())]
     InState {
         /// The path at which the copy was to lie.
@@ -57,7 +57,7 @@ pub enum StateError {
         /// The state directory of the manager.
         state: PathBuf,
     },
-    /// A recovery kit of one pool and a backup of another.
+    /// The recovery kit is of one pool and the backup of another.
     #[error("the recovery kit {} is of {kit_of}, and the backup of {backup_of}", kit.display())]
     OtherPool {
         /// The path of the kit.
@@ -67,7 +67,7 @@ pub enum StateError {
         /// The pool that the backup is of.
         backup_of: String,
     },
-    /// A file that is no recovery kit of this release.
+    /// The file is no recovery kit of this release.
     #[error("{}: {detail}", path.display())]
     BadKit {
         /// The path of the recovery kit.
@@ -75,10 +75,10 @@ pub enum StateError {
         /// The fault, in words.
         detail: String,
     },
-    /// No donor was reached that a pool could be restored from.
+    /// No donor answered, and none of those that were named was reached; each with the reason.
     #[error("none of the donors that were named is reached: {0}")]
     NobodyReached(String),
-    /// No donor that answered has a log that a pool could be restored from.
+    /// No donor that answered has a block of the log that can be read.
     #[error(
         "{} answered, with nothing of this pool's metadata log that can be read, and {} that cannot",
         count(*answered as u64, "donor"),
@@ -96,7 +96,7 @@ pub enum StateError {
     /// The catalog cannot be used.
     #[error(transparent)]
     Catalog(OpenError),
-    /// A file of the state directory failed.
+    /// A file or directory cannot be read or written: of the state directory, a recovery kit or a backup.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path of the file.
@@ -112,7 +112,7 @@ pub enum StateError {
         /// The error, in words.
         detail: String,
     },
-    /// An address that others cannot be told as this manager's.
+    /// The address that others are to be told as this manager's is not valid.
     #[error("--advertise: {0}")]
     Advertise(#[from] BadAddress),
     /// The port cannot be listened on.

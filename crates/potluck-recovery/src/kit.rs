@@ -1,8 +1,8 @@
-//! The recovery kit: everything of a pool that none of its donors has.
+//! The recovery kit: everything that a restore needs and none of the pool's donors has.
 //!
-//! With it and with donors, or with it and a backup's file, a pool that lost its manager's
-//! machine comes back. Whoever has it can act as the pool's authority and read what the pool keeps
-//! of itself, so it is as secret as the state directory.
+//! With the kit and donors, or with the kit and a backup file, a pool that lost its manager's
+//! machine comes back. Somebody who has the kit can act as the pool's authority and read the pool's own
+//! metadata, so it is as secret as the state directory.
 
 use crate::ca::Ca;
 use crate::error::StateError;
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// The file of the recovery key, beside the authority's own key.
 const KEY: &str = "recovery.key";
 
-/// A recovery kit as it is written: JSON, for people to recognise and to print.
+/// A recovery kit as it is written: as JSON, for people to recognise and to print.
 #[derive(Serialize, Deserialize)]
 pub struct Kit {
     /// The version of the kit's format, [`VERSION`].
@@ -35,7 +35,7 @@ pub struct Kit {
     pub ca_certificate: String,
     /// The authority's key, in PEM.
     pub ca_key: String,
-    /// The key that seals what the pool keeps of itself on donors.
+    /// The key that seals the pool's metadata log, on donors and in files.
     recovery_key: Digest,
 }
 
@@ -66,10 +66,10 @@ impl Kit {
     }
 }
 
-/// Makes the kit of a pool where it is missing, and writes it again when the manager is reached elsewhere. A manager
-/// that has lost its network knows no address by which others would find it: then the kit keeps those it has. A lost
-/// recovery key is taken from the kit, so that copies of the kit which lie elsewhere stay good; without a kit the key
-/// is replaced, with a warning.
+/// Makes the kit of a pool where it is missing or has other keys, and writes it again when the manager is reached
+/// elsewhere. A manager that has lost its network knows no address by which others would find it: then the kit keeps
+/// the addresses that it has. A lost recovery key is taken from the kit, so that copies of the kit which lie elsewhere
+/// stay good; without a kit the key is replaced, with a warning.
 pub fn keep(
     state: &StateDir,
     pool: &str,

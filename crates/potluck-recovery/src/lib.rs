@@ -1,8 +1,8 @@
-//! Bringing a pool back whose manager is lost: the metadata log, the recovery kit, and the restore.
+//! Brings a pool back whose manager is lost: the metadata log, the recovery kit, and the restore.
 //!
 //! [`log`] is the catalog's changes as sealed blocks, in a file and on donors; the manager writes it while it
-//! runs. [`kit`] is what no donor has. [`restore_pool`] and [`restore_file`] make a state directory
-//! ([`state_dir`]) from both.
+//! runs. [`kit`] holds the keys, which no donor has. [`restore_pool`] and [`restore_file`] make a state directory
+//! ([`state_dir`]) from the log and the kit.
 
 pub mod admin;
 pub mod backups;

@@ -3,9 +3,10 @@
 //!
 //! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
 //! takes them as records in sealed blocks ([`copying`]), and notes the last row that it has in the
-//! transaction that forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
-//! since outweigh the base, or a sixth of one that is a day old, a new generation begins with another; so what a copy
-//! costs follows what changes, and what a restore reads follows what there is.
+//! transaction that forgets the rows which both copies have. A copy begins with a base, the whole state of one moment.
+//! When the changes since outweigh the base, or a sixth of a base that is a day old, a new generation begins with
+//! another base ([`potluck_catalog::Position::is_worn`]); so the cost of a copy follows the changes, and the bytes that
+//! a restore reads follow the size of the catalog.
 
 pub mod backup_file;
 pub mod block;

@@ -1,5 +1,5 @@
-//! Bringing a manager back whose machine or directory is lost: from its recovery kit and the metadata
-//! log, as it lies on donors ([`donors`]) or in a file ([`file`]).
+//! Brings a manager back whose machine or directory is lost: from its recovery kit and the metadata
+//! log, which is on donors ([`donors`]) or in a file ([`file`]).
 //!
 //! A manager that comes back never deletes anything by itself: garbage collection is held until an admin
 //! ends it, because the pool may know more than the log does (promise D5).
@@ -60,7 +60,7 @@ pub struct Restored {
 pub struct Replayed {
     /// The number of blocks that were replayed.
     pub blocks: u64,
-    /// When the last replayed block was written, in milliseconds since 1970.
+    /// The time at which the last replayed block was written, in milliseconds since 1970.
     pub until_ms: Option<i64>,
     /// The gaps that are known.
     #[serde(flatten)]
@@ -77,8 +77,8 @@ pub struct Replayed {
 }
 
 impl Restored {
-    /// Returns how much came back: whether something is known to be lost, or to be unreadable on the donors that
-    /// answered.
+    /// Returns how much of the pool came back: files that the donors that answered cannot give weigh more than gaps in
+    /// the log.
     pub fn extent(&self) -> RestoreExtent {
         let unlisted = self.unlisted.as_ref().is_some_and(|unlisted| unlisted.files > 0);
         match (unlisted, self.log.has_gaps()) {
@@ -97,12 +97,12 @@ impl Replayed {
     }
 }
 
-/// How much of what is known to have been there came back.
+/// The extent to which a pool came back, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreExtent {
     /// All that is known to have been there came back.
     Whole,
-    /// The latest changes are missing.
+    /// Changes are missing, the latest or some in between, or could not be applied.
     Incomplete,
     /// Files cannot be read from what the donors that answered have.
     Unreadable,

@@ -1,7 +1,7 @@
 //! A stream whose writes end with an error when the other side takes nothing.
 //!
-//! Whoever asks and does not read the answer would otherwise have it kept in memory, with its connection, for as long as
-//! it likes.
+//! Otherwise a peer that asks and never reads the answer could keep the answer in memory, and the connection open, for
+//! ever.
 
 use crate::net::{BoxStream, Detached, KernelSide, Stream};
 use std::io;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// How long a write may wait until the other side has taken anything.
+/// The longest time that a write waits for the other side to take anything.
 pub const STALL_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A stream that is given up when nothing that is written to it gets away for [`STALL_DEADLINE`]. A slow reader is none
-/// that stalls: each byte that the system takes begins the time anew.
+/// A stream whose writes fail when nothing that is written to it gets away for [`STALL_DEADLINE`]. A slow reader does
+/// not stall it: each byte that the system takes begins the time anew.
 pub struct StalledWrites {
     stream: BoxStream,
     /// The timer that runs while a write waits.

@@ -1,4 +1,4 @@
-//! Tickets: what one bulk connection may do at one donor, and receipts: what a donor says it did.
+//! Tickets, which say what a bulk connection may do at one donor, and receipts, by which a donor says what it stored.
 //!
 //! The manager shares a secret with every donor (the donor draws it and sends it when it
 //! registers). A ticket is a random id and a chain of caveats, macaroon-style: each caveat is
@@ -18,21 +18,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// The longest time for which a ticket is good. A member that needs one for longer has it renewed; donors forget what
-/// they know of a session this long after it. It is longer than commands wait for a manager that is away, while they
-/// go on with the tickets that they have.
+/// The longest time for which a ticket of a manager is good. A member that needs one for longer has it renewed; donors
+/// forget this long after the end of a session that it is over. The time is longer than commands wait for a manager
+/// that is away, while they go on with the tickets that they have.
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
-/// How far the manager's clock may be ahead of what a donor reckons from the time in its last heartbeat reply: the clock of
-/// a manager that is started anew begins minutes later than the last one ended. A ticket that was issued later than this is of a time that a restore has forgotten, with
-/// all that happened in it, such as the end of somebody's rights.
+/// The longest time by which the manager's clock may be ahead of what a donor reckons from the time in its last
+/// heartbeat reply: the clock of a manager that is started anew begins minutes later than the last one ended. A ticket
+/// that was issued later than this is of a time that a restore has forgotten, with all that happened in it, such as the
+/// end of somebody's rights.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(600);
 
 /// The time of a ticket that a restore issues: a restore knows no time of the pool, and has the donor's key from the
 /// donor itself.
 pub const OUT_OF_TIME: u64 = u64::MAX;
 
-/// The longest ticket a donor reads.
+/// The longest ticket that a donor reads, in bytes of its text.
 pub const MAX_TICKET: usize = 512;
 /// The most caveats a donor follows.
 const MAX_CAVEATS: usize = 16;
@@ -54,12 +55,12 @@ impl Secret {
         Self::from_bytes(entropy.bytes())
     }
 
-    /// The secret made of these bytes.
+    /// Makes the secret that consists of these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(potluck_core::chunk::Digest(bytes))
     }
 
-    /// The bytes, to key a hash with or to store.
+    /// Returns the bytes, to key a hash with or to store.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0.0
     }
@@ -86,7 +87,7 @@ impl Ops {
     /// The bearer may store chunks of other kinds than data; only managers get such tickets.
     pub const RECORD: Self = Self(4);
 
-    /// Whether all of `ops` are in the set.
+    /// Returns whether all of `ops` are in the set.
     pub fn allows(self, ops: Self) -> bool {
         self.0 & ops.0 == ops.0
     }
@@ -104,8 +105,8 @@ pub enum Caveat {
     Donor(DonorId),
     /// The ticket allows these operations only.
     Ops(Ops),
-    /// The most stored bytes in all puts of its session at the donor together, whatever tickets
-    /// they show.
+    /// The ticket allows a put while all puts of its session at the donor, whatever tickets they show, stay within
+    /// this many stored bytes.
     Bytes(u64),
     /// The ticket is good only until the manager's clock shows this many milliseconds. Donors follow the manager's
     /// clock through their heartbeats, never their own wall clock.
@@ -163,9 +164,10 @@ pub struct TicketTime {
 pub struct Grant {
     /// The operations that are allowed.
     pub ops: Ops,
-    /// Bytes that all puts of the session may store at this donor.
+    /// The number of stored bytes that all puts of the session together may reach at this donor.
     pub bytes: u64,
-    /// The time at which the ticket was issued, in the manager's milliseconds.
+    /// The time at which the ticket was issued, in the manager's milliseconds; 0 if the ticket does not say,
+    /// [`OUT_OF_TIME`] for one of a restore.
     pub issued: u64,
     /// The time at which the ticket ends, in the manager's milliseconds.
     pub expires: u64,
@@ -180,7 +182,7 @@ pub struct Grant {
 pub struct Ticket {
     /// The public part, which the donor is shown.
     pub public: PublicTicket,
-    /// The secret that only the client and the donor can know; it crosses TLS only.
+    /// The secret that only the manager, the client and the donor can know; it is sent under TLS only.
     pub secret: Secret,
 }
 
@@ -193,19 +195,21 @@ pub struct PublicTicket {
 /// The reason why a ticket allows nothing at this donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
-    /// The bytes are not a ticket.
+    /// The bytes are not a ticket, or the caveats cannot be followed: too many, unknown ones, two sessions, or none
+    /// that names a donor.
     #[error("not a ticket of a version this donor knows")]
     Malformed,
     /// The ticket is for another donor.
     #[error("the ticket is for another donor")]
     OtherDonor,
-    /// The ticket is too old.
+    /// The ticket has ended, or was issued at a time of which no ticket is good ([`Grant::is_good`]).
     #[error("the ticket has expired")]
     Expired,
 }
 
 impl Grant {
-    /// Whether the rights are still good at this time.
+    /// Returns whether the rights are good at this time: the ticket has not ended, was not issued before the time at
+    /// which tickets became void, and was not issued later than [`CLOCK_SLACK`] from now.
     pub fn is_good(&self, time: TicketTime) -> bool {
         let latest = time.now.saturating_add(CLOCK_SLACK.as_millis() as u64);
         let in_time = (time.void_before..=latest).contains(&self.issued);
@@ -318,7 +322,7 @@ impl<'de> Deserialize<'de> for PublicTicket {
 }
 
 /// A donor's word that it holds a chunk at an ack level, for one session. Only the donor and the
-/// manager can make one; a commit names no chunk without it.
+/// manager can make one; a commit takes no client's word for a copy without it.
 ///
 /// It stands for what one incarnation of the donor stored: a machine that lost power after its answer may have lost the
 /// chunk as well, so that receipts of earlier incarnations count for nothing.
@@ -330,10 +334,10 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Bytes of a receipt in frames and records.
+    /// The number of bytes of a receipt in frames and records.
     pub const SIZE: usize = 24;
 
-    /// The receipt for `len` stored bytes called `name`, which this incarnation of the donor holds.
+    /// Makes the receipt for `len` stored bytes called `name`, which this incarnation of the donor holds.
     pub fn issue(
         key: &Secret,
         incarnation: Incarnation,
@@ -352,7 +356,7 @@ impl Receipt {
         Self { incarnation, mac: mac.as_bytes()[..16].try_into().expect("16 bytes") }
     }
 
-    /// The receipt as it is sent.
+    /// Returns the bytes in which the receipt is sent.
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&self.incarnation.0.to_le_bytes());
@@ -360,7 +364,7 @@ impl Receipt {
         bytes
     }
 
-    /// The receipt that was sent as these bytes, whoever made it.
+    /// Reads a receipt from the bytes in which it was sent; does not check who made it.
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
         let (incarnation, mac) = bytes.split_at(8);
         Self {
@@ -373,7 +377,7 @@ impl Receipt {
 /// A receipt as a client presents it at commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Index of the chunk in its file's recipe.
+    /// The index of the chunk in its file: the data chunks in order, then parity.
     pub chunk: u32,
     /// The donor that holds the chunk.
     pub donor: DonorId,
@@ -402,7 +406,7 @@ impl PackedRecord for Acknowledged {
     }
 }
 
-/// An ack level as one byte of a frame or record.
+/// Returns the byte that stands for an ack level in a frame or record.
 pub fn ack_byte(ack: AckLevel) -> u8 {
     match ack {
         AckLevel::Memory => 0,
@@ -410,7 +414,7 @@ pub fn ack_byte(ack: AckLevel) -> u8 {
     }
 }
 
-/// The ack level a byte stands for.
+/// Returns the ack level that a byte stands for; `None` for an unknown byte.
 pub fn ack_from_byte(byte: u8) -> Option<AckLevel> {
     match byte {
         0 => Some(AckLevel::Memory),

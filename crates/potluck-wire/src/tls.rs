@@ -24,20 +24,20 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Makes a raw stream to a manager safe.
 pub trait Dial: Send + Sync + 'static {
-    /// Proves both ends to each other.
+    /// Proves the manager to the caller, and the caller to the manager unless it is about to join.
     fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>>;
 }
 
 /// Makes a raw stream from a member safe.
 pub trait Admit: Send + Sync + 'static {
-    /// Proves both ends to each other; gives the fingerprint of the member's certificate, or
-    /// `None` for somebody who can only join.
+    /// Proves both ends to each other. Returns the stream and the fingerprint of the member's certificate;
+    /// `None` for a peer without a certificate, which can only join.
     fn admit(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>>;
 }
 
 /// Chooses the cryptography of the whole process; call once, first thing in `main`.
 pub fn install_provider() {
-    // Fails only if somebody chose already, which is as good.
+    // This fails only if a provider was installed before, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
@@ -108,7 +108,7 @@ impl TlsAdmit {
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, rustls::Error> {
-        // Joiners have no certificate yet; whoever shows none can only join (manager/serve).
+        // Joiners have no certificate yet; the manager lets a peer that shows none only join.
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?))
             .allow_unauthenticated()
             .build()
@@ -137,7 +137,7 @@ fn roots(ca: &CertificateDer<'static>) -> Result<RootCertStore, rustls::Error> {
     Ok(roots)
 }
 
-/// Accepts the chain that ends in the CA with a known fingerprint, and no other.
+/// A verifier that accepts only a chain that ends in the CA with the fingerprint `pin`.
 #[derive(Debug)]
 struct PinnedCa {
     pin: Digest,

@@ -52,7 +52,7 @@ pub struct JoinToken {
     /// The addresses at which the manager is reached.
     #[serde(rename = "m")]
     pub manager: Addresses,
-    /// BLAKE3 of the pool CA's certificate, in DER.
+    /// The BLAKE3 hash of the pool CA's certificate in DER.
     #[serde(rename = "c")]
     pub ca: potluck_core::chunk::Digest,
     /// The role that the token gives.
@@ -84,7 +84,7 @@ impl fmt::Debug for JoinToken {
 impl FromStr for JoinToken {
     type Err = NotAToken;
     fn from_str(text: &str) -> Result<Self, NotAToken> {
-        // `potluck join TOKEN` is what people copy.
+        // People copy the whole command `potluck join TOKEN`.
         let token = text.split_whitespace().next_back().ok_or(NotAToken)?;
         let body = token.strip_prefix(PREFIX).ok_or(NotAToken)?;
         let json = URL_SAFE_NO_PAD.decode(body).map_err(|_| NotAToken)?;

@@ -1,9 +1,9 @@
 //! Turns of many peers on few threads.
 //!
-//! A donor answers a request on a thread that blocks in the kernel, and a manager reads its catalog on one. There are only so
-//! many of these threads: who has one has it for a turn, and waits without one in between. Turns are
-//! given in the order in which they were asked for, but no peer has all at once, so that one that is
-//! slow on purpose, on however many connections, leaves some to others.
+//! A donor answers a request on a thread that blocks in the kernel, and a manager reads its catalog on one. There are
+//! only so many of these threads: a connection has one for a turn, and waits without one in between. Turns are given in
+//! the order in which they were asked for, but no peer has all at once, so that a peer that is slow on purpose, on
+//! however many connections, leaves some to others.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Turns<K> {
     all: Arc<Semaphore>,
     limit_each: usize,
-    /// The turns that each peer may still have. Peers that have none and want none are forgotten.
+    /// The turns that each peer may still have. Peers that have none and want none are forgotten when a new peer comes.
     each: Mutex<BTreeMap<K, Weak<Semaphore>>>,
     waiting: AtomicUsize,
 }
@@ -23,7 +23,8 @@ pub struct Turns<K> {
 /// The right to a thread, until it is dropped.
 #[derive(Debug)]
 pub struct ServingTurn {
-    // The common turn is given back first, so that the peer's own next in line can ask for it then.
+    // Fields are dropped in this order: the common turn is given back first, so that the peer's next connection can ask
+    // for it then.
     _of_all: OwnedSemaphorePermit,
     _of_peer: OwnedSemaphorePermit,
 }
@@ -46,7 +47,7 @@ impl<K: Copy + Ord> Turns<K> {
         ServingTurn { _of_all: all, _of_peer: own }
     }
 
-    /// Whether a connection waits for a turn.
+    /// Returns whether a connection waits for a turn.
     pub fn wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -63,7 +64,7 @@ impl<K: Copy + Ord> Turns<K> {
     }
 }
 
-/// Counts somebody who waits, until it is dropped.
+/// A count of one connection that waits, until it is dropped.
 struct Waiting<'t>(&'t AtomicUsize);
 
 impl<'t> Waiting<'t> {

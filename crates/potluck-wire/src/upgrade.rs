@@ -23,7 +23,7 @@ pub const PATH: &str = "/bulk";
 pub const TICKET_HEADER: &str = "potluck-ticket";
 /// The name of the header that carries a nonce, 16 bytes of hex, in both directions.
 pub const NONCE_HEADER: &str = "potluck-nonce";
-/// How long the upgrade may take at one address.
+/// The longest time that the upgrade may take at one address.
 pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The reason why no bulk connection could be opened.
@@ -35,7 +35,7 @@ pub enum UpgradeError {
     /// The donor refused the ticket or does not speak this protocol.
     #[error("the donor refused the connection: HTTP {0}")]
     Refused(StatusCode),
-    /// The program that answered is not a donor.
+    /// The program that answered is not a donor, or the connection broke before it had answered.
     #[error("what answers there is not a donor: {0}")]
     NotADonor(String),
 }
@@ -65,7 +65,7 @@ pub fn nonce_value(nonce: &[u8; 16]) -> HeaderValue {
     HeaderValue::from_str(&hex).expect("hex is a valid header value")
 }
 
-/// Reads the nonce of a request or response.
+/// Reads the nonce of a request or response; `None` if it has no valid one.
 pub fn nonce_of(headers: &HeaderMap) -> Option<[u8; 16]> {
     parse_hex(headers.get(NONCE_HEADER)?.to_str().ok()?)
 }

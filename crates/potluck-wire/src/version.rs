@@ -1,5 +1,5 @@
-//! Versions of the wire, one line each. Until 1.0 all machines of a pool run one version; from then on, mixed
-//! versions one minor apart (promise U1).
+//! The versions of the wire, one line each. Until 1.0 all machines of a pool run one version; from then on, versions
+//! that are one minor apart may be mixed (promise U1).
 
 /// The product's version, as every role announces it.
 pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");

@@ -1,6 +1,6 @@
-//! Where a pool's manager is, signed by the pool's authority. Members keep the latest they heard, and
-//! so find a manager that moved: donors show it to whoever asks, a manager that starts elsewhere shows
-//! it to donors, and nobody else can make a member connect to a place of his choice.
+//! The whereabouts of a pool's manager, signed by the pool's authority. Members keep the latest that they heard, and so
+//! find a manager that moved: donors show them to everybody who asks, and a manager that starts elsewhere shows them to
+//! donors. Because of the signature nobody else can make a member connect to a place of his choice.
 
 use crate::addresses::{Address, Addresses};
 use crate::identity::{fingerprint, write_private};
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub const PATH: &str = "/manager";
 /// The longest message about whereabouts, in bytes.
 pub const MAX: usize = 4 << 10;
-/// How long one donor may take to answer.
+/// The longest time that one donor may take to answer.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The most donors that a member remembers.
 const DONORS: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) const FILE: &str = "manager.json";
 pub struct Issue {
     /// The manager's epoch, which is higher after each start.
     pub epoch: Epoch,
-    /// How often the manager's addresses have changed since that start.
+    /// The number of times that the manager's addresses have changed since that start.
     pub moves: u64,
 }
 
@@ -130,9 +130,9 @@ pub fn no_donor() -> io::Error {
 #[serde(default)]
 struct Remembered {
     manager: Option<SignedWhereabouts>,
-    /// Some donors, who know where the manager went.
+    /// The addresses of some donors, which know where the manager went.
     donors: Vec<Addresses>,
-    /// The time at which the donors were asked for, in milliseconds since 1970.
+    /// The time at which the manager was asked for donors, in milliseconds since 1970; 0 to have them asked for again.
     asked_wall_ms: i64,
 }
 
@@ -165,7 +165,7 @@ impl Guide {
         self.known.lock().expect("no holder panics")
     }
 
-    /// The addresses of the manager, as far as the guide heard.
+    /// Returns the addresses of the manager that the guide heard last; none before it heard any.
     pub fn addresses(&self) -> Addresses {
         self.known().1.addresses.clone()
     }
@@ -180,13 +180,13 @@ impl Guide {
         self.known().0.manager.clone()
     }
 
-    /// Reads the whereabouts that are written down, which another process may have done.
+    /// Reads the whereabouts from the file, which another process may have written.
     pub(crate) fn written(&self) -> Option<SignedWhereabouts> {
         Remembered::read(&self.path).manager
     }
 
     /// Takes over the whereabouts that somebody showed, if the authority signed them and they are later than what is
-    /// known.
+    /// known; returns whether it did.
     pub(crate) fn learn(&self, shown: &SignedWhereabouts) -> bool {
         let Some(said) = shown.verified(&self.ca) else { return false };
         {
@@ -200,7 +200,8 @@ impl Guide {
         true
     }
 
-    /// Whether the guide remembers few donors, or has them from before `wall_ms`.
+    /// Returns whether the guide remembers few donors, or has them from before `wall_ms` or from more than a day after
+    /// it.
     pub fn is_poorer_than(&self, wall_ms: i64) -> bool {
         let known = self.known();
         let asked = known.0.asked_wall_ms;
@@ -218,12 +219,12 @@ impl Guide {
         self.save();
     }
 
-    /// Has the donors asked for again soon, because what is remembered led nowhere.
+    /// Has the manager asked for donors again soon, because the remembered ones led nowhere.
     pub(crate) fn doubt(&self) {
         self.known().0.asked_wall_ms = 0;
     }
 
-    /// The pool that the guide leads to, by its authority's fingerprint.
+    /// Returns the fingerprint of the authority of the pool that the guide leads to.
     pub(crate) fn pool(&self) -> Digest {
         fingerprint(&self.ca)
     }

@@ -19,7 +19,7 @@ impl Pool {
         self.chunk_orders.for_donor(donor, now)
     }
 
-    /// Has a donor look at its copy of a chunk, because a reader complained.
+    /// Has a registered donor look at its copy of a chunk.
     pub fn order_verify(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
         if self.donors.is_registered(donor) {
             self.chunk_orders.verify(donor, chunk, now);
@@ -41,11 +41,11 @@ impl Pool {
         names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()
     }
 
-    /// Takes the first step of ordering deletions: drops chunks that a session offered, and notes what each donor has
-    /// counted so far.
+    /// Takes the first step of ordering deletions: drops chunks that a session offered, and notes what each live donor
+    /// that has no such order yet has counted so far.
     ///
-    /// Whoever needs one of these chunks from now on must offer it, is told that it is not held,
-    /// and puts it again, which its donor counts higher: the tombstone is void there. Whoever
+    /// A session that needs one of these chunks from now on must offer it, is told that it is not held,
+    /// and puts it again, which its donor counts higher: the tombstone is void there. A session that
     /// needed one before has ended; if it committed, the catalog no longer calls the chunk
     /// condemned, which is asked before [`Pool::order_deletions`].
     pub fn decide<'a>(
@@ -91,13 +91,14 @@ impl Pool {
         self.offered.is_offered(chunk)
     }
 
-    /// Keeps a copy that was to be deleted, if it is still there: its donor looks.
+    /// Keeps a donor's copy of a chunk that was to be deleted: no donor deletes the chunk, and this donor looks whether
+    /// it still has the copy.
     pub fn stay(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
         self.chunk_orders.cancel(&chunk);
         self.order_verify(donor, chunk, now);
     }
 
-    /// Takes all tombstones back.
+    /// Takes back all orders to delete chunks.
     pub fn cancel_deletions(&mut self) {
         self.chunk_orders.cancel_deletions();
     }

@@ -15,12 +15,12 @@ use potluck_wire::control::{Arrived, DonorState, DonorStatus, Holding, Register}
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The time between two restarts within which they are no owner's doing: the donor restarts all the time, or two
-/// daemons with one identity replace each other at every heartbeat.
+/// The time within which two restarts are not the owner's doing: the donor restarts all the time, or two daemons with
+/// one identity replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
 
-/// The most chunks at one donor that the catalog takes in on its word alone. What a donor names may be invented, and
-/// each name is a row until the donor says that its copy is gone.
+/// The most chunks at one donor that the catalog takes in on the donor's word alone as they arrive. The names may be
+/// invented, and each is a row until the donor says that its copy is gone.
 const MOST_TAKEN_IN: u64 = 65_536;
 
 /// Chunks that arrived at a donor and that the catalog does not know.
@@ -28,7 +28,7 @@ const MOST_TAKEN_IN: u64 = 65_536;
 pub struct UnknownArrivals {
     /// The chunks that no file will use, of which the catalog is to be told.
     pub unwanted: Vec<Holding>,
-    /// How many chunks are unknown for good, as far as is known.
+    /// The number of chunks that stay unknown.
     others: u64,
 }
 
@@ -208,7 +208,7 @@ impl Pool {
         heard.is_some_and(|heard| heard < since) && self.is_heard(id, now)
     }
 
-    /// Returns whether every donor that lent something and is not given up has listed what it holds.
+    /// Returns whether every donor that lent something and is not given up is live and has listed what it holds.
     pub fn assembled(&self, now: Tick) -> bool {
         let mut ids = self.donors.iter().map(|(id, _)| id);
         ids.all(|id| self.vouches(id, now) || self.has_nothing(id, now))
@@ -241,7 +241,7 @@ impl Pool {
         })
     }
 
-    /// Returns what makes the receipts of each donor that registered.
+    /// Returns the key and incarnation that sign the receipts of each donor that registered.
     pub fn receipt_signers(&self) -> BTreeMap<DonorId, ReceiptSigner> {
         let known = self.donors.iter();
         known.filter_map(|(id, _)| Some((id, self.donors.signer(id)?))).collect()
@@ -338,9 +338,9 @@ impl Pool {
         }
     }
 
-    /// Notes chunks that arrived at a donor and that the catalog does not know. Some were brought by sessions for
-    /// which `is_known` holds and never offered, so that no file will use them: of these the catalog is to be told,
-    /// as far as the donor may have more taken in, since its word is all there is for them.
+    /// Notes chunks that arrived at a donor and that the catalog does not know. Chunks that a session for which
+    /// `is_known` holds brought and that no session offered will be used by no file: the catalog is to be told of
+    /// them, within the bound on what it takes in on the donor's word alone.
     pub fn unknown_arrived(
         &mut self,
         donor: DonorId,
@@ -419,13 +419,13 @@ impl Pool {
         }
     }
 
-    /// Takes out the donors that told of a copy of a chunk before the catalog knew it. A commit names only those
-    /// whose receipt reached the writer; the others' copies would belong to nobody until the next inventory.
+    /// Takes out the donors that told of a copy of a chunk before the catalog knew it. A commit names only the donors
+    /// whose receipts reached the writer; the copies of the others would be unknown until the next inventory.
     pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
         self.uncommitted.take(name)
     }
 
-    /// Returns the status of every donor as it is now; what the catalog counts there is left at 0.
+    /// Returns the status of every donor as it is now; the numbers that the catalog counts are left at 0.
     pub fn status(&self, now: Tick) -> Vec<DonorStatus> {
         let status = |(id, donor): (DonorId, &KnownDonor)| {
             let mut status = DonorStatus {

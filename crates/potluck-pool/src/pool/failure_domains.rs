@@ -6,7 +6,8 @@ use potluck_core::repair_plan::Domain;
 use std::collections::BTreeMap;
 
 impl Pool {
-    /// Returns which donors fail together, as numbers of domains; donors without a label fail alone.
+    /// Returns the failure domain of each donor. Machines with one label share a domain, and a machine without a label
+    /// has its own; the label of a machine is that of its first donor.
     pub(super) fn domains(&self) -> BTreeMap<DonorId, Domain> {
         let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
         let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();

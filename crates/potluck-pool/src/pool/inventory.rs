@@ -7,7 +7,7 @@ use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use std::sync::Arc;
 
 impl Pool {
-    /// Takes a page of a donor's inventory.
+    /// Takes a page of a donor's inventory, in order from page 0, which begins the inventory anew.
     pub fn inventory_page(
         &mut self,
         donor: DonorId,
@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// Picks from `names`, which were counted at the donor and not listed, the chunks that did not arrive during the
-    /// inventory. They are watched until this is asked again.
+    /// inventory. They are watched until this is called again.
     pub fn unlisted(
         &mut self,
         donor: DonorId,

@@ -1,5 +1,5 @@
-//! The worth of each donor at a moment: as a holder, as a source, and as a target of copies. What is known
-//! and announced of a donor is set here too; what its silence means is judged in `liveness`.
+//! Judges the worth of each donor at a moment: as a holder, as a source, and as a target of copies. Quarantines and
+//! give-backs are set here too; what the silence of a donor means is judged in `liveness`.
 
 use super::Pool;
 use crate::donor_snapshot::DonorSnapshot;
@@ -14,7 +14,7 @@ use potluck_wire::control::DonorState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The most donors that are named where all have something in common; of more, only their number is given.
+/// The most donors that a sentence names; of more, only their number is given.
 const NAMED: usize = 4;
 
 /// A donor that holds more than it may.
@@ -22,9 +22,9 @@ const NAMED: usize = 4;
 pub struct Shrinking {
     /// The number of the donor.
     pub donor: DonorId,
-    /// Bytes that must go.
+    /// The bytes that must go.
     pub excess: u64,
-    /// How many of these bytes the donor's disk lacks now.
+    /// The part of these bytes that the donor's disk lacks now.
     pub disk_lacks: u64,
 }
 
@@ -87,7 +87,7 @@ impl Pool {
             Some(_) if live => Worth::Source,
             Some(_) => Worth::Lost,
             None if live && compared => Worth::Counts,
-            // Copies that came back after they were given up are verified before they count (promise D6).
+            // A donor that comes back after it was given up counts only once its inventory was compared (promise D6).
             None if donor.record.stale || self.is_dead(id, now) => Worth::Lost,
             None => Worth::Silent,
         }
@@ -111,8 +111,8 @@ impl Pool {
         all.filter(move |id| !but.contains(id) && self.takes(*id, now))
     }
 
-    /// Says why donors that take no copies do not, without those in `but`; `None` where all take some. Something may
-    /// be impossible only because of somebody's own give-back, or because a donor is silent.
+    /// Says of each donor that takes no copies why it does not, without those in `but`; `None` where all take some.
+    /// Something may be impossible only because of the caller's own give-back, or because a donor is silent.
     pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
         self.why_not(|id| !but.contains(&id) && !self.takes(id, now), now)
     }

@@ -6,11 +6,11 @@ use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a donor may have been silent when the earlier term ended and still be waited for.
+/// The longest silence of a donor at the end of the earlier term with which it is still waited for.
 const HEARD_LATELY: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// Expects those donors that an earlier term of this manager heard until its end.
+    /// Expects those donors that an earlier term of this manager heard until its end, and those that were never heard.
     pub fn expect_donors(&mut self) {
         let lately = |silent: Option<Duration>| silent.is_none_or(|silent| silent <= HEARD_LATELY);
         let donors = self.donors.iter().filter(|(_, donor)| lately(donor.record.silent_before));

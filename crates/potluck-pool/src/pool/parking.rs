@@ -3,7 +3,8 @@
 //! same command, started again, finds most of its chunks there.
 //!
 //! A parked session holds nobody up: it ends when its time is over, when the pool runs short of
-//! room, and when the owner of a disk that it wrote to wants the space back; the oldest ends first.
+//! room, and when a donor that it wrote to takes nothing new, as when its owner wants the space back; the oldest ends
+//! first.
 
 use super::Pool;
 use crate::write_session::{MANAGER, OpenSession, Parked};
@@ -20,8 +21,8 @@ const SHORT_OF_ROOM: u64 = 8;
 const MEMBERS_PART: u64 = 2;
 
 impl Pool {
-    /// Parks a session, whose promises become free. Returns `false` if the session stored nothing that is worth
-    /// parking, or is not open.
+    /// Parks a session, whose promises become free. Returns `false` if the session offered no chunk, is the manager's
+    /// own, or is not open.
     pub fn park_session(&mut self, id: &SessionId, now: Tick) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let is_open = !session.ending && session.parked.is_none();
@@ -42,8 +43,8 @@ impl Pool {
         true
     }
 
-    /// Returns the parked sessions that are to end now: those parked for longer than `window`, those that wrote to a
-    /// disk whose owner wants space back, and, the oldest first, as many as hold too much.
+    /// Returns the parked sessions that are to end now: those parked for longer than `window`, those that had places
+    /// at a donor which takes nothing new, and, the oldest first, as many as hold too much.
     pub fn parked_too_long(&self, window: Duration, now: Tick) -> Vec<SessionId> {
         let wanted_back = self.wanted_back();
         let (mut room, lent) = (self.room(&BTreeSet::new(), now), self.lent(now));
@@ -110,13 +111,13 @@ impl Pool {
         bytes
     }
 
-    /// Returns the donors whose owners want space back.
+    /// Returns the donors that take nothing new: their owners want space back, or they are quarantined.
     fn wanted_back(&self) -> BTreeSet<DonorId> {
         let unwilling = self.donors.iter().filter(|(_, donor)| !donor.record.is_willing());
         unwilling.map(|(id, _)| id).collect()
     }
 
-    /// Returns how many bytes live donors lend, used or not.
+    /// Returns how many bytes the donors that take copies now lend, used or not.
     fn lent(&self, now: Tick) -> u64 {
         let live = self.donors.iter().filter(|(id, _)| self.takes(*id, now));
         live.filter_map(|(_, donor)| donor.registration.as_ref())

@@ -1,5 +1,5 @@
-//! What the passing of time changes: donors fall silent, are dead when their grace is over, and come back. Where so
-//! many are dead at once that a switch must have died, the circuit breaker makes repair wait (promise A4).
+//! The passing of time: donors fall silent, are dead when their grace is over, and come back. Where so many are dead at
+//! once that a switch must have died, the circuit breaker makes repair wait (promise A4).
 
 use super::Pool;
 use crate::circuit_breaker::{CircuitBreaker, DonorChanges};
@@ -9,26 +9,26 @@ use potluck_wire::control::DonorState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The share of the donors, in percent, whose death within [`TOGETHER`] means that a switch died rather than the
-/// donors (promise A4).
+/// The share of the machines, in percent, whose death within [`TOGETHER`] means that a switch died rather than the
+/// machines (promise A4).
 const TOO_MANY_PERCENT: usize = 30;
-/// The number of donors below which one or two are that share already.
+/// The number of machines below which one alone is that share already.
 const TOO_MANY_OF: usize = 4;
 /// The time within which losses of donors are taken to have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
 
 impl Pool {
-    /// Returns whether a donor is silent beyond its grace.
+    /// Returns whether a donor is silent beyond its grace, or was declared dead.
     pub fn is_dead(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.state(donor, now, &self.limits) == DonorState::Dead
     }
 
-    /// Returns the donors that are silent beyond their grace.
+    /// Returns the donors that are silent beyond their grace, or were declared dead.
     pub fn dead(&self, now: Tick) -> BTreeSet<DonorId> {
         self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now)).collect()
     }
 
-    /// Notes which donors left and which came back as time passed.
+    /// Notes which donors died, came back or fell silent as time passed, and judges the circuit breaker.
     pub fn pass_time(&mut self, now: Tick) -> DonorChanges {
         self.age_complaints(now);
         let mut changes = DonorChanges::default();
@@ -46,7 +46,7 @@ impl Pool {
                 }
                 (true, false) => {
                     record.dead = false;
-                    // A donor that is heard again without a restart lists nothing, and counts from now on. One that
+                    // A donor that is heard again without a restart lists nothing, and counts from now on. A donor that
                     // restarted has to list what it holds first.
                     record.stale &= !donor
                         .registration
@@ -57,7 +57,7 @@ impl Pool {
                 _ => {}
             }
         }
-        // Nobody waits for what the dead were asked: it is given to others now.
+        // The tasks of dead donors are not waited for: others get them now.
         changes.dead.iter().for_each(|donor| self.forget_tasks(*donor));
         changes.dead.iter().for_each(|donor| self.losses.note(*donor));
         self.judge_circuit_breaker(now);
@@ -135,7 +135,7 @@ impl Pool {
         self.circuit_breaker.tripped.clear();
     }
 
-    /// Declares silent donors dead that announced nothing, because an admin does not wait for them.
+    /// Declares all donors dead that are not live and announced no absence, because an admin does not wait for them.
     pub fn declare_silent_dead(&mut self, now: Tick) {
         let limits = self.limits;
         let silent: Vec<DonorId> = self

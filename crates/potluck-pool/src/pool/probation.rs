@@ -9,7 +9,7 @@ use potluck_core::size::count;
 use potluck_wire::control::{TaskFault, TaskOutcome};
 use std::time::Duration;
 
-/// How long a test may go unanswered before another donor is asked for it.
+/// The time for which a test may go unanswered before another donor is asked for it.
 const ANOTHER_AFTER: Duration = Duration::from_secs(15);
 
 impl Pool {
@@ -70,7 +70,8 @@ impl Pool {
         live.filter(|id| *id != suspect && trusted(*id)).collect()
     }
 
-    /// Notes whether somebody could fetch a chunk from `suspect`.
+    /// Notes whether another donor could fetch a chunk from `suspect`. Returns the result of the probation once it is
+    /// known: at the first chunk that is wrong or missing, or when all were right.
     pub fn tested(
         &mut self,
         suspect: DonorId,

@@ -1,4 +1,4 @@
-//! Whether donors are reached by the manager and by members.
+//! Notes where donors are, and whether the manager and members reach them.
 
 use super::Pool;
 use crate::donor_table::DonorContact;
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 impl Pool {
-    /// Returns the donors that are not heard now, each with its last addresses.
+    /// Returns the donors with known addresses that are not heard now, each with the last of these.
     pub fn missing(&self, now: Tick) -> Vec<(DonorId, Addresses)> {
         self.located().filter(|(donor, _)| !self.is_heard(*donor, now)).collect()
     }
 
-    /// Returns all donors, each with its last known addresses.
+    /// Returns the donors whose addresses are known, each with the last of these.
     pub fn located(&self) -> impl Iterator<Item = (DonorId, Addresses)> {
         let known = self.donors.iter().map(|(id, donor)| (id, donor.record.addresses.clone()));
         known.filter(|(_, addresses)| !addresses.is_empty())
     }
 
-    /// Returns whether a donor is where the catalog says, as far as that is known at all.
+    /// Returns whether these are the addresses that the catalog has of a donor; `true` for an unknown donor.
     pub fn is_at(&self, donor: DonorId, addresses: &Addresses) -> bool {
         self.donors.get(donor).is_none_or(|donor| donor.record.addresses == *addresses)
     }
@@ -32,7 +32,7 @@ impl Pool {
         }
     }
 
-    /// Returns the donors that are heard and whose addresses are to be tried.
+    /// Returns the donors that are heard, have listed what they hold, and whose addresses are to be tried now.
     pub fn due_for_a_try(&self, now: Tick) -> Vec<DonorContact> {
         let due = |donor: &DonorId| {
             self.donors
@@ -44,8 +44,8 @@ impl Pool {
     }
 
     /// Notes that a member reaches a donor at none of its addresses. The manager tries soon: a donor that does not
-    /// answer it either has died or is closed to all, and that shows by itself. So a member who lies can raise an
-    /// alarm in his own name and nothing more. The address `from` which the report came is kept: where several
+    /// answer the manager either has died or is closed to all, and that shows by itself. So a member who lies can raise
+    /// an alarm in his own name and nothing more. The address `from` which the report came is kept: where several
     /// members in one place report, the place may be at fault.
     pub fn not_reached_by(&mut self, member: MemberId, from: IpAddr, donor: DonorId, now: Tick) {
         if let Some(registration) = self.donors.registration_mut(donor) {

@@ -1,5 +1,5 @@
-//! Room that is reserved for files below a path: a session to which bytes are promised and that writes nothing. Sessions
-//! that write there are promised bytes out of it, and give back what they did not need.
+//! Reservations of room for files below a path. A reservation is a session to which bytes are promised and that writes
+//! nothing; sessions that write below the path are promised bytes out of it, and give back what they did not need.
 
 use super::Pool;
 use crate::write_session::{OpenSession, Ticketed};
@@ -25,11 +25,11 @@ pub struct OpenReservation {
     pub space: SpaceId,
     /// The room that was asked for.
     pub room: ReservedRoom,
-    /// Bytes of files that still fit.
+    /// The bytes of files that still fit, in plaintext.
     pub left: u64,
 }
 
-/// Why a member may not reserve room.
+/// The reason why a member may not reserve room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReservesTooMuch {
     /// The member has this many reservations, the most that it may have.
@@ -75,8 +75,8 @@ impl Pool {
         others.map(|(_, reservation)| reservation).collect()
     }
 
-    /// Returns the reservation that a session draws on, with the plan and the bytes that it has now, for a manager
-    /// that is started again.
+    /// Returns the reservation that a session draws on, with the plan and the bytes that the reservation has now, for a
+    /// manager that is started again.
     pub fn reservation_plan(&self, of: &SessionId) -> Option<(SessionId, Plan, u64)> {
         let id = self.sessions.get(of)?.draws_on?;
         let reservation = self.sessions.get(&id).filter(|session| !session.ending)?;
@@ -150,8 +150,8 @@ impl Pool {
         placed
     }
 
-    /// Returns what a session did not need to the reservation that it came from, `most` bytes at most: donors have
-    /// not yet told of all that they stored.
+    /// Gives the bytes that a session did not need back to the reservation that they came from. These are `most` bytes
+    /// at most, since donors have not yet told of all that they stored.
     pub(super) fn give_to_reservation(
         &mut self,
         reservation: Option<SessionId>,
@@ -190,8 +190,8 @@ impl Placed for Ticketed {
     }
 }
 
-/// Returns what is left of `held` after so much was promised from it: taken from the same donors first, then from
-/// those that have most.
+/// Returns what is left of `held` after so much was promised from it: bytes are taken from the same donors first, then
+/// from those that have most.
 fn without(
     mut held: BTreeMap<DonorId, u64>,
     promised: BTreeMap<DonorId, u64>,

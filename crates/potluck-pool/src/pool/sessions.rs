@@ -16,11 +16,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The bytes promised at first to a session of unknown size, or a chunk if that is more: most files are small, and
-/// many may be written at a time. Its writer asks for more as it goes.
+/// The plaintext bytes promised at first to a session of unknown size, or a chunk (of an erasure code, the data of a
+/// group) if that is more: most files are small, and many may be written at a time. The writer asks for more as it
+/// goes.
 pub(super) const STARTING_BYTES: u64 = 4 << 20;
-/// The least bytes that a session begins with: where [`STARTING_BYTES`] do not fit, half of it is tried, and so on
-/// down to this.
+/// The amount from which a starting amount that does not fit is not halved again: where [`STARTING_BYTES`] do not fit,
+/// half of it is tried, and so on, until no more than this was tried.
 const LEAST_STARTING_BYTES: u64 = 64 << 10;
 
 /// The time within which a call that was let in is answered, or nobody waits for its answer any more.
@@ -73,8 +74,8 @@ impl Pool {
         self.sessions_of.get(&member).is_some_and(|count| *count >= MOST_SESSIONS)
     }
 
-    /// Resumes a session of an earlier term of the manager; its lease starts anew. It is promised again what it had
-    /// for files that are not visible yet.
+    /// Resumes a session of an earlier term of the manager; its lease starts anew. Unless it was ending, it is promised
+    /// again what it had for files that are not visible yet.
     pub fn resume_session(
         &mut self,
         stored: NewSession,
@@ -92,8 +93,8 @@ impl Pool {
             self.ledger.cut(stored.id, over as u64);
         }
         self.offered.add(stored.id, offered);
-        // Nobody knows any more which of these chunks files have, and a long upload goes on, so none counts for its
-        // member.
+        // It is not known any more which of these chunks are in files, and a long upload has to go on, so none counts
+        // as open for its member.
         self.offered.committed(&stored.id, offered.iter());
         let id = stored.id;
         let opened = OpenSession::new(stored, plan, bytes, now);
@@ -102,7 +103,7 @@ impl Pool {
         self.insert_session(id, session);
     }
 
-    /// Promises `bytes` of plaintext more, of which donors take `most`; gives the new part of the plan, with all its
+    /// Promises `bytes` of plaintext more, of which donors take `most`. Returns the new part of the plan, with all its
     /// redundancy if it is to be `whole`.
     pub(crate) fn grow_session(
         &mut self,
@@ -127,7 +128,7 @@ impl Pool {
     }
 
     /// Plans where a member writes: not at donors of which it brought false receipts, unless it could not write without
-    /// them.
+    /// these donors.
     fn plan(
         &self,
         member: MemberId,
@@ -155,8 +156,8 @@ impl Pool {
         now: Tick,
     ) -> Result<Plan, Refusal> {
         let copies = policy.redundancy().donors();
-        // Donors that are away come back, and repair completes what was written without them. Those
-        // that leave or are not trusted do not, and one that is full is no better for being left out.
+        // Donors that are away come back, and repair completes what was written without them. Donors that
+        // leave or are not trusted do not, and a full donor takes nothing when it is back either.
         let chunk = u64::from(stored_len(policy, policy.chunk_size));
         let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
         let candidates = self.candidates(avoid, now);
@@ -187,8 +188,8 @@ impl Pool {
     }
 
     /// Notes that a session brought receipts that these donors did not give, or gave under another key. That counts
-    /// against the donors that had their keys before the session began and gave the receipts to its client
-    /// themselves.
+    /// against donors that had their keys before the session began, and only in sessions whose clients get the receipts
+    /// from the donors themselves.
     pub fn note_false_receipts(&mut self, id: &SessionId, donors: &BTreeSet<DonorId>, now: Tick) {
         let Some(session) = self.sessions.get(id).filter(|it| !it.policy.mirror.is_server()) else {
             return;
@@ -240,8 +241,8 @@ impl Pool {
         }
     }
 
-    /// Allows more to donors that refused a session's tickets, if they have taken all that they may of the session,
-    /// and as long as there is any.
+    /// Allows more to donors that refused a session's tickets because they had taken all that they might, as long as
+    /// anything is left of what the session and its member may have. The client's word is taken for it.
     pub fn allow_more(&mut self, id: &SessionId, donors: &[DonorId]) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let taken = self.slack_taken.entry(session.member).or_default();
@@ -256,9 +257,10 @@ impl Pool {
     }
 
     /// Notes chunks that a session is going to write: they are no garbage until it ends. Returns those that it had
-    /// not offered before.
+    /// not offered before; none for an unknown session.
     ///
-    /// Errors: they would be more than it may write, or than its member may have open; none of them is protected then.
+    /// Errors: they are more than one call may offer, than the session may write, or than its member may have open;
+    /// none of them is protected then.
     pub fn offer(
         &mut self,
         id: &SessionId,
@@ -298,14 +300,14 @@ impl Pool {
         changed
     }
 
-    /// Withdraws offers of chunks that are in use from now on, and no garbage for that reason.
+    /// Withdraws offers of chunks that are in use from now on, which protects them.
     pub fn withdraw_offers(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
         let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
         self.offering(member, id, |offered| offered.withdraw(id, names));
     }
 
     /// Notes that a session committed a file of these chunks, which stay offered: their writer may use them for
-    /// others.
+    /// other files.
     pub fn offers_committed(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
         let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
         self.offering(member, id, |offered| offered.committed(id, names.iter()));
@@ -370,7 +372,7 @@ impl Pool {
         open.map(|(id, session)| (*id, session.member, session.space)).collect()
     }
 
-    /// Returns those of `sessions` that are over, for which no ticket is issued any more, and also all that were cut
+    /// Returns those of `sessions` that are over and for which donors make no more copies, and also all that were cut
     /// off a moment ago, whether they were asked about or not.
     pub fn over(&self, sessions: &[SessionId], now: Tick) -> Vec<SessionId> {
         let is_open = |id: &SessionId| {
@@ -388,8 +390,8 @@ impl Pool {
         self.ended_sessions.cut_off(*id, now);
     }
 
-    /// Notes that a session has committed all that it will. Donors that copy afterwards may still send each other
-    /// what it stored.
+    /// Notes that a session has committed all that it will. If donors make its copies afterwards, they may still send
+    /// each other what it stored.
     pub fn session_is_done(&mut self, id: &SessionId, now: Tick) {
         let copies_later = |it: &OpenSession| {
             it.policy.mirror == Mirror::ServerAsync && !it.acknowledged.is_empty()
@@ -420,7 +422,8 @@ impl Pool {
             session.ending = true;
             let (draws_on, most) = (session.draws_on, session.not_needed());
             let unused = self.ledger.release(*id);
-            // What donors have stored and not told yet is no room for others. Their next heartbeats say it anew.
+            // Bytes that donors have stored and not yet told of are no room for others. The next heartbeats say anew
+            // how much room there is.
             let planned = session.plan.promised();
             for (donor, bytes) in &session.acknowledged {
                 let (Some(planned), Some(left)) = (planned.get(donor), unused.get(donor)) else {
@@ -448,7 +451,7 @@ impl Pool {
         ending.map(|(id, _)| *id).collect()
     }
 
-    /// Forgets a session. Returns, by donor, the copies that donors told of whose chunks nobody is writing now.
+    /// Forgets a session. Returns, by donor, the copies that donors told of and whose chunks no session is writing now.
     pub fn forget_session(&mut self, id: &SessionId) -> BTreeMap<DonorId, Vec<Holding>> {
         let Some(session) = self.sessions.remove(id) else { return BTreeMap::new() };
         let member = session.member;
@@ -478,7 +481,7 @@ impl Pool {
         writing.any(|session| session.plan.donors().contains(&donor))
     }
 
-    /// Returns the number of open sessions, without those that are parked.
+    /// Returns the number of open sessions, without those that are parked and without reservations.
     pub fn open_sessions(&self) -> usize {
         let is_writing = |session: &OpenSession| session.parked.is_none() && session.room.is_none();
         let open = |session: &&OpenSession| !session.ending && is_writing(session);
@@ -486,7 +489,8 @@ impl Pool {
     }
 }
 
-/// Returns the stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
+/// Returns the stored bytes of one copy of `plain` bytes in chunks, or, of an erasure code, those at one position of
+/// their groups.
 fn stored(policy: &Policy, plain: u64) -> u64 {
     let (full, left) = (plain / group(policy), plain % group(policy));
     let last = match (policy.ec, left) {
@@ -503,7 +507,7 @@ fn group(policy: &Policy) -> u64 {
     u64::from(policy.chunk_size) * data_chunks(policy)
 }
 
-/// Returns how many chunks of a slot are data and no redundancy.
+/// Returns how many chunks of a slot of the plan are data and no redundancy.
 fn data_chunks(policy: &Policy) -> u64 {
     policy.ec.map_or(1, |ec| ec.data() as u64)
 }

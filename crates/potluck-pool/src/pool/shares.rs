@@ -1,5 +1,5 @@
-//! Shares of the pool's room: what sessions are promised counts for quotas until their files are there, and the sessions
-//! of one member keep no more than a part of what is free from others.
+//! Shares of the pool's room: bytes promised to sessions count in quotas until their files are there, and the sessions
+//! of one member keep no more than a part of the free room from others.
 
 use super::Pool;
 use super::sessions::STARTING_BYTES;
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 const MEMBERS_PART: u64 = 2;
 
 impl Pool {
-    /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there. Of its
-    /// `bytes`, those that quotas leave beside what is there are kept from others.
+    /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there. Room is
+    /// kept from others only for those of its `bytes` that quotas leave.
     pub fn open_session_at(
         &mut self,
         path: &PoolPath,
@@ -41,9 +41,9 @@ impl Pool {
         Ok(ticketed)
     }
 
-    /// Promises bytes more to a session, as [`Pool::grow_session`] does. Beyond what quotas leave it gets places in
-    /// exchange for those that failed, and those of a file that takes the place of another: no room is kept from others
-    /// for them, and donors take no more of it for them than the whole quotas let it have.
+    /// Promises bytes more to a session, as [`Pool::grow_session`] does. It gets places even beyond what quotas leave,
+    /// in exchange for places that failed and for files that replace others: no room is kept from others for these
+    /// places, and donors take no more for them than the whole quotas let the session have.
     pub fn grow_session_within(
         &mut self,
         id: &SessionId,
@@ -83,7 +83,8 @@ impl Pool {
         self.sessions.get(id).map_or(0, OpenSession::counted)
     }
 
-    /// Lets others have the room of those of `asked` bytes, for which `placed` was promised, that are above `most`.
+    /// Lets others have the room of those of `asked` bytes that are above `most`; `placed` is the plan that was
+    /// promised for all of `asked`.
     fn keep_within(&mut self, id: &SessionId, placed: &Plan, asked: u64, most: u64, now: Tick) {
         let over = asked.saturating_sub(most);
         if over > 0 {
@@ -111,7 +112,7 @@ impl Pool {
     }
 
     /// Returns how many stored bytes a member's sessions keep from others: those promised and not written, and those
-    /// that donors told of and no file has yet, without reservations.
+    /// that donors told of and no file has yet, without reservations and the sessions that draw on them.
     fn held_by(&self, member: MemberId) -> u64 {
         let own = self
             .sessions

@@ -1,7 +1,7 @@
 //! The course of a complaint about a donor's copy. The donor looks at it; where it denies or says nothing, donors in
-//! failure domains of their own fetch the copy. All of them have to find it wrong, so that neither a member who lies,
-//! nor two, nor a bit that flipped in somebody's memory has a donor quarantined. Where so many are not there, the
-//! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
+//! failure domains of their own fetch the copy. All of them have to find it wrong, so that neither one nor two members
+//! who lie, nor a bit that flipped in somebody's memory, have a donor quarantined. Where too few donors can fetch it,
+//! the manager does so itself. Everything that is remembered for that is forgotten after a while.
 
 use super::Pool;
 use crate::complaints::{Complaint, Complaints, Doubt, Inquiring, Inquiry};
@@ -20,32 +20,32 @@ const MAX_COMPLAINTS: usize = 1024;
 /// more each [`REPORT_EVERY`].
 const REPORTS_AT_ONCE: u32 = 32;
 
-/// How long a member that has made too many reports waits for the next.
+/// The time that a member which has made too many reports waits for the next.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two reports of a member that put the verdict on the whole pool in doubt: otherwise one that
 /// lies could keep it in doubt for ever.
 const DOUBT_EVERY: Duration = Duration::from_secs(60);
 
-/// How long a doubt waits for the donor, which takes a second or two unless its machine is busy.
+/// The longest time that a doubt waits for the donor, which takes a second or two unless its machine is busy.
 const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
 /// The time in which a member's complaints about one donor have others fetch copies only once, however many
 /// complaints there are.
 const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
 
-/// How long a donor may take to look at a copy before it is taken to call it sound: it looks while its machine has
-/// nothing else to do.
+/// The longest time that a donor may take to look at a copy before it is taken to call it sound: it looks while its
+/// machine has nothing else to do.
 const LOOKS_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The number of donors, in failure domains of their own, that have to find a copy wrong. One of them may be the one that
-/// complained.
+/// The number of donors, in failure domains of their own, that have to find a copy wrong, unless the manager finds it
+/// wrong itself. A donor that complained may be one of them.
 const TESTERS: usize = 3;
 
 /// The most donors that are asked to fetch a copy; some may not reach the donor that has it.
 const MOST_ASKED: usize = 3 * TESTERS;
 
-/// How long an asked donor's answer is waited for: fetching the largest chunk takes about as long.
+/// The time for which an asked donor's answer is waited for: fetching the largest chunk takes about as long.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The number of heartbeats in which a donor may tell that it deleted or quarantined a copy while others fetched it,
@@ -56,15 +56,15 @@ const TOLD_BY: u32 = 2;
 /// on itself.
 const FALSE_COMPLAINTS: usize = 3;
 
-/// How long complaints are remembered: bits flip now and then in the best of machines.
+/// The time for which complaints are remembered: bits flip now and then in the best of machines.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// The time between two searches for complaints that are too old, and for donors to be reminded of theirs.
 const AGE_EVERY: Duration = Duration::from_secs(600);
 
 impl Pool {
-    /// Returns whether a report of this member is heard. Reports that it makes faster than a person's disks rot are
-    /// not, since each costs a donor the reading of a chunk.
+    /// Returns whether a report of this member is heard. Reports of unreliable members are not, and neither are reports
+    /// beyond the rate that one member may make, since each costs a donor the reading of a chunk.
     pub fn hears(&mut self, witness: MemberId, now: Tick) -> bool {
         if self.is_unreliable(witness, now) {
             return false;
@@ -78,9 +78,9 @@ impl Pool {
         heard
     }
 
-    /// Returns whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the first
-    /// of a member in a while does. Files that use the copy are in any case not known to be safe until its donor has
-    /// looked.
+    /// Returns whether a report that is heard puts the verdict on the whole pool in doubt until the donor has looked at
+    /// the copy: the first report of a member in a while does. Files that use the copy are in any case not known to be
+    /// safe until then.
     pub fn casts_doubt(
         &mut self,
         witness: MemberId,
@@ -97,8 +97,8 @@ impl Pool {
         casts
     }
 
-    /// Returns whether a donor has not yet looked at a copy that put the verdict in doubt: until then a scan of what
-    /// is written down finds nothing.
+    /// Returns whether a donor has not yet looked at a copy that put the verdict in doubt, for a short time at most:
+    /// until the donor has looked, a scan of the catalog cannot find the damage.
     pub fn is_in_doubt(&self, now: Tick) -> bool {
         self.complaints.doubts.values().any(|doubt| {
             let young = now.saturating_sub(doubt.since) < DOUBT_LASTS;
@@ -106,8 +106,8 @@ impl Pool {
         })
     }
 
-    /// Notes that a member got wrong bytes of a donor's copy, or none: the donor must look at it. Others look too if
-    /// the donor denies it and the member has not complained about this donor lately.
+    /// Notes that a member got wrong bytes of a donor's copy, or none: the donor must look at it. Other donors look too
+    /// if the donor denies it, the member has not complained about this donor lately, and it is not unreliable.
     pub fn accuse(&mut self, donor: DonorId, copy: Holding, witness: MemberId, now: Tick) {
         self.order_verify(donor, copy.name, now);
         let counts = |last: &Tick| now.saturating_sub(*last) >= COUNTS_ONCE_IN;
@@ -128,8 +128,8 @@ impl Pool {
         }
     }
 
-    /// Notes that a donor quarantined these chunks or has them no more: complaints about them were right, and the
-    /// donor is honest.
+    /// Notes that a donor quarantined these chunks or has them no more, and says so: complaints about them were right,
+    /// and are settled.
     pub(crate) fn admitted<'a>(
         &mut self,
         donor: DonorId,
@@ -176,8 +176,8 @@ impl Pool {
         });
     }
 
-    /// Reminds donors of copies that somebody complained about. Others fetch those that a donor has not looked at for
-    /// long, for it may never answer; time in which the donor was not heard does not count.
+    /// Reminds donors of copies that somebody complained about. Others fetch a copy that its donor has not looked at
+    /// for long, for the donor may never answer; only time in which the donor is heard counts.
     fn remind(&mut self, now: Tick) {
         let mut open = std::mem::take(&mut self.complaints.open);
         for (donor, open) in &mut open {
@@ -199,8 +199,8 @@ impl Pool {
         self.complaints.open = open;
     }
 
-    /// Returns what to do now about copies that their donors call sound; donors that should fetch one count as asked.
-    /// `draw` gives random numbers, by which donors are chosen.
+    /// Returns the next steps of all inquiries; donors that are to fetch a copy count as asked. `draw` gives random
+    /// numbers, by which donors are chosen.
     pub fn inquire(&mut self, now: Tick, draw: impl Fn() -> u64) -> Inquiring {
         let mut due = Inquiring::default();
         if self.complaints.inquiries.is_empty() {
@@ -225,7 +225,7 @@ impl Pool {
         due
     }
 
-    /// Asks as many donors to fetch a copy as are lacking, or the manager where there are none.
+    /// Asks as many donors to fetch a copy as are lacking, or the manager where no donor is awaited or left to ask.
     fn ask(
         &self,
         suspect: DonorId,

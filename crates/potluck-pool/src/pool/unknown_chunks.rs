@@ -1,4 +1,5 @@
-//! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list them in turns.
+//! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list these chunks
+//! in turns.
 
 use super::Pool;
 use crate::given_up_donors::{GivenUpDonors, ListingTurn};
@@ -52,9 +53,9 @@ impl Pool {
         self.given_up.0.contains_key(&donor)
     }
 
-    /// Takes from `unknown`, the chunks that a donor listed and the catalog does not know, those that nobody has
-    /// offered, as far as the donor may have more taken in on its word: what it names may be invented. The rest stays
-    /// unknown, and can be given up again when the chunks taken in are gone.
+    /// Takes from `unknown`, the chunks that a donor listed and the catalog does not know, those that no session has
+    /// offered, within the bound on what the catalog takes in on a donor's word: the names may be invented. The rest
+    /// stays unknown, and can be given up again when the chunks taken in are gone.
     pub fn take_given_up(&self, donor: DonorId, unknown: &mut Vec<Holding>) -> Vec<Holding> {
         let taken_in = self.donors.get(donor).map_or(0, |donor| donor.taken_in);
         let mut left = MOST_GIVEN_UP.saturating_sub(taken_in);

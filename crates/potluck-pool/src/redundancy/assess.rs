@@ -46,11 +46,11 @@ pub struct Findings {
     pub(super) at: usize,
     /// Versions that the next scan has to know of.
     pub(super) watched: BTreeMap<VersionId, Watched>,
-    /// Whether there were more such versions than can be remembered.
+    /// True if there were more such versions than can be remembered.
     pub(super) unwatched: bool,
     /// The findings about the pool's own metadata.
     pub metadata: Metadata,
-    /// Whether the pool's own metadata is being walked, and not a space of users.
+    /// True while the pool's own metadata is being walked, and not a space of users.
     pub own: bool,
     /// The units to be made whole, the most urgent first; last those whose copies nobody could take.
     pub queue: BTreeMap<(u32, u64), RepairJob>,
@@ -59,7 +59,7 @@ pub struct Findings {
     /// The number of lacking chunks, by how many more deaths their units survive; each copy counts once, however many
     /// files use it.
     pub lacking: Vec<u64>,
-    /// Size of the lacking chunks in stored bytes.
+    /// The size of the lacking chunks in stored bytes.
     pub lacking_bytes: u64,
     /// The stored bytes that are lacking to the redundancy that versions are being changed to, parity that is still to
     /// be computed included.
@@ -67,14 +67,14 @@ pub struct Findings {
     /// The number of copies and chunks to make for which no donor can be asked as a source now; those of redundancy
     /// that versions are being changed to are in `sourceless_goals`.
     pub sourceless: u64,
-    /// The number of lacking chunks for which there is no source, of the redundancy that versions are being changed
-    /// to.
+    /// The number of lacking chunks, and of groups without parity, for which no donor can be asked as a source now, of
+    /// the redundancy that versions are being changed to.
     pub sourceless_goals: u64,
-    /// Whether there were more units to be made whole than can be remembered.
+    /// True if there were more units to be made whole, or groups to be encoded, than can be remembered.
     pub more: bool,
-    /// Copies that may be too many.
+    /// The copies that may be too many.
     pub excess: BTreeMap<(ChunkName, DonorId), Excess>,
-    /// Whether there were more excess copies than can be remembered.
+    /// True if there were more excess copies than can be remembered.
     pub more_excess: bool,
     /// The copies that were to be deleted and are needed.
     pub keep: Vec<(DonorId, ChunkName)>,
@@ -86,22 +86,23 @@ pub struct Findings {
     pub damaged: Damaged,
     /// The versions that have the redundancy that they are being changed to.
     pub arrived: Vec<(VersionId, Redundancy)>,
-    /// Groups without parity of versions on their way to a code.
+    /// The groups without parity of versions that are being changed to an erasure code.
     pub encode: Vec<Encode>,
     /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
     /// The leaving copies of each donor that no other donor takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
-    /// The number of chunks by donor that leaves and is not heard, or was given up, and without which files are less
-    /// safe.
+    /// The number of chunks that lack copies and that a donor holds which leaves and is not heard, or was given up, by
+    /// donor.
     pub unreached: BTreeMap<DonorId, u64>,
-    /// The number of files, by donor that was given up, that cannot be read now and that the donor may bring back.
+    /// The number of files, by donor whose copies count as lost, that cannot be read now and that the donor may bring
+    /// back.
     pub awaited: BTreeMap<DonorId, u64>,
     takers: Takers,
     /// The copies that were counted as lacking, each with how many more deaths its unit survives.
     counted: BTreeMap<CopyToMake, usize>,
     jobs: u64,
-    /// Number of files that were looked at.
+    /// The number of files of users that were looked at.
     pub files: u64,
     /// The number of votes that are remembered for all excess copies together.
     votes: usize,
@@ -117,7 +118,7 @@ pub(super) struct Look<'a> {
     pub(super) unit: &'a Unit,
     pub(super) judged: Judged,
     pub(super) copies: &'a [Vec<Copy>],
-    /// Whether the unit is of the redundancy that the version is being changed to.
+    /// True if the unit is of the redundancy that the version is being changed to.
     pub(super) goal: bool,
 }
 
@@ -125,7 +126,8 @@ pub(super) struct Look<'a> {
 type Keep = Vec<(ChunkName, DonorId)>;
 
 impl Look<'_> {
-    /// Returns the copies that shards rely on, of those for which `which` gives a donor.
+    /// Returns the copies that shards rely on: `which` gives the donor for a shard's piece and how it stands, or `None`
+    /// to leave the shard out.
     fn relied(&self, which: impl Fn(usize, Stand) -> Option<DonorId>) -> Keep {
         let shards = self.unit.shards.iter().zip(&self.judged.shards);
         let relied = |(piece, stand): (&usize, &Stand)| {
@@ -589,7 +591,7 @@ impl Findings {
             if shards.iter().all(|shard| shard.from.iter().any(sends)) {
                 self.encode.push(Encode { version: version.id, group: *group, ec, shards });
             } else if shards.iter().all(|shard| !shard.from.is_empty()) {
-                self.sourceless_goals += 1; // until somebody who failed lately may be asked again
+                self.sourceless_goals += 1; // until a donor that failed lately may be asked again
             }
         }
     }

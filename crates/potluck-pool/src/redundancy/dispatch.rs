@@ -1,4 +1,4 @@
-//! Handing out repair: who makes what, within budgets.
+//! Hands out repair to donors, within budgets.
 
 mod encoding;
 mod state;
@@ -16,18 +16,18 @@ use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Helper, NoTarget, by_burden, target};
 use potluck_wire::control::{Shard, Source, Work};
 
-/// A round of handing out tasks, with the donors that take them: asked of the pool once, and kept in step with what
-/// is handed out.
+/// A round of handing out tasks, with the donors that take them. The pool is asked for these once, and they are kept
+/// in step with the tasks that are handed out.
 struct Round<'a> {
     takers: Vec<Helper>,
-    /// Whether an owner waits for their space, so that the tasks are not held back by the budgets of repair.
+    /// True if the round hands out the tasks that owners wait for, which are not held back by the budgets of repair.
     over_quota: bool,
     now: Tick,
     source: &'a dyn Fn(DonorContact) -> Option<Source>,
 }
 
 impl Round<'_> {
-    /// Returns whether no taker may be given more, so that nothing needs to be looked at. Without any taker jobs are
+    /// Returns whether no taker may be given more, so that no job needs to be looked at. Without any taker, jobs are
     /// looked at and found stuck.
     fn all_busy(&self) -> bool {
         !self.takers.is_empty() && self.takers.iter().all(|taker| !taker.allowed)
@@ -35,7 +35,8 @@ impl Round<'_> {
 }
 
 impl Pool {
-    /// Hands out what waits, as far as budgets allow; `source` turns a donor into a source that can be asked.
+    /// Hands out the jobs and encodings that wait, as far as budgets allow; `source` turns a donor into a source that
+    /// can be asked.
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(DonorContact) -> Option<Source>) {
         self.drop_expired(now);
         let rests = self.repairs.paused.is_some() || self.too_many_dead().is_some();
@@ -63,8 +64,8 @@ impl Pool {
         }
     }
 
-    /// Hands out the jobs that wait; those that owners wait for ask no budgets. A pause holds up repair, but not
-    /// them: all their chunks can be had.
+    /// Hands out the jobs that wait, either those that owners wait for, without budgets, or the others. A pause holds
+    /// up repair, but not the jobs that owners wait for: all chunks of these can be had.
     fn hand_out_jobs(&mut self, round: &mut Round<'_>) {
         let over_quota = round.over_quota;
         let restores = self.repairs.restores();
@@ -84,7 +85,7 @@ impl Pool {
         }
     }
 
-    /// Notes of each taker whether it may be given more.
+    /// Notes on each taker whether it may be given more.
     fn allow(&mut self, round: &mut Round<'_>) {
         for taker in &mut round.takers {
             self.repairs.allow(taker, round.now, round.over_quota);
@@ -227,9 +228,10 @@ impl Pool {
             .collect()
     }
 
-    /// Returns the sources to ask for `need` of `shards`, the least burdened first, and how much is read at each;
-    /// otherwise says whether budgets do not allow it now, or too few sources are there. Shards beyond `need` are
-    /// named in case one fails.
+    /// Returns the sources to ask for `need` of `shards`, the least burdened first, and how much is read at each.
+    /// Shards beyond `need` are named in case one fails.
+    ///
+    /// Errors: `Later` if budgets do not allow it now, `Stuck` if too few sources can be asked.
     fn sources(
         &mut self,
         shards: &[&ShardAt],
@@ -288,13 +290,13 @@ impl Pool {
         for (donor, task) in self.repairs.tasks.expired(now) {
             self.repairs.landed(donor, &task.purpose);
             self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
-            // Nobody else tells that the chunk is still to be made.
+            // The job of the task is in no queue any more, so only the next scan finds that the chunk is still lacking.
             self.repairs.more = true;
         }
         self.repairs.left_alone.retain(|_, until| now < *until);
     }
 
-    /// Forgets the tasks of a donor's earlier incarnation: nothing of them holds.
+    /// Forgets the tasks of a donor that will not answer them: it has a new incarnation, is dead, or was removed.
     pub(crate) fn forget_tasks(&mut self, donor: DonorId) {
         for task in self.repairs.tasks.forget(donor) {
             self.repairs.landed(donor, &task.purpose);
@@ -323,8 +325,8 @@ impl Pool {
         self.repairs.tasks.give(donor, now, Purpose::Scrub, Work::Scrub { rate });
     }
 
-    /// Notes that a source did not answer the donor that a task had sent to it. It is left alone for a while, unless
-    /// it has registered since the task, which names where it was before, was given.
+    /// Notes that a source did not answer the donor that a task had sent to it. The source is left alone for a while,
+    /// unless it has registered since the task was given: the task then names the addresses it had before.
     pub fn source_is_away(&mut self, source: DonorId, task: u64, now: Tick) {
         if self.donors.registration(source).is_none_or(|registration| task > registration.last_task)
         {

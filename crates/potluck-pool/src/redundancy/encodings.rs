@@ -1,5 +1,5 @@
-//! Parity of versions on their way to a code. Nobody knows it beforehand, so two donors compute it
-//! and are believed when they agree.
+//! The parity of versions that are being changed to an erasure code. Nobody knows it beforehand, so two donors compute
+//! it and are believed when they agree; where there is only one donor, it is believed alone.
 
 use super::job::{Encode, GroupInCode};
 use potluck_core::clock::Tick;
@@ -7,23 +7,22 @@ use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Helper;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Groups whose parity is to be computed.
+/// The groups whose parity is to be computed.
 #[derive(Debug, Default)]
 pub struct Encodings {
     pub(super) waiting: VecDeque<Encode>,
     /// The number of unanswered tasks of each group.
     pub(super) out: BTreeMap<GroupInCode, usize>,
-    /// The donors that computed different parity of each group. Others are asked who is right, not the same two
-    /// again.
+    /// The donors that computed different parity of each group. Other pairs are asked next, not the same two again.
     pub(super) differed: BTreeMap<GroupInCode, Differed>,
 }
 
-/// Donors that do not agree on a group's parity.
+/// The disagreements of donors on one group's parity.
 #[derive(Debug, Default)]
 pub(super) struct Differed {
-    /// Pairs of donors that do not agree, by number.
+    /// The pairs of donors that do not agree, each in the order of their numbers.
     pub(super) pairs: BTreeSet<[DonorId; 2]>,
-    /// When the last of these donors answered.
+    /// The time at which the last disagreement was found.
     pub(super) last: Tick,
 }
 
@@ -39,9 +38,9 @@ impl Differed {
         self.pairs.iter().filter(|pair| pair.contains(&donor)).count()
     }
 
-    /// Returns the first two of `able` that have not disagreed yet, so that any two who are right meet in the end; or
-    /// one, where there is only one. `None` where all disagree, or the only one disagreed with some other: its word
-    /// alone would make wrong parity a version's own.
+    /// Returns the first two of `able` that have not disagreed yet, so that two donors that are right meet in the end;
+    /// or one, where there is only one; or none. `None` where all disagree, or the only one disagreed with another: its
+    /// word alone could make wrong parity a version's own.
     pub(super) fn two_of(&self, able: &[Helper]) -> Option<Vec<Helper>> {
         if able.len() < 2 {
             let doubted = able.iter().any(|only| self.doubts(only.donor) > 0);

@@ -1,4 +1,4 @@
-//! Copies that may be too many, and who can do without them.
+//! Copies that may be too many, and the votes of versions that can do without them.
 
 use crate::{DonorView, LeavingRule};
 use potluck_core::chunk::ChunkName;
@@ -49,7 +49,7 @@ pub struct Vote {
     pub judged_by: (Redundancy, Option<Redundancy>),
     /// The ground on which the copy is too much.
     pub ground: Ground,
-    /// How many of the references to the chunk are the version's.
+    /// The number of the references to the chunk that are the version's.
     pub uses: u32,
 }
 
@@ -58,7 +58,7 @@ pub struct Vote {
 pub struct Excess {
     /// The votes of versions that can do without the copy.
     pub votes: Vec<Vote>,
-    /// Whether some unit needs the copy.
+    /// True if some unit needs the copy, or too many versions voted for all votes to be remembered.
     pub needed: bool,
     /// The number of references that the chunk had.
     pub refs: i64,

@@ -12,9 +12,9 @@ pub struct RepairJob {
     pub unit: (VersionId, u32, bool),
     /// The kind of the unit's chunks.
     pub kind: ChunkKind,
-    /// How many more deaths the unit survives.
+    /// The number of further deaths that the unit survives.
     pub tolerates: u32,
-    /// Whether an owner who needs the space waits for the job.
+    /// True if an owner who needs the space waits for the job.
     pub over_quota: bool,
     /// The code and the number of data chunks of the group; `None` where the unit is copies of one chunk.
     pub group: Option<(Ec, usize)>,
@@ -33,7 +33,7 @@ pub struct ShardAt {
     pub position: u8,
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The donors that can send the chunk now, the trusted first.
     pub from: Vec<DonorId>,
@@ -44,9 +44,9 @@ pub struct ShardAt {
 /// A copy to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Make {
-    /// Index of the chunk in [`RepairJob::shards`].
+    /// The index of the chunk in [`RepairJob::shards`].
     pub shard: usize,
-    /// Whether no copy that counts is left for this shard: there is none, or the unit's other shards rely on all
+    /// True if no copy that counts is left for this shard: there is none, or the unit's other shards rely on all
     /// there are. Then it may go to a donor in a failure domain that is already in use, which is better than nowhere.
     pub missing: bool,
 }
@@ -57,7 +57,7 @@ impl RepairJob {
         self.unit.2
     }
 
-    /// Returns whether everything that `make` takes can be had from the donors that `sends` allows.
+    /// Returns whether the donors that `sends` allows can send all that is needed for `make`.
     pub fn has_source(&self, make: &Make, sends: &dyn Fn(&DonorId) -> bool) -> bool {
         let there = |shard: &ShardAt| shard.from.iter().any(sends);
         let enough = |data| self.shards.iter().filter(|shard| there(shard)).count() >= data;
@@ -116,7 +116,7 @@ impl Encode {
 /// A group of a version, in a code.
 pub type GroupInCode = (VersionId, Ec, u32);
 
-/// Returns the stored bytes of the parity of a group whose longest chunk has `longest`.
+/// Returns the stored bytes of the parity of a group whose longest chunk has `longest` stored bytes.
 pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {
     u64::from(longest) * ec.parity() as u64
 }

@@ -1,5 +1,4 @@
-//! How safe one file is: the one judgement that scans, `stat` and `fsck` share, so that they never
-//! disagree.
+//! Judges how safe one file is. Scans, `stat` and `fsck` share this judgement, so that they never disagree.
 
 use super::layout::Version;
 use super::layout::{Layout, LayoutChunk, Unit};
@@ -16,7 +15,7 @@ pub struct JudgedFile {
     pub health: Health,
     /// False if part of the file could not be read even if all donors that have some of it came back.
     pub may_return: bool,
-    /// Whether something has no copy left that counts or can be fetched.
+    /// True if some unit has too few copies left that count or can be fetched.
     pub lost: bool,
 }
 
@@ -66,8 +65,6 @@ pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
 impl JudgedFile {
     pub(super) fn new(version: &Version) -> Self {
         let has = version.redundancy().tolerates();
-        // A file written with less than its directory asks for is not as safe as promised until it has
-        // that; a file that was safe when a policy changed keeps the old promise meanwhile.
         if version.chunks == 0 {
             // Nothing of the file is on donors.
             let health = Health {
@@ -78,6 +75,8 @@ impl JudgedFile {
             };
             return Self { health, may_return: true, lost: false };
         }
+        // A file written with less than its directory asks for is not as safe as promised until it has
+        // that; a file that was safe when a policy changed keeps the old promise meanwhile.
         let asked = version.goal.filter(|_| version.safe_wall_ms.is_none());
         let promised = asked.map_or(has, |goal| goal.tolerates().max(has));
         Self {

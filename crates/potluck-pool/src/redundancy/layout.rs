@@ -11,27 +11,27 @@ use potluck_core::policy::Redundancy;
 pub struct Version {
     /// The number of the version.
     pub id: VersionId,
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub size: u64,
-    /// Digest of the plaintext.
+    /// The digest of the plaintext.
     pub digest: Digest,
-    /// Modification time at the source, and permissions.
+    /// The modification time at the source, and the permissions.
     pub attributes: EntryAttributes,
-    /// Plaintext bytes per chunk.
+    /// The plaintext bytes of a full chunk.
     pub chunk_size: u32,
     /// The number of copies that the version's policy asks for.
     pub copies: u32,
     /// The erasure code of the version, instead of copies.
     pub ec: Option<Ec>,
-    /// The redundancy that it is being changed to.
+    /// The redundancy that the version is being changed to, if it is.
     pub goal: Option<Redundancy>,
-    /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
+    /// The wall time at which the version came to have all its redundancy, in milliseconds; `None` until it has.
     pub safe_wall_ms: Option<i64>,
     /// The number of chunks in the version's recipe, or in those of its parts.
     pub chunks: u64,
     /// The number of parts that the version is made of; 0 where its chunks are its own.
     pub parts: u64,
-    /// Whether the content lives in the catalog.
+    /// True if the content lives in the catalog.
     pub inline: bool,
 }
 
@@ -50,7 +50,7 @@ impl Version {
 pub struct LayoutChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The number of references to the chunk in the whole catalog.
     pub refs: i64,
@@ -70,19 +70,19 @@ impl LayoutChunk {
 pub struct Unit {
     /// The number of the unit in its version, from 0.
     pub number: u32,
-    /// The code and how many data chunks the group has; `None` for copies of one chunk.
+    /// The code and the number of data chunks of the group; `None` for copies of one chunk.
     pub group: Option<(Ec, usize)>,
     /// The index of each shard's piece, data before parity; for copies the same index again and again.
     pub shards: Vec<usize>,
 }
 
 impl Unit {
-    /// Returns how many shards suffice to give everything back.
+    /// Returns how many shards suffice to read the unit's data.
     pub fn need(&self) -> usize {
         self.group.map_or(1, |(_, data)| data)
     }
 
-    /// Returns the position of a shard in its code: data from 0, parity from m.
+    /// Returns the position of a shard in its code: data from 0, parity from the number of data chunks of a full group.
     pub fn position(&self, shard: usize) -> u8 {
         let position = match self.group {
             Some((ec, data)) if shard >= data => ec.data() + shard - data,
@@ -101,14 +101,14 @@ pub struct Layout {
     pub data: usize,
     /// The units that keep the version now.
     pub units: Vec<Unit>,
-    /// The units that are to keep it, as far as its parity is known; empty without a goal.
+    /// The units that are to keep the version once it is changed, as far as its parity is known; empty without a goal.
     pub goal: Vec<Unit>,
     /// The groups of the goal whose parity is not known yet.
     pub unencoded: Vec<u32>,
 }
 
-/// Returns the units of `data` chunks; `parity` gives the first parity piece of a group. Groups without any are
-/// listed apart.
+/// Returns the units of `data` chunks, and the numbers of the groups without parity. `parity` gives the index of the
+/// first parity piece of a group.
 pub fn units(
     data: usize,
     redundancy: Redundancy,

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub struct Moving {
     /// The number of chunks that have to be made elsewhere first, counted for each use.
     pub chunks: u64,
-    /// Size of these chunks in stored bytes.
+    /// The size of these chunks in stored bytes.
     pub bytes: u64,
 }
 
@@ -23,13 +23,13 @@ pub struct Moving {
 pub struct Blocked {
     /// The number of chunks that no other donor takes.
     pub chunks: u64,
-    /// The redundancy of the one among those chunks that needs most donors.
+    /// The redundancy of one of these chunks, of that which needs most donors.
     pub widest: Option<Redundancy>,
 }
 
 impl Findings {
-    /// Counts a chunk that lacks copies at each of its donors whose copy would be of use if the donor were heard: one
-    /// that is silent and that the chunk is leaving, or one that was given up.
+    /// Counts a chunk that lacks copies at each of its donors whose copy would be of use if the donor were heard: a
+    /// silent donor that the chunk is leaving, or a donor that was given up.
     pub(super) fn note_unreached(&mut self, piece: &LayoutChunk) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
             let status = self.view.get(*donor);
@@ -52,11 +52,11 @@ impl Findings {
         planned: &[Option<usize>],
     ) {
         let stays = job.make.iter().zip(planned).filter(|(_, taker)| taker.is_none());
-        // A chunk may lack several copies, and counts as one that leaves.
+        // A chunk may lack several copies, but counts once for each donor that it leaves.
         let mut counted = BTreeSet::new();
         for (make, _) in stays {
             let shard = &job.shards[make.shard];
-            // If what stays fails together with what leaves, the file was no safer before.
+            // If a copy that stays fails together with the leaving one, the file was no safer before.
             let adds = |at: &DonorView| {
                 make.missing || job.used.iter().all(|(_, domain)| *domain != at.domain)
             };

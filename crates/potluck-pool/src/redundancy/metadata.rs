@@ -1,8 +1,8 @@
 //! The pool's own metadata, as a scan judges it.
 //!
-//! It has as many copies as were asked for, or as there are donors that can hold one: nobody
-//! promised more, and a copy that cannot be made must keep no donor from leaving. They are as far
-//! apart as those donors are: of three copies in two rooms each room has one, and with all of a pool
+//! The metadata has as many copies as were asked for, or as there are donors that can hold one: nobody
+//! promised more, and a copy that cannot be made must keep no donor from leaving. The copies are as far
+//! apart as those donors are: of three copies in two rooms each room has one at least, and with all of a pool
 //! in one room, or on the disks of one machine, two copies there are still better than one.
 
 use super::assess::{Findings, Look};
@@ -24,10 +24,10 @@ const MAX_NOTED: usize = 16_384;
 pub struct Metadata {
     /// The health of the metadata.
     pub health: MetadataHealth,
-    /// The versions that get another number of copies from now on: fewer, because nobody can hold more, or more,
-    /// because there are donors for them.
+    /// The versions that are to have another number of copies from now on: fewer, because no donors can hold more, or
+    /// more, because these copies are there.
     pub adapted: Vec<(VersionId, u32)>,
-    /// The number of files of which something has no copy anywhere, or whose records are damaged.
+    /// The number of files of which some chunk has no copy that counts or can be fetched, or whose records are damaged.
     pub lost: u64,
     /// The number of files that no donor can hold, because the donors that have them leave.
     pub without_donors: u64,
@@ -36,10 +36,10 @@ pub struct Metadata {
 /// The donors at which all chunks of a file can be.
 #[derive(Debug, Clone, Copy)]
 struct Able {
-    /// How many donors can hold all chunks, each at least as well as the others: those that hold them and stay, and
-    /// those that would take a copy.
+    /// The least number of donors that can hold a chunk of the file, over all its chunks: those that hold the chunk and
+    /// stay, and those that would take a copy.
     donors: u32,
-    /// How many of these donors can fail without each other.
+    /// The least number of failure domains of these donors, over all chunks.
     domains: u32,
 }
 
@@ -60,8 +60,8 @@ impl Able {
         Self { donors: least(|at| at.0), domains: least(|at| at.1) }
     }
 
-    /// Makes `wanted` copies count that are as far apart as they can be: where more are wanted than there are places
-    /// that fail alone, the others count as if each were in a place of its own.
+    /// Makes `wanted` copies count that are as far apart as they can be: where more are wanted than there are failure
+    /// domains, the others count as if each were in a domain of its own.
     fn spread(self, wanted: u32, copies: &mut [Vec<Copy>]) {
         for copies in copies {
             let mut crowded = wanted.saturating_sub(self.domains);
@@ -76,7 +76,7 @@ impl Able {
     }
 }
 
-/// Returns the unit with so many copies.
+/// Returns the unit as one that is to have so many copies.
 fn with_copies(unit: &Unit, copies: u32) -> Unit {
     Unit { shards: vec![unit.shards[0]; copies as usize], ..unit.clone() }
 }
@@ -171,7 +171,7 @@ mod tests {
         pool.give_back(DonorId(donor), Some(giving));
     }
 
-    /// Looks at one block of the log that has `copies`, at these donors.
+    /// Judges one block of the log that is to have `copies` copies and is at these donors.
     fn look(pool: &Pool, now: f64, copies: u32, holders: &[u32]) -> Findings {
         let version = Version {
             id: VersionId(1),

@@ -9,7 +9,9 @@ const ROUND: usize = 2048;
 /// The number of jobs, the most urgent ones, that are looked at in every round.
 const HEAD: usize = 512;
 
-/// The priority of a job: how many more deaths its unit survives, and its number in the scan.
+/// The priority of a job: its urgency, and its number in the scan. The urgency is the number of further deaths that the
+/// unit survives; jobs for a redundancy that was not promised yet come after all these, and jobs that no donor can take
+/// come last.
 pub type RepairPriority = (u32, u64);
 
 /// The jobs that wait to be handed out.
@@ -38,7 +40,7 @@ impl RepairQueue {
     }
 
     /// Returns the jobs to be looked at now: the most urgent, and of the others those behind the last that was looked
-    /// at, so that jobs which wait for a busy donor keep nobody from the rest.
+    /// at, so that jobs which wait for a busy donor do not hold up the rest.
     pub fn round(&mut self) -> Vec<RepairPriority> {
         let mut keys: Vec<RepairPriority> = self.jobs.keys().take(HEAD).copied().collect();
         let Some(head) = keys.last().copied() else { return keys };
@@ -97,7 +99,7 @@ pub type CopiesInSums = HashSet<CopyToMake>;
 pub struct RepairSums {
     /// The number of chunks, by how many more deaths their units survive.
     pub chunks: Vec<u64>,
-    /// Size of these chunks in stored bytes.
+    /// The size of these chunks in stored bytes.
     pub bytes: u64,
     /// The stored bytes of the redundancy that files are being changed to, which was not promised yet.
     pub goal_bytes: u64,

@@ -1,4 +1,4 @@
-//! Repair as it is under way: what waits to be made, and how much of it each donor does.
+//! Repair as it is under way: the jobs that wait, and the tasks and bytes that each donor has of it.
 
 use super::assess::{Findings, MAX_ENCODE, MAX_QUEUED};
 use super::encodings::Encodings;
@@ -20,7 +20,7 @@ pub(super) const SECONDS_AHEAD: u64 = 3;
 pub(super) const OVER_QUOTA_AHEAD: u64 = 2 << 30;
 /// The most tasks under way at one donor.
 pub(super) const MAX_UNDER_WAY: usize = 512;
-/// How long a donor is left alone that failed as a source or a target.
+/// The time for which a donor is left alone that failed as a source or a target.
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
 /// The window in which the rate is measured.
 pub(super) const LATELY: Duration = Duration::from_secs(10);
@@ -57,14 +57,14 @@ pub struct Repairs {
     pub(super) queue: RepairQueue,
     /// The jobs that an owner waits for; they wait for no budget.
     pub(super) over_quota: RepairQueue,
-    /// The sums of what the scan found and is not remembered here.
+    /// The sums over the chunks that the scan found lacking and that are in no queue.
     pub(super) beyond: RepairSums,
     pub encodings: Encodings,
     pub(super) stuck: Stuck,
-    /// The chunks of changes of redundancy that could not be handed out; nothing that was promised is among them.
+    /// The chunks of changes of redundancy that could not be handed out; no chunk that was promised is among them.
     pub(super) changing_stuck: Stuck,
     pub(super) excess: u64,
-    /// Whether something is to be made that is in no queue.
+    /// True if something is to be made that is in no queue.
     pub(super) more: bool,
     /// The reason of an admin's pause, while there is one.
     pub paused: Option<String>,
@@ -72,7 +72,7 @@ pub struct Repairs {
     pub(super) under_way: BTreeSet<ChunkName>,
     /// The donors that make chunks of each unit, once for each chunk.
     pub(super) makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
-    /// The chunks that were made, and when: a scan that began before has not seen them.
+    /// The chunks that were made, each with when it was made: a scan that began before has not seen it.
     pub(super) finished: BTreeMap<ChunkName, Tick>,
     pub(super) pool: Bucket,
     pub(super) donor_rate: u64,
@@ -87,16 +87,16 @@ pub struct Repairs {
     pub(super) lately: VecDeque<(Tick, u64)>,
     pub(super) made_last: Option<Tick>,
     pub(super) scanned: Option<Tick>,
-    /// When the scan began that found the jobs which wait.
+    /// The time at which the scan began that found the jobs which wait.
     pub(super) looked: Tick,
 }
 
-/// The chunks that could not be handed out since the scan looked.
+/// The chunks for which the scan found no source, or that could not be handed out since.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     pub(super) chunks: u64,
     pub(super) why: Option<&'static str>,
-    /// Whether some of the chunks found no donor with room.
+    /// True if no donor had room for some of the chunks.
     pub(super) for_room: bool,
 }
 
@@ -114,7 +114,7 @@ pub(super) enum Handed {
 }
 
 impl Repairs {
-    /// Makes the state of a repair that has nothing to do yet.
+    /// Makes the state of repair when nothing is known to be lacking.
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
             queue: RepairQueue::default(),
@@ -165,7 +165,7 @@ impl Repairs {
         self.scanned = Some(now);
     }
 
-    /// Sums up the jobs that wait to be handed out, besides the chunks `counted` already.
+    /// Sums up the jobs that wait to be handed out, without the copies that are `counted` already.
     pub(super) fn waiting_sums(
         &self,
         mut counted: CopiesInSums,
@@ -184,7 +184,7 @@ impl Repairs {
         let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
         let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
         let counted = self.under_way.iter().chain(finished).flat_map(first).collect();
-        // The unit's own copies that are under way are others than those it still waits for.
+        // A unit may wait for further copies of a chunk that is being made for it, which count apart.
         let making = |job: &RepairJob| match job.group {
             None => self.makers.get(&job.unit).map_or(0, Vec::len),
             Some(_) => 0,
@@ -197,7 +197,7 @@ impl Repairs {
         self.excess = excess;
     }
 
-    /// Returns whether the last scan found more than is remembered and half of that is handed out: the next scan
+    /// Returns whether more is to be made than is remembered and the queues are no more than half full: the next scan
     /// finds more while donors are busy with the rest.
     pub fn wants_more(&self) -> bool {
         let low = |queue: &RepairQueue| queue.len() <= MAX_QUEUED / 2;
@@ -205,13 +205,13 @@ impl Repairs {
         self.more && low(&self.queue) && low(&self.over_quota) && few
     }
 
-    /// Returns whether something could not be handed out since the scan looked.
+    /// Returns whether the scan found no source for something, or something could not be handed out since.
     pub fn is_stuck(&self) -> bool {
         self.stuck.chunks + self.changing_stuck.chunks > 0
     }
 
-    /// Notes that something waits for the next scan and holds up nobody until then; `goal` where it is of what a file
-    /// is being changed to.
+    /// Notes that a chunk or a group cannot be made and is left to the next scan; `goal` where it is of the redundancy
+    /// that a file is being changed to.
     pub(super) fn note_stuck(&mut self, why: &'static str, goal: bool) {
         let stuck = if goal { &mut self.changing_stuck } else { &mut self.stuck };
         stuck.chunks += 1;
@@ -219,15 +219,14 @@ impl Repairs {
         stuck.for_room |= why == NO_ROOM;
     }
 
-    /// Notes that changes of redundancy wait, and says so where that may take until somebody makes room.
+    /// Notes that changes of redundancy wait, and gives the reason where promised chunks lack room.
     pub(super) fn note_held_back(&mut self) {
         if self.stuck.for_room {
             self.changing_stuck.why.get_or_insert(PROMISED_FIRST);
         }
     }
 
-    /// Returns whether something that was promised is to be made, or lacks room: what files are being changed to must
-    /// not take that room.
+    /// Returns whether promised redundancy is to be made, or lacks room: changes of redundancy must not take that room.
     pub(super) fn restores(&self) -> bool {
         self.stuck.for_room || self.queue.restores() || self.over_quota.restores()
     }
@@ -237,7 +236,7 @@ impl Repairs {
         self.left_alone.get(&donor).is_some_and(|until| now < *until)
     }
 
-    /// Ends leaving a donor alone, because it registered: what it failed at before says nothing of now.
+    /// Ends leaving a donor alone, because it registered: its failures before say nothing of now.
     pub fn ask_again(&mut self, donor: DonorId) {
         self.left_alone.remove(&donor);
     }
@@ -268,7 +267,7 @@ impl Repairs {
         taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(over_quota));
     }
 
-    /// Returns whether nothing is under way.
+    /// Returns whether no donor is making a chunk or computing parity.
     pub fn idle(&self) -> bool {
         self.under_way.is_empty() && self.encodings.idle()
     }
@@ -279,7 +278,7 @@ impl Repairs {
         tasks.any(|task| matches!(task.purpose, Purpose::Encode { .. }))
     }
 
-    /// Returns whether nothing is left to be made while what was made last is still to be seen by a scan.
+    /// Returns whether nothing is left to be made, and a scan is still to see some of the chunks that were made.
     pub fn is_unseen(&self) -> bool {
         let waiting = !self.queue.is_empty() || !self.over_quota.is_empty();
         self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))

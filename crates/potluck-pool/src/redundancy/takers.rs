@@ -31,7 +31,8 @@ impl Takers {
         Self { all: view.iter().filter_map(taker).collect(), turn: 0 }
     }
 
-    /// Returns which donor would take each copy that a job makes, if any would (core's `repair_plan::target`).
+    /// Returns the index of the donor that would take each copy that a job makes, if any would (core's
+    /// `repair_plan::target`).
     pub fn plan(&self, job: &RepairJob) -> Vec<Option<usize>> {
         let mut used = job.used.clone();
         let mut planned = Vec::with_capacity(job.make.len());
@@ -57,8 +58,8 @@ impl Takers {
         able().filter(fresh).find(roomy)
     }
 
-    /// Reserves room for a chunk to be made, which no other job finds then: chunks that fit one by one may not fit
-    /// where all come together.
+    /// Reserves room for a chunk to be made, so that no other job counts on it: chunks that fit one by one may not fit
+    /// all together.
     pub fn reserve(&mut self, at: usize, bytes: u64) {
         self.all[at].free = self.all[at].free.saturating_sub(bytes);
         self.turn = (at + 1) % self.all.len();

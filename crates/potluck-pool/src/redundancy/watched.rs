@@ -24,8 +24,8 @@ pub struct FoundSpace {
     pub id: SpaceId,
     /// The health of the space's files.
     pub health: SpaceHealth,
-    /// The least number of deaths that the redundancy of the files survives which are as they should be; `None` while
-    /// no such file is on donors.
+    /// The least number of deaths that the redundancy of a file survives, over all files that are as they should be;
+    /// `None` while no such file is on donors.
     pub promised: Option<u32>,
 }
 
@@ -39,7 +39,8 @@ pub struct Watched {
     changing: bool,
     tolerates: Option<u32>,
     tolerates_now: Option<u32>,
-    /// Whether every scan looks at the version: something of it is to be made, deleted, noted or changed.
+    /// True if every scan looks at the version: something of it is to be made, deleted, noted or changed, or is waited
+    /// for.
     is_unsettled: bool,
     /// The numbers of the version's units that are not as they should be, in order; with `None` any may be.
     units: Option<Box<[u32]>>,
@@ -49,13 +50,13 @@ pub struct Watched {
 pub(super) struct JudgedVersion<'a> {
     pub(super) version: &'a Version,
     pub(super) file: &'a JudgedFile,
-    /// Whether the version lacks nothing of what keeps it.
+    /// True if the version lacks nothing of its redundancy.
     pub(super) whole: bool,
-    /// Whether the version can do without copies that are there.
+    /// True if the version can do without copies that are there.
     pub(super) has_excess: bool,
-    /// Whether the version waits for donors that were given up, whose sums each scan makes anew.
+    /// True if the version waits for donors that were given up: each scan sums these up anew.
     pub(super) is_awaited: bool,
-    /// The numbers of its units that are not as they should be, in order.
+    /// The numbers of the version's units that are not as they should be, in order.
     pub(super) units: Vec<u32>,
 }
 
@@ -123,21 +124,23 @@ impl Remembered {
         all.filter(differs).collect()
     }
 
-    /// Versions that every scan looks at, with their units to be looked at, as [`units`](Self::units) gives them.
+    /// Returns the versions that every scan looks at, with their units to be looked at, as [`units`](Self::units) gives
+    /// them.
     pub fn unsettled(&self) -> impl Iterator<Item = (VersionId, Option<&[u32]>)> {
         let unsettled = self.watched.iter().filter(|(_, watched)| watched.is_unsettled);
         unsettled.map(|(id, watched)| (*id, watched.units.as_deref()))
     }
 
-    /// The numbers of a version's units that were not as they should be, in order: to be looked at when another unit
-    /// of it changed. `None`: all are to be looked at.
+    /// Returns the numbers of a version's units that were not as they should be, in order; none for a version that is
+    /// not remembered. They are to be looked at too when another unit of the version changed. `None`: all units are to
+    /// be looked at.
     pub fn units(&self, version: VersionId) -> Option<&[u32]> {
         self.watched.get(&version).map_or(Some(&[]), |watched| watched.units.as_deref())
     }
 }
 
-/// Whether the copies at a donor count as they did. How much room it has, and whether it can be asked, changes what
-/// can be made, and so only what is looked at by every scan.
+/// Returns whether the copies at a donor count as they did. How much room the donor has, and whether it can be asked,
+/// matters only for copies to be made, and every scan looks at the versions that lack some.
 fn counts_alike(then: &DonorView, now: &DonorView) -> bool {
     let of =
         |at: &DonorView| (at.worth, at.worth_leaving, at.domain, at.below, at.rule, at.disk_below);
@@ -145,8 +148,8 @@ fn counts_alike(then: &DonorView, now: &DonorView) -> bool {
 }
 
 impl Findings {
-    /// Goes on from what the last scan found, with those of the spaces that there are now, of these numbers, names and
-    /// redundancy, in which it saw files. What is in others is remembered by nothing, and is to be walked over.
+    /// Goes on from the findings of the last scan. `spaces` are the number, name and redundancy of each space that
+    /// there is now; those in which the last scan saw files are kept, and all others are to be walked over.
     pub fn resume(
         view: PoolView,
         last: Remembered,
@@ -166,7 +169,7 @@ impl Findings {
         findings
     }
 
-    /// Files that are added from now on are of the space with this number; whether there is one.
+    /// Has files that are added from now on count in the space with this number. Returns whether the space is known.
     pub fn enter_again(&mut self, space: SpaceId) -> bool {
         self.own = false;
         let at = self.spaces.iter().position(|known| known.id == space);
@@ -174,12 +177,12 @@ impl Findings {
         at.is_some()
     }
 
-    /// The versions that are remembered one by one.
+    /// Returns the versions that are remembered one by one.
     pub fn watched(&self) -> impl Iterator<Item = VersionId> {
         self.watched.keys().copied()
     }
 
-    /// No path leads to a version any more.
+    /// Forgets a version to which no path leads any more, or that is about to be counted anew.
     pub fn forget(&mut self, version: VersionId) {
         if let Some(watched) = self.watched.remove(&version)
             && let Some(space) = self.spaces.iter_mut().find(|space| space.id == watched.space)
@@ -209,7 +212,7 @@ impl Findings {
         }
     }
 
-    /// What was added was all that there was to be looked at again.
+    /// Concludes a scan that looked at some files again: finds the least number of tolerated deaths of each space anew.
     pub fn conclude(&mut self) {
         for space in &mut self.spaces {
             let promised = Some(space.promised.unwrap_or(u32::MAX));
@@ -230,8 +233,8 @@ impl Findings {
         }
     }
 
-    /// What the next scan is to go on from, unless it has to walk over all files: where more versions would have to
-    /// be remembered than there is room for, and where records are damaged.
+    /// Takes out the facts that the next scan goes on from. `None` if that scan has to walk over all files: more
+    /// versions would have to be remembered than there is room for, or records are damaged.
     pub fn remember(&mut self) -> Option<Remembered> {
         let known = !self.unwatched && self.damaged.files == 0;
         known.then(|| Remembered {

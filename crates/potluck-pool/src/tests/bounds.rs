@@ -1,4 +1,4 @@
-//! Bounds of what one member or donor can have remembered, and what is given back.
+//! Tests of the bounds on what one member or donor can have remembered, and of what is given back.
 
 use super::{ME, MIB, S1, S2, arrive, at, chunk, open, pool, register};
 use crate::{NewSession, Pool, QuotaRoom, TooManyOffered};
@@ -77,7 +77,7 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
         pool.offer(&session, &names(3 + number as u64, 0)).expect("few");
         (offered, last) = (offered + 1, session);
     }
-    // Offers of which files were made are not open any more, and neither are those of sessions that
+    // Offers that were committed in files are not open any more, and neither are those of sessions that
     // ended.
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());

@@ -1,4 +1,4 @@
-//! Repair under budgets (promise A3): second for second, and to the byte.
+//! Tests of repair under budgets (promise A3): second for second, and to the byte.
 
 use super::{MIB, at, chunk, pool, register, send_heartbeat};
 use crate::redundancy::{Findings, Make, Purpose, RepairJob, ShardAt};
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHUNK: u64 = 4 * MIB;
 const POOL_RATE: u64 = 40 * MIB;
 const DONOR_RATE: u64 = 16 * MIB;
-/// Donors 1 to 4 hold what is to be made, two each; 5 to 8 take it.
+/// The number of donors. Each chunk that lacks a copy is at two of donors 1 to 4.
 const DONORS: u32 = 8;
 const SECONDS: u64 = 30;
 
-/// A chunk that two donors have and a third is to.
+/// Makes a job for a chunk that two donors have and a third is to have.
 fn job(n: u64) -> RepairJob {
     let from = [1 + n as u32 % 4, 1 + (n as u32 + 1) % 4].map(DonorId);
     let shard = ShardAt {
@@ -36,7 +36,7 @@ fn job(n: u64) -> RepairJob {
     }
 }
 
-/// Bytes ordered so far.
+/// The bytes that were ordered so far.
 #[derive(Default)]
 struct Ordered {
     seen: BTreeSet<ChunkName>,
@@ -61,7 +61,7 @@ impl Ordered {
         }
     }
 
-    /// Never more than was due, but for a second's worth and one chunk at once.
+    /// Checks that no more was ordered than was due, but for a second's worth and one chunk at once.
     fn check(&self, now: f64) {
         let due = |rate: u64| (rate as f64 * (now + 1.0)) as u64 + CHUNK;
         assert!(self.all <= due(POOL_RATE), "{} in all after {now} s", self.all);

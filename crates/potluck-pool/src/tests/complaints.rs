@@ -1,4 +1,4 @@
-//! What members say of donors' copies, and what comes of it.
+//! Tests of complaints of members about donors' copies, and of what comes of them.
 
 use super::{at, chunk, pool, register, register_in};
 use crate::{Inquiring, Pool};
@@ -13,7 +13,7 @@ const ADA: MemberId = MemberId(1001);
 const BOB: MemberId = MemberId(1002);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A pool of so many donors that nobody has anything against.
+/// Makes a pool of so many donors about which nobody has complained.
 fn donors(count: u32) -> Pool {
     let mut pool = pool();
     for donor in 1..=count {
@@ -22,7 +22,7 @@ fn donors(count: u32) -> Pool {
     pool
 }
 
-/// All of them were heard just now, and have told what they hold.
+/// Has all donors heard just now, with inventories that were compared.
 fn heard(pool: &mut Pool, now: Tick) {
     let limits = pool.limits;
     for donor in pool.donors.all.values_mut() {
@@ -51,8 +51,9 @@ fn draw(state: &Cell<u64>) -> u64 {
     next >> 17
 }
 
-/// A member complains, the donor calls its copy sound, and whoever is asked says what `says` gives, the
-/// manager as `None`. Gives whether the donor is quarantined then, and how many fetched.
+/// Has a member complain and the donor call its copy sound; each donor that is asked to fetch the copy says what
+/// `says` gives, and so does the manager, as `None`. Returns whether the donor is quarantined then, and how many
+/// fetched the copy.
 fn complain(
     pool: &mut Pool,
     witness: MemberId,
@@ -163,7 +164,7 @@ fn however_often_a_member_complains_about_a_donor_others_look_once_in_a_while() 
     assert_eq!(fetched, 6, "three donors an hour");
 }
 
-/// Asks three donors about a copy that donor 1 calls sound.
+/// Has Ada complain about a copy that donor 1 calls sound; returns the three donors that are asked to fetch it.
 fn denied(pool: &mut Pool, n: u64, now: Tick) -> Vec<DonorId> {
     heard(pool, now);
     pool.accuse(DonorId(1), copy(n), ADA, now);

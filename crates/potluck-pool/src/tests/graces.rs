@@ -1,4 +1,4 @@
-//! How long a silent donor is waited for.
+//! Tests of how long a silent donor is waited for.
 
 use super::{at, pool, register, send_heartbeat};
 use crate::Pool;

@@ -1,4 +1,4 @@
-//! What write sessions may store.
+//! Tests of what write sessions may store.
 
 use super::{ME, MIB, S1, S2, at, chunk, open, pool, register, send_heartbeat};
 use crate::{NewSession, Pool, QuotaRoom, TooManyOffered};
@@ -8,7 +8,7 @@ use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Policy};
 
-/// What a member's sessions may store in all beyond three times what is promised to them.
+/// The bytes that a member's sessions may store in all beyond three times what is promised to them.
 const MEMBERS_SLACK: u64 = 64 * MIB;
 
 fn new_session(number: u8, policy: Policy) -> NewSession {
@@ -22,7 +22,7 @@ fn new_session(number: u8, policy: Policy) -> NewSession {
     }
 }
 
-/// The bytes that all donors together may take of a session.
+/// Returns the bytes that all donors together may take of a session.
 fn may_store(pool: &Pool, id: &SessionId) -> u64 {
     pool.ticketed(id).expect("open").budgets().values().sum()
 }
@@ -70,7 +70,7 @@ fn a_session_stores_no_more_than_its_quotas_let_it_have_whatever_it_reserves() {
     let copies = u64::from(policy.redundancy().donors());
     let new = new_session(1, policy);
     let room = QuotaRoom { left: quota, whole: quota };
-    // The session is of a tree, so what it takes the place of is known at its commit.
+    // The session writes a tree, so which files it replaces is known only at its commit.
     pool.open_session_at(&root, new, Some(600 * MIB), room, at(0.0)).expect("opened");
     // The bound is exact but for what dividing leaves.
     let most = 3 * copies * quota + MEMBERS_SLACK + 1024;
@@ -128,7 +128,7 @@ fn all_tickets_of_a_session_together_are_bounded_by_what_was_promised_to_it() {
     let all = |pool: &Pool| budgets(pool).values().sum::<u64>();
     let fast = *first.keys().next().expect("a donor");
     let mut before = first[&fast];
-    // A fast donor may take all, and nobody gets more than there is, whoever asks how often.
+    // A fast donor may take all, and no donor gets more than there is, however often it is asked for.
     while budgets(&pool)[&fast] < promised {
         pool.allow_more(&S1, &[fast]);
         assert!(budgets(&pool)[&fast] > before, "{before} of {promised}");

@@ -1,4 +1,4 @@
-//! What a snapshot says of donors after things happened to them.
+//! Tests of what a snapshot says of donors after things happened to them.
 
 use super::{at, chunk, heartbeat, pool, register};
 use crate::{DonorSnapshot, Giving, Pool};
@@ -46,7 +46,7 @@ fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_
     outdates("the end", true, &mut |pool| pool.remove_donor(donor));
 }
 
-/// A receipt of before stands for a store that may be another by now.
+/// A receipt from before the restart stands for a store that may be another by now.
 #[test]
 fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
     let mut pool = pool();

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file's format that this release writes and reads.
 const VERSION: u32 = 1;
-/// The most bytes of a block or a heading: a length above it is damage.
+/// The most bytes of a sealed block: a length above it is damage.
 const LONGEST: u32 = 8 << 20;
 
 /// The heading of a file, readable without any key.
@@ -34,7 +34,7 @@ struct Heading {
 }
 
 /// Writes the base of a catalog to the file `to`, whole or not at all: temporary file, fsync, rename,
-/// fsync of the directory. Gives the position after it.
+/// fsync of the directory. Returns the position after it.
 pub fn write_base(
     mut base: Base,
     to: &Path,
@@ -62,8 +62,8 @@ pub fn write_base(
     Ok(Position { change: base.change, file: Some(LogPlace { number: 0, bytes }), ..position })
 }
 
-/// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length. A
-/// part that could not be added whole is taken off again.
+/// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Returns the new length. A
+/// part that could not be added whole is taken off again, if that succeeds.
 pub fn append(
     to: &Path,
     bytes: u64,
@@ -100,8 +100,8 @@ fn write_block(
     file.write_all(&sealed)
 }
 
-/// A temporary file that is to get its name when it is complete. It is removed if it does not get there, so that one
-/// that fills the disk does not keep it full.
+/// A temporary file that is renamed when it is complete, and removed otherwise, so that a file which fills the disk
+/// does not keep it full.
 struct Temp {
     path: PathBuf,
     file: File,
@@ -109,7 +109,7 @@ struct Temp {
 }
 
 impl Temp {
-    /// Makes a temporary file beside `to`. A file that has its name already is somebody's, and stays.
+    /// Makes a temporary file beside `to`. A file that already has such a name belongs to another process, and stays.
     fn beside(to: &Path) -> io::Result<Self> {
         for n in 0..100 {
             let mut name = to.as_os_str().to_owned();
@@ -141,7 +141,7 @@ impl Drop for Temp {
     }
 }
 
-/// Reads the blocks of a file in order.
+/// A reader of the blocks of a file in order.
 pub struct BackupReader {
     file: BufReader<File>,
     key: RecoveryKey,
@@ -156,14 +156,15 @@ pub enum Next {
     Block(Header, Vec<u8>),
     /// The file ends here.
     End,
-    /// A part with this many bytes that are no blocks, and the reason.
+    /// The rest of the file, so many bytes, is no blocks, for this reason.
     Unreadable(u64, &'static str),
 }
 
 impl BackupReader {
     /// Opens the file at `path`.
     ///
-    /// Errors: it is no log, or another pool's than the one of `authority`, whose key is `key`.
+    /// Errors: it is no log, is of another version, or is another pool's than that of `ours`. The blocks are opened
+    /// with `key`; the recovery kit at `kit` is named in errors.
     pub fn open(
         path: &Path,
         kit: &Path,

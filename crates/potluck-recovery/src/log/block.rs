@@ -1,6 +1,6 @@
 //! Blocks: the parts of the metadata log, sealed under the recovery key.
 //!
-//! A block is a header and records. It names the block before it, so that none can be left out,
+//! A block is a header and records. It names the block before it, so that no block can be left out,
 //! exchanged or put elsewhere unseen. A generation begins with a base, the whole state of one moment,
 //! and goes on with the changes since.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// The plaintext bytes after which a block is closed: with its last record it is within 4 MiB.
+/// The plaintext bytes of records from which a block is closed: with its last record it is within [`PIECE`].
 const FULL: usize = 3 << 20;
 
 /// The most plaintext bytes of a block.
@@ -35,9 +35,9 @@ pub enum BlockPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The number of the block in its copy of the log, one more than that of the block before it. A generation in a
-    /// file begins at 1; one on donors begins beyond 2³² times the epoch and beyond the one before.
+    /// file begins at 1; a generation on donors begins beyond 2³² times the epoch and beyond the generation before.
     pub sequence: u64,
-    /// The sequence of the first block of its generation.
+    /// The sequence of the first block of the block's generation.
     pub generation: u64,
     /// The part of the generation that the block belongs to.
     pub part: BlockPart,
@@ -45,11 +45,11 @@ pub struct Header {
     pub before: Option<ChunkName>,
     /// The epoch of the manager that wrote the block.
     pub epoch: Epoch,
-    /// The number of the write in its epoch, counting all writes, whether they were committed or not.
+    /// The number of the write in its epoch, counting all writes, whether they were committed or not; 0 in files.
     pub attempt: u64,
     /// The wall time of the write, for people.
     pub wall_ms: i64,
-    /// Whether the block is of the base of a catalog that was itself made of a log with gaps and that no admin has
+    /// True if the block is of the base of a catalog that was itself made of a log with gaps and that no admin has
     /// accepted yet.
     pub has_gaps: bool,
 }
@@ -68,7 +68,7 @@ pub struct Lines {
     pub count: u64,
 }
 
-/// Cuts records into blocks.
+/// A cutter of records into blocks.
 #[derive(Debug, Default)]
 pub struct BlockCutter {
     full: VecDeque<Lines>,
@@ -76,7 +76,7 @@ pub struct BlockCutter {
 }
 
 impl BlockCutter {
-    /// Adds records to the block.
+    /// Adds records, closing a block each time that one is full.
     pub fn add(&mut self, records: &[Record]) -> Result<(), Error> {
         for record in records {
             serde_json::to_writer(&mut self.open.text, record)
@@ -90,7 +90,7 @@ impl BlockCutter {
         Ok(())
     }
 
-    /// Returns the lines that are left, cut into blocks.
+    /// Returns all blocks that were not taken yet, the last with what is left.
     pub fn finish(mut self) -> Vec<Lines> {
         self.close();
         self.full.into()
@@ -119,7 +119,7 @@ pub struct Base {
     pub epoch: Epoch,
     /// The size of the catalog's pages in bytes, free ones included; its records are about as long as the used pages.
     pub bytes: u64,
-    /// Whether the catalog was itself made of a log with gaps, and no admin has accepted it yet.
+    /// True if the catalog was itself made of a log with gaps, and no admin has accepted it yet.
     pub has_gaps: bool,
     cutter: BlockCutter,
 }
@@ -142,7 +142,7 @@ impl Base {
         }
     }
 
-    /// Returns the next block; `None` after the last. An empty catalog has an empty base, which says so.
+    /// Returns the next block; `None` after the last. The base of an empty catalog is one empty block.
     pub fn next_lines(&mut self) -> Result<Option<(BlockPart, Lines)>, Error> {
         // One block more than is given is read, so that it is known which is the last.
         while self.cutter.full.len() < 2
@@ -175,7 +175,7 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// Seals blocks, each after the one before.
+/// A sealer of blocks, each of which names the one before.
 pub struct Sealer {
     /// The key that seals the blocks.
     pub key: RecoveryKey,
@@ -183,7 +183,7 @@ pub struct Sealer {
     pub pool: Digest,
     /// The epoch of the manager.
     pub epoch: Epoch,
-    /// The number of this write in the epoch.
+    /// The number of this write in the epoch; 0 in files.
     pub attempt: u64,
     /// The wall time of the write, for people.
     pub wall_ms: i64,
@@ -191,7 +191,7 @@ pub struct Sealer {
     pub position: Option<Position>,
     /// The number of a generation's first block.
     pub first: u64,
-    /// Whether this is the base of a catalog that was itself made of a log with gaps.
+    /// True for the base of a catalog that was itself made of a log with gaps.
     pub has_gaps: bool,
 }
 

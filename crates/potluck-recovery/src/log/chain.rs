@@ -1,4 +1,4 @@
-//! Which of the blocks that donors have belong together, in which order, and what is missing.
+//! Finds which of the blocks that donors have belong together, in which order, and what is missing.
 
 use super::block::{BlockPart, Header};
 use potluck_core::chunk::ChunkName;
@@ -15,14 +15,14 @@ pub struct SeenBlock {
     pub header: Header,
 }
 
-/// Blocks to be replayed in this order.
+/// A chain of blocks to be replayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
     /// The blocks, in the order in which they are to be replayed.
     pub blocks: Vec<SeenBlock>,
     /// The gaps that are known.
     pub gaps: Gaps,
-    /// Whether all of the base is there.
+    /// True if all of the base is there.
     pub whole_base: bool,
 }
 
@@ -31,12 +31,12 @@ pub struct Chain {
 pub struct Gaps {
     /// The number of blocks of which no donor that answered has a copy.
     pub missing: u64,
-    /// The number of places where a block follows another than the one it was written after, as when two managers ran
-    /// on copies of one catalog.
+    /// The number of places where a block follows a block other than the one it was written after, as when two managers
+    /// ran on copies of one catalog.
     pub broken: u64,
-    /// Whether the end of the generation's base is missing; how much of it is unknown.
+    /// True if the end of the generation's base is missing; how much is missing is unknown.
     pub base_cut: bool,
-    /// Whether the manager that wrote the base had itself been restored from a log with gaps.
+    /// True if the manager that wrote the base had itself been restored from a log with gaps.
     pub inherited: bool,
 }
 
@@ -47,17 +47,18 @@ fn write_of(block: &SeenBlock) -> Write {
     (block.header.epoch, block.header.attempt)
 }
 
-/// How to choose between generations of which several could be replayed.
+/// The rule by which one of several generations that could be replayed is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preference {
-    /// A generation that inherited no gap counts more: what a manager wrote that was restored from a log with gaps
-    /// lacks what was on donors that did not answer then.
+    /// A generation that inherited no gap counts more: the log of a manager that was restored from a log with gaps
+    /// lacks the changes that only donors had which did not answer then.
     Complete,
     /// The newest generation counts, whatever the catalog that it was written from lacked.
     Newest,
 }
 
-/// Chooses the newest generation whose base is whole, or the best there is; `None` without any block.
+/// Chooses the generation to replay; `None` without any block. A generation whose base is whole comes first, then one
+/// whose base is not cut off, then, with [`Preference::Complete`], one that inherited no gap, and then the newest.
 pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
     for block in seen {
@@ -74,8 +75,8 @@ pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
     })
 }
 
-/// Returns how many blocks of changes there are in generations after `generation`, of `epoch` or later, that cannot
-/// be replayed.
+/// Returns how many blocks of changes there are in generations after `generation`, of `epoch` or later: these are not
+/// replayed.
 pub fn passed_over(generation: u64, epoch: Epoch, seen: &[SeenBlock]) -> u64 {
     let over = seen.iter().map(|block| &block.header).filter(|header| {
         header.part == BlockPart::Log && header.generation > generation && header.epoch >= epoch
@@ -84,7 +85,7 @@ pub fn passed_over(generation: u64, epoch: Epoch, seen: &[SeenBlock]) -> u64 {
 }
 
 /// Keeps only one of several attempts to write a generation's base: states of two moments do not make one state.
-/// Where changes follow, the last attempt is kept; otherwise a whole one is better.
+/// Where changes follow, the last attempt is kept; otherwise the last whole one, if there is any.
 fn with_one_base(blocks: Vec<SeenBlock>) -> Vec<SeenBlock> {
     let mut bases: BTreeMap<(Epoch, u64), (BTreeSet<u64>, bool)> = BTreeMap::new();
     for base in blocks.iter().filter(|block| block.header.part != BlockPart::Log) {
@@ -118,10 +119,10 @@ fn follow(generation: u64, blocks: Vec<SeenBlock>) -> Chain {
     let mut chain = Chain { gaps, ..Chain::default() };
     for (number, rivals) in by_number {
         // A block that was stored and not committed has a rival of its number with the same
-        // changes and more. The one counts that goes on with what was replayed, and of several
-        // that one whose branch was written last: a later attempt goes on from what was committed.
+        // changes and more. The rival counts that follows the last replayed block, and of several
+        // the one whose branch was written last: a later attempt goes on from what was committed.
         let fits = |block: &SeenBlock| block.header.before == before;
-        // A block of an earlier write than that of the one before was not committed, or is of another term,
+        // A block of an earlier write than that of the block before was not committed, or is of another term,
         // on a catalog that was lost or given up.
         let best = rivals
             .into_iter()
@@ -185,7 +186,7 @@ mod tests {
         SeenBlock { name, header }
     }
 
-    /// Generation 3 of two base blocks and three of changes.
+    /// Makes generation 3, of two base blocks and three of changes.
     fn third() -> Vec<SeenBlock> {
         let parts =
             [BlockPart::Base, BlockPart::BaseEnd, BlockPart::Log, BlockPart::Log, BlockPart::Log];

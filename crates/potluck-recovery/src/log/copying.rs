@@ -1,4 +1,4 @@
-//! How a copy of the log follows the catalog, wherever it is kept.
+//! Has a copy of the log follow the catalog, wherever the copy is kept.
 
 use super::block::{self, Lines};
 use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogAhead, LogCopy, Position};
@@ -37,8 +37,8 @@ pub trait Sink {
 }
 
 /// Gives a copy all changes that were made when this began, with a new base if one is due at the wall time
-/// `now_ms`. Changes that are made meanwhile wait for the next time: under a load without pauses this would never end, and write
-/// a block for each commit.
+/// `now_ms`. Changes that are made meanwhile may wait for the next time: under a load without pauses this would
+/// otherwise never end, and write a block for each commit.
 pub async fn catch_up<S: Sink>(
     sink: &mut S,
     catalog: &Catalog,
@@ -61,7 +61,7 @@ pub async fn catch_up<S: Sink>(
         let change = changes.last;
         let blocks = offload.run(move || block::cut(&changes.records)).await?;
         if blocks.is_empty() {
-            // What was changed is not there any more, so there is nothing to tell of.
+            // The changed things are not there any more, so there are no records to write.
             let after = Position { change, ..before.clone() };
             let advance = Advance { copy: S::COPY, before: Some(before), after, epoch };
             catalog.note_log(Some(advance)).await?;

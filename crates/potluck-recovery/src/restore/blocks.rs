@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The opened blocks of the log, on this machine for the time of a restore.
+/// The opened blocks of the log, in files of this machine for the time of a restore.
 pub struct Blocks {
     dir: PathBuf,
-    /// The header of each block.
+    /// The name and the header of each block.
     pub seen: Vec<SeenBlock>,
     /// The number of blocks that no donor gave, or that did not open.
     pub unread: u64,
@@ -63,8 +63,8 @@ impl Blocks {
     }
 }
 
-/// Keeps a block in a file, readable only by its owner: it holds the keys of sealed spaces. Nobody asks for it after
-/// a crash, so nothing waits for the disk.
+/// Keeps a block in a file, readable only by its owner: the block holds the keys of sealed spaces. The file is of no
+/// use after a crash, so nothing waits for the disk.
 fn keep(path: &Path, text: &[u8]) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text)
 }

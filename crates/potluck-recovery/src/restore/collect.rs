@@ -1,7 +1,7 @@
-//! Asking donors what they have of the pool's own metadata, before there is a catalog.
+//! Asks donors what they have of the pool's own metadata, before there is a catalog.
 //!
-//! Whoever shows a certificate of the pool is listened to as a donor under a number that holds for
-//! this collection alone. Nothing of what they say is believed: what is fetched proves itself by the
+//! Each peer that shows a certificate of the pool is listened to as a donor, under a number that holds for
+//! this collection alone. Nothing that these peers say is believed: a fetched block opens with the
 //! recovery key, or is not used.
 
 use potluck_catalog::ListedNames;
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// The number of the one task that each donor is given.
 const ONLY_TASK: u64 = 1;
 
-/// The most chunks of one donor that are taken note of: 56 TiB of the default size, as many as a table of 150 MB
+/// The most chunks of one donor that are noted: 56 TiB of the default size, as many as a table of 150 MB
 /// holds. A donor that lists without an end does not fill the memory.
 const MAX_LISTED: usize = 7 << 21;
 
@@ -28,31 +28,31 @@ struct Said {
     blocks: Holders,
     /// The donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
-    /// The names of all chunks that any donor listed.
+    /// The names of the chunks that donors listed, up to [`MAX_LISTED`] of each donor.
     listed: ListedNames,
     /// The number of chunks that each donor has listed so far.
     counts: BTreeMap<DonorId, usize>,
 }
 
-/// The donors that say that they have a chunk, each with its stored bytes. Each donor is asked for what it said, so
-/// that one that lies about a length is the only one that cannot be read then.
+/// The donors that say that they have each chunk, with the chunk's stored bytes. Each donor is asked for the length
+/// that it said, so that a lie about the length spoils only the copy of the donor that lied.
 type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 
-/// A part of the metadata that donors have.
+/// A block of the log that donors say they have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenMetadata {
     /// The name of the block.
     pub name: ChunkName,
-    /// The donors that have the block, each with its stored bytes.
+    /// The donors that have the block, each with the stored bytes that it said.
     pub donors: Vec<(DonorId, u32)>,
 }
 
-/// How far the collection is.
+/// The progress of the collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreProgress {
     /// The number of donors that have told all they have.
     pub answered: usize,
-    /// The number of chunks that were listed so far.
+    /// The number of chunk names that were noted so far.
     pub listed: usize,
 }
 
@@ -98,7 +98,7 @@ impl Collecting {
         }
     }
 
-    /// Returns how far the collection is.
+    /// Returns the progress of the collection.
     pub fn progress(&self) -> RestoreProgress {
         let said = self.said();
         let answered = said.described.intersection(&said.inventoried).count();
@@ -116,7 +116,7 @@ impl Collecting {
         seen(&self.said().blocks)
     }
 
-    /// Takes the names of all chunks that were listed.
+    /// Takes out the names of all chunks that were listed.
     pub fn take_listed(&self) -> ListedNames {
         std::mem::take(&mut self.said().listed)
     }

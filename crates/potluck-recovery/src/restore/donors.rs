@@ -1,4 +1,4 @@
-//! Restoring from the log that the pool's donors keep.
+//! Restores from the log that the pool's donors keep.
 
 use super::blocks::Blocks;
 use super::fetch::BlockFetch;
@@ -18,8 +18,8 @@ const BLOCKS: &str = "blocks";
 
 /// Restores from the log that the pool's donors keep. `tell` hears of progress.
 ///
-/// Errors: as [`super::restore_file`]; no donor answered, or none has any of the log. What could not be
-/// brought back is no error: the report says it.
+/// Errors: as [`super::restore_file`]; no donor answered, or none has any block of the log that can be read. Losses
+/// are no error: the report names them.
 pub async fn restore_pool(
     ask: &Restore,
     options: &ListenOptions,
@@ -40,7 +40,8 @@ pub async fn restore_pool(
     Ok(Restored { unlisted: Some(unlisted), ..report })
 }
 
-/// Makes the catalog from what donors have; returns with it the epoch of the manager that wrote the log last.
+/// Makes the catalog from the blocks that donors have. Returns with it what was replayed, and the epoch of the manager
+/// that wrote the last replayed block.
 async fn make(
     staging: &Staging,
     listening: &RestoreListener,

@@ -1,4 +1,4 @@
-//! Fetching chunks from donors that answered, with a recovery key and without a catalog.
+//! Fetches chunks from donors that answered, with a recovery key and without a catalog.
 
 use super::collect::SeenMetadata;
 use super::server::RestoreServer;
@@ -15,11 +15,11 @@ use std::time::Duration;
 /// The validity of a ticket, which outlasts the reading of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
-/// The largest chunk that metadata is stored in: a piece or a block, and its seal.
+/// The most bytes of a chunk of metadata: a block and its seal.
 const MAX_RECORD: usize = PIECE + (64 << 10);
 
-/// The number of failures, wrong bytes or silence, after which a donor is asked no more: a donor may list a million
-/// chunks that are none.
+/// The number of failures, such as wrong bytes or silence, after which a donor is asked no more: a donor may list a
+/// million chunks that do not exist.
 const MAX_FAILURES: u32 = 20;
 /// The number of chunks that are no part of this log after which a donor is asked no more. Some may be left of a log
 /// under a key that was lost.
@@ -34,12 +34,12 @@ pub struct BlockFetch<'s> {
     record: BTreeMap<DonorId, Conduct>,
 }
 
-/// How a donor has behaved so far.
+/// The record of how a donor has behaved so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Conduct {
-    /// How often the donor failed to give what it said it has.
+    /// The number of times that the donor failed to give a chunk, refusals not counted.
     failures: u32,
-    /// How many chunks the donor gave that are no part of the log.
+    /// The number of chunks that the donor gave and that are no part of the log.
     foreign: u32,
     bytes: u64,
     took: Duration,
@@ -63,7 +63,7 @@ impl<'s> BlockFetch<'s> {
         Self { server, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }
 
-    /// Fetches a block; returns its number and content, or `None` where nobody has it or it does not open.
+    /// Fetches a block; returns its number and content, or `None` where no donor gives it or it does not open.
     pub async fn block(&mut self, seen: &SeenMetadata) -> Option<(u64, Vec<u8>)> {
         let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
         let opened = self.key.open_record(&self.pool, &sealed).ok();
@@ -73,8 +73,8 @@ impl<'s> BlockFetch<'s> {
         opened
     }
 
-    /// Fetches a chunk from one of `donors`, each of which has it with so many stored bytes. The donor that was
-    /// fastest so far is asked, so that a slow one holds the restore up only once.
+    /// Fetches a chunk from one of `donors`, each of which says that it has so many stored bytes of it. The donor that
+    /// was fastest so far is asked first, so that a slow one holds the restore up only once.
     async fn chunk(
         &mut self,
         name: ChunkName,

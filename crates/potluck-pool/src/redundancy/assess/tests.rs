@@ -13,7 +13,7 @@ use potluck_core::repair_plan::Worth;
 use potluck_wire::control::MirrorState;
 use std::collections::BTreeSet;
 
-/// Three donors that are there, with room for a GiB or so each.
+/// Makes a pool of three live donors, with room for a GiB or so each.
 fn three() -> Pool {
     let mut pool = pool();
     for donor in 1..=3 {
@@ -23,23 +23,23 @@ fn three() -> Pool {
     pool
 }
 
-/// A file of one chunk of `len` bytes that is to have one copy more than it has.
+/// Adds a file of one chunk of `len` bytes that is at `holder` and is to have two copies.
 fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
     add_at(findings, n, len, &[holder])
 }
 
-/// Adds a file of one chunk that is at `holders` and is to have one copy more than it has.
+/// Adds a file of one chunk that is at `holders` and is to have two copies.
 fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkName {
     let holders = holders.iter().map(|holder| (*holder, false)).collect::<Vec<_>>();
     add_leaving(findings, n, len, &holders)
 }
 
-/// Adds a file of one chunk at `holders`, each with whether its copy is being deleted.
+/// Adds a file of one chunk that is to have two copies; `holders` tells of each copy whether it is being deleted.
 fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)]) -> ChunkName {
     add_copies(findings, n, len, 2, holders)
 }
 
-/// Adds a file of one chunk of which so many copies are asked.
+/// Adds a file of one chunk that is to have `copies` copies.
 fn add_copies(
     findings: &mut Findings,
     n: u64,

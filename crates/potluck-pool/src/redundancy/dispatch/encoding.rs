@@ -1,4 +1,4 @@
-//! Handing out groups whose parity is to be computed, and taking in the parity.
+//! Hands out groups whose parity is to be computed, and notes donors whose parity differs.
 
 use super::Round;
 use crate::pool::Pool;
@@ -28,7 +28,7 @@ impl Pool {
     }
 
     /// Orders two donors to compute a group's parity, so that they can be believed; one, where there is only one.
-    /// Returns the group if that cannot be done now.
+    /// Returns the group if it has to wait for budgets; a group that is stuck is left to the next scan.
     fn hand_out_encode(&mut self, group: Encode, round: &mut Round<'_>) -> Option<Encode> {
         let key = group.key();
         if self.repairs.encodings.out.contains_key(&key) {

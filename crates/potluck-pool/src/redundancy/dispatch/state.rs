@@ -1,4 +1,4 @@
-//! The state of repair, as people are told.
+//! Sums up the state of repair, as people are told.
 
 use crate::pool::Pool;
 use crate::redundancy::repairs::{PROMISED_FIRST, UNREACHABLE};

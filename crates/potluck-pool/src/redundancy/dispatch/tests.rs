@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 const CHUNK: u64 = 4 * MIB;
 
-/// Donors that are there, with room.
+/// Makes a pool of so many live donors, with room for 10,000 chunks each.
 fn with_donors(donors: u32) -> Pool {
     let mut pool = pool();
     for donor in 1..=donors {
@@ -28,7 +28,7 @@ fn shard(n: u64, from: u32) -> ShardAt {
     ShardAt { position: 0, name: chunk(n), len: CHUNK as u32, at: from.clone(), from }
 }
 
-/// A chunk that only `from` has.
+/// Makes a job for a chunk that only `from` has and that lacks a copy.
 fn job(n: u64, tolerates: u32, from: u32) -> RepairJob {
     RepairJob {
         unit: (VersionId(n), 0, false),
@@ -50,7 +50,7 @@ fn found(jobs: impl Iterator<Item = RepairJob>) -> Findings {
     findings
 }
 
-/// Names of the chunks that donors are making.
+/// Returns the names of the chunks that donors are making.
 fn making(pool: &Pool, donors: u32) -> BTreeSet<ChunkName> {
     let tasks = (1..=donors).flat_map(|donor| pool.repairs.tasks.of(DonorId(donor)));
     let chunk = |purpose: &Purpose| match purpose {
@@ -60,7 +60,7 @@ fn making(pool: &Pool, donors: u32) -> BTreeSet<ChunkName> {
     tasks.filter_map(|task| chunk(&task.purpose)).collect()
 }
 
-/// Everybody heartbeats, and has done what it was asked for.
+/// Has every donor send a heartbeat and answer its tasks as done.
 fn work(pool: &mut Pool, donors: u32, now: f64) {
     for donor in 1..=donors {
         assert!(send_heartbeat(pool, donor, 7, 0, now));
@@ -291,7 +291,7 @@ fn parity_that_is_being_computed_is_not_shown_as_unknown() {
     assert_eq!((unclaimed(&pool, asked[0]), unclaimed(&pool, others[0])), (0, 0));
 }
 
-/// The donors that are given a group to compute its parity; they all have an answer then.
+/// Hands out a group whose parity is to be computed, and has the donors answer; returns the donors that were asked.
 fn computing(pool: &mut Pool, group: &Encode, now: f64) -> Vec<u32> {
     (1..=4).for_each(|donor| assert!(send_heartbeat(pool, donor, 7, 0, now)));
     let mut findings = Findings::default();

@@ -1,4 +1,4 @@
-//! Tests that a scan which looks at some files alone finds what one finds that looks at all.
+//! Tests that a scan which looks at some files alone finds the same as a scan that looks at all files.
 
 use super::{Findings, Remembered};
 use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
@@ -22,7 +22,7 @@ fn five() -> Pool {
     pool
 }
 
-/// A file, to be kept in so many copies.
+/// A file that is to be kept in `copies` copies.
 struct Stored {
     n: u64,
     copies: u32,
@@ -56,7 +56,7 @@ impl Stored {
         }
     }
 
-    /// Returns its layout, as far as units are `wanted`.
+    /// Returns the layout of the file, with the units that are `wanted`.
     fn layout(&self, wanted: impl Fn(usize) -> bool) -> Layout {
         let mut layout = Layout::default();
         for (number, holders) in self.holders.iter().enumerate().filter(|(at, _)| wanted(*at)) {
@@ -71,7 +71,7 @@ impl Stored {
     }
 }
 
-/// Files of two and three copies, whose chunks are at donors in turn.
+/// Makes files of two and three copies, whose chunks are at donors in turn.
 fn files() -> Vec<Stored> {
     let file = |n: u64| {
         let copies = 2 + (n % 2) as u32;
@@ -95,7 +95,7 @@ fn walk(files: &[Stored], view: PoolView) -> Findings {
     findings
 }
 
-/// Looks at what changed since, and says how many units that were.
+/// Looks at the units that changed since the last scan; returns the findings and how many units were looked at.
 fn follow(files: &[Stored], last: Remembered, view: PoolView) -> (Findings, usize) {
     let changed = last.changed(&view);
     let unsettled: BTreeSet<VersionId> = last.unsettled().map(|(version, _)| version).collect();
@@ -125,7 +125,7 @@ fn healths(findings: &Findings) -> Vec<SpaceHealth> {
     findings.spaces.iter().map(|space| space.health.clone()).collect()
 }
 
-/// Returns what is to be made, whatever its order.
+/// Returns the version, unit and urgency of each job, whatever its order.
 fn jobs(findings: &Findings) -> BTreeSet<(u64, u32, u32)> {
     findings.queue.iter().map(|((urgency, _), job)| (job.unit.0.0, job.unit.1, *urgency)).collect()
 }
