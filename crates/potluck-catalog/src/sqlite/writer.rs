@@ -46,8 +46,8 @@ enum Place {
 
 impl CatalogWriter {
     /// Starts a writer to `db`. It notes in `state` the number of changes ([`changes::last`]) that no power cut undoes,
-    /// once a commit has reached the disk; the fault of a commit or job that failed; and the time that jobs and commits
-    /// took.
+    /// once a commit has reached the disk; the error of a write that the disk did not take; and the time that jobs and
+    /// commits took.
     pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
         let db = db.with_leases(Arc::clone(&state.leases));
         let session = Session { db, durability: Durability::Disk, state };
