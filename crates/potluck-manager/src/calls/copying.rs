@@ -1,4 +1,4 @@
-//! Copies inside the pool, which move no bytes.
+//! Answers the call that copies files inside the pool, which moves no bytes.
 
 use super::Answer;
 use crate::access::Access;
