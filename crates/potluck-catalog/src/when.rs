@@ -1,4 +1,4 @@
-//! When a change is made, by whom, and what is kept of what it replaces or removes.
+//! The moment of a change, with its author and the rule for what is kept of replaced or removed files.
 
 use potluck_core::ids::MemberId;
 

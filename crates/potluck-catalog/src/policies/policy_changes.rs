@@ -59,7 +59,7 @@ pub(crate) fn plan(
         return Err(Error::SpaceAsSeries(path.clone()));
     }
     let scope = match entries::existing(db, path)?.place {
-        // What is staged inherits from the target, so that a policy that is set there holds for both.
+        // Staged files inherit from the checkpoint's target, so a policy that is set at the target holds for them, too.
         EntryPlace::Dir(_) if StagedPlace::of(path).is_some() => {
             return Err(Error::StagingPlace(path.clone()));
         }

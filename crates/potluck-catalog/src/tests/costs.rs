@@ -180,7 +180,7 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
     assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
     let (found, of_groups) = scanned(&group, 6);
     assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
-    // A donor that is not there: half of all chunks lack a copy.
+    // One of two donors is not there, so every chunk lacks a copy.
     let (found, of_losses) = scanned(&copied, 1);
     assert_eq!(found.lacking, [files * 100]);
     println!(
@@ -318,8 +318,7 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
                 |n: u64| file(&format!("{}/d/{n:05}", open.staging), &[number * 100_000 + n], &[1]);
             fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
         }
-        // The clock is coarse, so the commit is made many times, each time in a transaction that is rolled
-        // back.
+        // The clock is coarse, so the commit is made many times, each time in a transaction that is rolled back.
         let began = cpu();
         for _ in 0..REPEATED {
             let tx = fixture.db.begin().expect("a transaction");

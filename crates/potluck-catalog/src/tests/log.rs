@@ -547,7 +547,7 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
 }
 
-/// A move looks at what is below before its transaction; somebody may put more there in between.
+/// A move measures the paths below before its transaction, and a longer one may be put there in between.
 #[test]
 fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it() {
     let mut fixture = Fixture::new();

@@ -26,7 +26,7 @@ const JUDGED_AT_ONCE: usize = 8;
 /// The most parts that are looked at in one query; most of them may need no judgement.
 const PARTS_AT_ONCE: usize = 256;
 
-/// Parts of a file that a session is writing, to be judged anew.
+/// The parts of a file that a session is writing, which are to be judged again.
 #[derive(Debug, Clone)]
 pub struct PartsAhead {
     /// The write session that the file is written in.

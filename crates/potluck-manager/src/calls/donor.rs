@@ -224,8 +224,8 @@ impl DonorCalls {
         Ok(needed.map(|chunk| chunk.name).collect())
     }
 
-    /// Reacts to what a heartbeat says: scans look at losses and at a donor that needs space back, and copies that the
-    /// donor found sound after a complaint are noted.
+    /// Reacts to what a heartbeat says: scans look at losses and at a donor that must hold less, and other donors are
+    /// to test a copy that the donor calls sound although somebody complained about it.
     fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
         let now = self.time.tick();
         if !heartbeat.spoiled.is_empty() || !heartbeat.unreadable.is_empty() {
