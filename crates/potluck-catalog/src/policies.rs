@@ -1,4 +1,4 @@
-//! Policies that change, and the versions that follow.
+//! Changes of policy, and conversions of versions to the redundancy that follows.
 
 pub(crate) mod conversions;
 pub(crate) mod policy_changes;

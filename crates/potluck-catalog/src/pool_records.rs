@@ -1,4 +1,4 @@
-//! What the pool remembers of itself: spaces, donors, write sessions, terms.
+//! The records that the pool keeps of itself: spaces, donors, write sessions, terms.
 
 pub(crate) mod donors;
 pub(crate) mod meta;

@@ -1,4 +1,4 @@
-//! The values that statements take and give, whatever engine runs them: four sorts.
+//! The four types of values that statements take and give, whatever engine runs them.
 //!
 //! Statements are written in the SQL that SQLite and PostgreSQL share, with parameters `?1`, `?2`, ….
 //! Features that only one engine has are in its own folder, behind [`Tx`](crate::Tx).
@@ -12,17 +12,17 @@ use potluck_core::ids::ChunkId;
 pub enum Value<'a> {
     /// The absence of a value (NULL).
     Null,
-    /// A number, or 0 and 1 for what is false or true.
+    /// A number; 0 and 1 stand for false and true.
     Number(i64),
     /// A text in UTF-8.
     Text(&'a str),
-    /// Bytes as they are.
+    /// A string of bytes.
     Blob(&'a [u8]),
 }
 
 /// A value that can be a parameter of a statement.
 pub trait Param {
-    /// The value that the engine is given for the parameter.
+    /// Returns the value that the engine is given for the parameter.
     fn value(&self) -> Value<'_>;
 }
 
@@ -107,7 +107,7 @@ impl<T: Param> Param for Option<T> {
 
 /// A value that can be read from a column.
 pub trait Column: Sized {
-    /// Returns the value as this type, if it is of it.
+    /// Returns the value as this type, or `None` if it is of another type or out of range.
     fn of(value: Value<'_>) -> Option<Self>;
 }
 
@@ -160,7 +160,7 @@ pub fn damaged(column: usize, value: Value<'_>) -> Error {
     Error::Damaged(format!("column {column} of a row holds {value:?}"))
 }
 
-/// The parameters of a statement.
+/// Makes the list of a statement's parameters.
 macro_rules! params {
     ($($param:expr),* $(,)?) => { &[$(&$param as &dyn $crate::sql::Param),*] };
 }

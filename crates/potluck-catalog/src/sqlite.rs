@@ -1,5 +1,4 @@
-//! SQLite: all that no other engine has. Files that are opened and checked, the one writer, readers, and
-//! the statements of a transaction.
+//! The engine SQLite: files that are opened and checked, the one writer, readers, and the statements of a transaction.
 
 mod file;
 mod readers;

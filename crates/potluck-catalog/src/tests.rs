@@ -1,5 +1,5 @@
-//! Tests of what no operation shows: costs, damage, and the facts that the modules below the operations
-//! agree on. The suite for any engine is in `tests/conformance`.
+//! Tests that cannot be made by operations alone: of costs, of damage, and of the modules below the operations. The
+//! suite for any engine is in `tests/conformance`.
 
 mod bounds;
 mod costs;

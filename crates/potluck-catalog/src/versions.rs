@@ -1,4 +1,4 @@
-//! Versions: one immutable state of a file, and its recipe.
+//! Versions: each is one immutable state of a file's content, with its recipe.
 
 pub(crate) mod commit;
 pub(crate) mod enough_copies;
@@ -63,7 +63,7 @@ fn parsed<T>(
     parsed.map_err(|why| Error::Damaged(format!("column {at} of a version: {why}")))
 }
 
-/// The version with a number, which must be there because an entry names it.
+/// Returns the version with a number, which must be there because something in the catalog names it.
 pub(crate) fn get(db: &Tx, id: VersionId) -> Result<Version, Error> {
     find(db, id)?.ok_or_else(|| Error::Damaged(format!("version {id} is missing")))
 }
@@ -114,20 +114,20 @@ pub(crate) fn insert(
 /// The facts about a deleted version; nothing where they could not be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeletedVersion {
-    /// The size of its file in bytes.
+    /// The size of the version's file in bytes.
     pub size: u64,
-    /// How many chunks it had of its own.
+    /// The number of its chunks, for a whole those of all its parts; 0 if they could not be read.
     pub chunks: u64,
-    /// Whether its content lived in the catalog.
+    /// True if the content lived in the catalog.
     pub in_catalog: bool,
 }
 
-/// Deletes a version. The references of its chunks, parity included, end with it; those of one
-/// with more chunks than one page has entries end later, so that no transaction is longer for it. One that readers have
-/// open is left whole for a while, as is one with parts, for those who are still to open parts of it.
+/// Deletes a version. The references of its chunks, parity included, end with it. If it has more chunks than a recipe
+/// page has entries, they end later, so that the transaction stays short. A version that readers have open goes to the
+/// trash whole, as does one with parts, of which readers may still open some.
 ///
-/// One whose record is damaged is deleted too, and what it referred to stays for ever: an error would keep the file from
-/// being removed and replaced, and all that is to be reclaimed behind it.
+/// A version whose record is damaged is deleted too, and chunks whose names cannot be read stay for ever: an error
+/// would keep the file from being removed or replaced, and everything queued behind it from being reclaimed.
 pub(crate) fn delete(
     db: &Tx,
     id: VersionId,
@@ -136,8 +136,8 @@ pub(crate) fn delete(
     delete_with(db, id, counts, PAGE_ENTRIES as u64)
 }
 
-/// Deletes a version as [`delete`] does, and leaves the references of all of its chunks for later: one of very many that
-/// go in one transaction.
+/// Deletes a version as [`delete`] does, but leaves the references of all of its chunks for later, because very many
+/// versions are deleted in one transaction.
 pub(crate) fn throw_away(
     db: &Tx,
     id: VersionId,
@@ -146,7 +146,7 @@ pub(crate) fn throw_away(
     delete_with(db, id, counts, 0)
 }
 
-/// Deletes a version, whose references end at once where it has no more chunks than `at_once`.
+/// Deletes a version. Its references end at once if it has at most `at_once` chunks and no reader has it open.
 fn delete_with(
     db: &Tx,
     id: VersionId,
@@ -168,7 +168,7 @@ fn delete_with(
     Ok(deleted)
 }
 
-/// Ends the references of a version that is being deleted, or leaves that for later.
+/// Ends the references of a version that is being deleted, or has the trash end them later.
 fn end_references(
     db: &Tx,
     version: &Version,
@@ -195,7 +195,7 @@ fn end_references(
     Ok(())
 }
 
-/// The facts read about a version that is being deleted; nothing where its record is damaged.
+/// Returns what was read of a version that is being deleted, or the default if its record is damaged.
 fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Error> {
     match read {
         Err(Error::Damaged(why)) => {
@@ -206,12 +206,13 @@ fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Erro
     }
 }
 
-/// The bytes of a version's file, whatever else of its record is damaged; 0 where there is none.
+/// Returns the bytes of a version's file, whatever else of its record is damaged; 0 if there is no such version.
 pub(crate) fn size_of(db: &Tx, id: VersionId) -> Result<u64, Error> {
     counted_of(db, id).map(|(size, _)| size)
 }
 
-/// The bytes and the chunks of a version's file, whatever else of its record is damaged; nothing where there is none.
+/// Returns the bytes and the number of chunks of a version's file, whatever else of its record is damaged; 0 and 0 if
+/// there is no such version.
 fn counted_of(db: &Tx, id: VersionId) -> Result<(u64, u64), Error> {
     let counted: Option<(i64, i64)> = db
         .prepare("SELECT size, chunks FROM versions WHERE id = ?1")?
@@ -235,7 +236,7 @@ pub(crate) fn set_attributes(
     Ok(())
 }
 
-/// Gives a version another redundancy, whose references have been counted before.
+/// Gives a version another redundancy, whose references the caller has counted.
 pub(crate) fn set_redundancy(
     db: &Tx,
     id: VersionId,
@@ -276,7 +277,7 @@ fn goal_text(goal: Option<Redundancy>) -> Result<Option<String>, Error> {
     text.map_err(|why| Error::Bug(why.to_string()))
 }
 
-/// The packed pages of a recipe, in order.
+/// Reads the packed pages of a recipe, in order.
 pub(crate) fn pages(db: &Tx, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
     let mut rows = db.prepare("SELECT blob FROM recipe_pages WHERE version = ?1 ORDER BY page")?;
     let pages =
@@ -298,12 +299,12 @@ pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error>
     Ok(entries)
 }
 
-/// The entries of a version's recipe.
+/// Reads the entries of a version's recipe.
 pub(crate) fn recipe_of(db: &Tx, version: &Version) -> Result<Vec<Entry>, Error> {
     unpack(version, &pages(db, version.id)?)
 }
 
-/// The names of at most `most` chunks of a version, parity after data, from number `first` on.
+/// Reads the names of at most `most` chunks of a version, parity after data, from number `first` on.
 pub(crate) fn some_names(
     db: &Tx,
     version: &Version,
@@ -336,7 +337,7 @@ pub(crate) fn some_names(
     Ok(names)
 }
 
-/// The names of a version's parity chunks, k for each group in order; none without a code.
+/// Reads the names of a version's parity chunks, k for each group in order; none if the version has no code.
 pub(crate) fn parity(db: &Tx, version: &Version) -> Result<Vec<ChunkName>, Error> {
     let Some(ec) = version.ec else { return Ok(Vec::new()) };
     let blob: Option<Vec<u8>> = db
@@ -351,7 +352,7 @@ pub(crate) fn parity(db: &Tx, version: &Version) -> Result<Vec<ChunkName>, Error
     Ok(names.iter().map(|name| ChunkName(*name)).collect())
 }
 
-/// Returns the content of a version that lives in the catalog.
+/// Returns the content of a version, if it lives in the catalog.
 pub(crate) fn inline(db: &Tx, id: VersionId) -> Result<Option<Vec<u8>>, Error> {
     let found = db
         .prepare("SELECT inline FROM versions WHERE id = ?1")?

@@ -1,4 +1,4 @@
-//! When a change is made, by whom, and what is kept of what it replaces or removes.
+//! The moment of a change, with its author and the rule for what is kept of replaced or removed files.
 
 use potluck_core::ids::MemberId;
 
@@ -9,7 +9,7 @@ pub struct When {
     pub pool_ms: u64,
     /// The wall time in milliseconds.
     pub wall_ms: i64,
-    /// Who makes it; `None`: the pool itself.
+    /// The member who makes the change; `None` if the pool itself makes it, or it is not known.
     pub by: Option<MemberId>,
     /// The rule for what is kept.
     pub keeps: WhatIsKept,

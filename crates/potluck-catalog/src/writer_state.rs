@@ -1,4 +1,4 @@
-//! What the catalog's writer shares with those who ask about it.
+//! The state of the catalog's writer that other threads read.
 
 use crate::fault::CatalogDiskFault;
 use crate::log::committed::ChangeListener;
@@ -11,13 +11,13 @@ use std::sync::{Arc, OnceLock};
 /// The state of the catalog's writer. Clones share it.
 #[derive(Clone)]
 pub struct WriterState {
-    /// The number of changes that no power cut undoes.
+    /// The number of changes that no power cut undoes; 0 until a commit has reached the disk.
     pub changes: Arc<AtomicU64>,
     /// The error of the last write that the disk did not take, if any.
     pub fault: Arc<CatalogDiskFault>,
-    /// The versions that readers have open.
+    /// The leases of the versions that readers have open.
     pub leases: Arc<Leases>,
-    /// The clock by which the writer is timed, and work in the background ends its steps.
+    /// The clock by which the writer is timed, and by which background work ends its steps.
     pub clock: SharedClock,
     /// The time for which the writer was held.
     pub times: Arc<WriterTimes>,
@@ -26,19 +26,19 @@ pub struct WriterState {
 }
 
 impl WriterState {
-    /// The state of a writer that has done nothing yet.
+    /// Returns the state of a writer that has done nothing yet.
     pub fn new(clock: SharedClock) -> Self {
         let (changes, fault, leases, times, listener) = Default::default();
         Self { changes, fault, leases, clock, times, listener }
     }
 }
 
-/// How long the catalog's writer was held, since the catalog was opened.
+/// The time for which the catalog's writer was held since the catalog was opened.
 #[derive(Debug, Default)]
 pub struct WriterTimes {
-    /// The time of jobs, each without the commit that keeps its work.
+    /// The times of jobs, without the commits that keep their work.
     pub jobs: Times,
-    /// The time of commits of the transactions that jobs share, until the disk has them where one of the jobs asked
-    /// for that.
+    /// The times of commits of the transactions that jobs share; if one of the jobs asked for that, until the commit is
+    /// on disk.
     pub commits: Times,
 }

@@ -1,7 +1,7 @@
 //! Decides who may do what: the calls that a role may make, and the rights of a member in a space.
 //!
-//! Every call that names a space or a path asks [`Access`] for the right that it needs there. Who has no
-//! right at all in a space is told the same as of a space that does not exist.
+//! Every call that names a space or a path asks [`Access`] for the right that it needs there. A member without any
+//! right in a space gets the same answer as for a space that does not exist.
 
 use crate::callers::CallingMember;
 use crate::calls::Verb;
@@ -20,7 +20,7 @@ handles! {
 }
 
 impl Access {
-    /// Returns the rights of a caller in the space called `space`. Admins have all in every space.
+    /// Returns the rights of a caller in the space called `space`. Admins have all rights in every space, donors none.
     pub async fn rights(&self, caller: &CallingMember, space: &str) -> Result<Rights, Failure> {
         let who = caller.member()?;
         match who.role {
@@ -32,7 +32,7 @@ impl Access {
         }
     }
 
-    /// Returns the rights of a caller in a space, among which `right` must be.
+    /// Returns the rights of a caller in a space, and refuses a caller that they do not allow `right`.
     pub async fn need_in(
         &self,
         caller: &CallingMember,
@@ -53,9 +53,8 @@ impl Access {
         )))
     }
 
-    /// Returns the rights of a caller where `path` lies, among which `right` must be. The root of the pool
-    /// lies in no space, and nobody needs a right to name it: what is shown there are [`Self::seen`]
-    /// spaces.
+    /// Returns the rights of a caller in the space of `path`, and refuses a caller that they do not allow `right`. The
+    /// root of the pool is in no space and needs no right; only the spaces of [`Self::seen`] are shown there.
     pub async fn need(
         &self,
         caller: &CallingMember,
@@ -68,7 +67,7 @@ impl Access {
         }
     }
 
-    /// Returns the rights as [`Self::need`] does, for what there is in spaces only: the root of the pool is refused.
+    /// Returns the rights as [`Self::need`] does, but refuses the root of the pool, for calls that work only in spaces.
     pub async fn need_in_a_space(
         &self,
         caller: &CallingMember,
@@ -83,7 +82,7 @@ impl Access {
         self.need(caller, right, path).await
     }
 
-    /// The spaces that are shown to a caller who asks about the whole pool.
+    /// Returns the spaces that are shown to a caller who asks about the whole pool.
     pub async fn seen(&self, caller: &CallingMember) -> Result<SeenSpaces, Failure> {
         let who = caller.member()?;
         match who.role {
@@ -92,8 +91,8 @@ impl Access {
         }
     }
 
-    /// The spaces that are shown to a caller who asks for what is at `path`: of a path in a space nothing
-    /// is left out, once they may list it.
+    /// Returns the spaces that are shown to a caller who asks about `path`: for the pool's root those of
+    /// [`Self::seen`], for another path its own space, which the caller must have the right to list.
     pub async fn seen_at(
         &self,
         caller: &CallingMember,
@@ -107,7 +106,7 @@ impl Access {
     }
 }
 
-/// Whether a member with `role` may make the call. Join is for everybody, and not asked here.
+/// Returns whether a member with `role` may make the call. Join is allowed to everybody, also without a membership.
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join | Verb::Find | Verb::Leave => true,
@@ -132,7 +131,7 @@ fn may(role: Role, verb: Verb) -> bool {
         Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing | Verb::Away => {
             matches!(role, Role::Donor | Role::Admin)
         }
-        // What is done in spaces is decided further by the rights there.
+        // For calls about spaces, the rights in the space decide further.
         Verb::SpaceCreate
         | Verb::SpaceRemove
         | Verb::SpaceList
@@ -214,7 +213,7 @@ pub fn check(caller: &CallingMember, verb: Verb) -> Result<(), Failure> {
         .hint(format!("use the identity of {needed}")))
 }
 
-/// Returns the command by which people make a call, for the names of calls are in no document of theirs.
+/// Returns the command by which people make a call, because the documents for users do not name calls.
 fn action(verb: Verb) -> &'static str {
     match verb {
         Verb::Join => "`potluck join`",

@@ -1,5 +1,6 @@
-//! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. They are
-//! made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
+//! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. All of them are listed
+//! here, the one for another manager included ([`Signpost::alarm`]). The verdict is based on this list, and `status`,
+//! metrics and pages show it.
 
 use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
@@ -38,16 +39,16 @@ handles! {
     }
 }
 
-/// Number of chunks lost or spoiled since they were committed that are no accident any more. A bit flips now
+/// The number of chunks lost or spoiled since they were stored from which a donor's disk is suspected. A bit flips now
 /// and then, and nobody needs to look at a disk for one.
 const MANY_BAD: u64 = 8;
-/// The number of members that have to say of a donor what only its own word stands against.
+/// The number of members that must have met false receipts of a donor before there is an alarm for it.
 const SEVERAL: usize = 2;
-/// Space is short when less than so many percent of what is lent are left.
+/// The percentage of the lent space: an alarm tells that space is short when less is left.
 const SHORT_PERCENT: u64 = 5;
 
 impl Alarms {
-    /// Lists all alarms there are, the most urgent first.
+    /// Lists all alarms, the most urgent first.
     pub fn all(&self, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
         let disk = self.catalog.disk_fault();
         let donors = &*told_apart(donors);
@@ -98,8 +99,8 @@ impl Alarms {
         })
     }
 
-    /// Makes the alarm for a donor that gave several members receipts which it did not make: one alone may have made them
-    /// up.
+    /// Makes the alarm for a donor of which several members showed receipts that it did not make: a single member may
+    /// have made them up.
     fn false_receipts(&self, donor: &DonorStatus) -> Option<Alarm> {
         let members = self.pool.lock().distrusting(donor.donor, self.time.tick());
         (members.len() >= SEVERAL).then(|| {
@@ -115,7 +116,7 @@ impl Alarms {
         })
     }
 
-    /// Makes the alarm for a donor that tells without proof of a manager that this one does not know.
+    /// Makes the alarm for a donor that tells, without proof, of a term that this manager does not know.
     fn unproven(&self, donor: &DonorStatus) -> Option<Alarm> {
         let heard = self.unproven_terms.of(donor.donor).filter(|_| donor.quarantined.is_none())?;
         let what = format!(
@@ -128,8 +129,8 @@ impl Alarms {
     }
 }
 
-/// Returns the donors with unique names, so that the commands which alarms advise mean one donor: a name that several
-/// have gets the number of its donor.
+/// Returns the donors with unique names, so that a command in an alarm's advice means one donor: a name that several
+/// have gets the donor's number appended.
 fn told_apart(donors: &[DonorStatus]) -> Cow<'_, [DonorStatus]> {
     let mut seen = BTreeSet::new();
     let shared: BTreeSet<&str> =
@@ -147,7 +148,7 @@ fn told_apart(donors: &[DonorStatus]) -> Cow<'_, [DonorStatus]> {
     apart.collect()
 }
 
-/// Raises an alarm when little space is left.
+/// Makes the alarm for little space that is left.
 fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
     let takes = |donor: &&DonorStatus| donor.state == DonorState::Live && !donor.takes_nothing;
     let takers = || donors.iter().filter(takes);
@@ -175,7 +176,7 @@ impl Alarms {
         )
     }
 
-    /// Makes the alarms for files that scans could not see.
+    /// Makes the alarms for a scan that failed, and for files whose records are damaged.
     fn unseen(&self) -> impl Iterator<Item = Alarm> {
         let kept = self.scan_state.kept();
         let failed = kept.failed.as_ref().map(|why| {
@@ -243,7 +244,7 @@ fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
     Some(Alarm::new(Kind::DonorDisk, what, advice))
 }
 
-/// Makes the alarm for a donor that nobody can reach.
+/// Makes the alarm for a live donor that cannot be reached.
 fn unreachable(donor: &DonorStatus) -> Option<Alarm> {
     let why = donor.unreachable.as_ref().filter(|_| donor.state == DonorState::Live)?;
     let mut what = format!(
@@ -291,7 +292,7 @@ fn port(donor: &DonorStatus) -> u16 {
     donor.addresses.first().map_or(DONOR_PORT, Address::port)
 }
 
-/// Makes the alarms for what keeps repair from going on.
+/// Makes the alarms for repair that is paused or stuck, and for a change of policy that is stuck.
 fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
     let paused = repair.paused.as_ref().map(|why| {
         let advice = "`potluck repair resume` when that is as it should be";

@@ -1,4 +1,4 @@
-//! Takes the results of donors' tasks: copies and parity that they made, and tasks that they could not do.
+//! Takes the results of donors' tasks: copies and parity that they made, answers to audits, and failures.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -28,8 +28,8 @@ handles! {
 }
 
 impl ApplyingTaskResults {
-    /// Takes what a donor says came of its tasks. However many they are, its heartbeat waits for the writer once
-    /// for each sort: else donors that do much would seem silent while others commit.
+    /// Takes the results of a donor's tasks. All copies wait for the catalog's writer together, as does all parity:
+    /// otherwise a busy donor would seem silent while its heartbeat waits behind commits of others.
     pub async fn take(&self, donor: DonorId, results: Vec<TaskResult>) -> Result<(), Error> {
         let now = self.time.tick();
         let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl ApplyingTaskResults {
                     self.failed((donor, task), copy, why, source, now);
                 }
                 (Some(Purpose::Make { .. } | Purpose::Encode { .. }), _) => {
-                    // The answer is to something else, which is as good as a failure of the donor itself.
+                    // The answer does not fit the task, which counts as a failure of the donor itself.
                     self.pool.lock().leave_alone(donor, now);
                     self.scan_state.changed(now);
                 }
@@ -86,9 +86,9 @@ impl ApplyingTaskResults {
         Ok(())
     }
 
-    /// Takes a donor's word that it made chunks. It has listed what it stored among what arrived, before: a donor
-    /// that does not list a chunk has not got it, and would be given the same one again by each scan if it says
-    /// that it has most room.
+    /// Notes the chunks that a donor says it made. The same heartbeat has listed them before among the chunks that
+    /// arrived. A donor that did not list a chunk does not have it and is left alone for a while; otherwise each scan
+    /// might give it the same chunk to make again.
     async fn made(
         &self,
         donor: DonorId,
@@ -116,8 +116,8 @@ impl ApplyingTaskResults {
         Ok(())
     }
 
-    /// Has a scan look again when no task is under way any more: what was made completes versions. Where nothing is
-    /// left to be made either, it is known at once that all is well again.
+    /// Has a scan look again when no task is under way any more, because the chunks that were made complete versions.
+    /// If nothing is left to be made either, the scan is hurried, so that the state shows at once that all is well.
     fn finished(&self, now: Tick) {
         let (idle, done) = {
             let pool = self.pool.lock();
@@ -153,8 +153,8 @@ impl ApplyingTaskResults {
         self.scan_state.changed(now);
     }
 
-    /// Takes the answer of one of the donors that compute a group's parity. It is believed when another donor
-    /// computed the same, or when no other could be asked.
+    /// Takes the answer of one of the donors that compute a group's parity. It is believed if another donor computed
+    /// the same, or if only one could be asked. The first of two answers is kept until the second comes.
     fn compared(
         &self,
         donor: DonorId,
@@ -201,7 +201,7 @@ impl ApplyingTaskResults {
         vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
     }
 
-    /// Writes down the parity that donors computed: as some version's, or for garbage collection to find.
+    /// Writes down the parity that donors computed: as that of a version, or for garbage collection to find.
     pub async fn learn(&self, computed: Vec<Computed>) -> Result<(), Error> {
         if computed.is_empty() {
             return Ok(());

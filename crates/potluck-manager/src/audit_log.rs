@@ -1,9 +1,8 @@
-//! The audit log: refusals, and changes of who may do what, a line of JSON each, in files of the manager's
-//! state directory.
+//! The audit log: refusals, and changes of who may do what, as lines of JSON in files of the manager's state directory.
 //!
-//! It is bounded in every direction, for whoever is refused decides how often: repetitions are counted, a
-//! member gets a few lines a minute, and files are rotated by size. Refusals and changes are in files of
-//! their own, so that no number of refusals pushes a change out.
+//! The log is bounded, because a caller can provoke any number of refusals: repetitions are counted, a member gets a
+//! few lines a minute, and files are rotated by size. Refusals and changes are in separate files, so that no number of
+//! refusals pushes a change out.
 
 mod files;
 mod refusals;
@@ -27,11 +26,11 @@ use tokio::time::MissedTickBehavior;
 
 /// The time between two writes of refusals.
 const EVERY: Duration = Duration::from_secs(1);
-/// Changes of rights that a user or a donor may make in a minute, so that none is pushed out of the log soon.
+/// The most changes of rights that a user or a donor may make in a minute, so that none is pushed out of the log soon.
 const CHANGES: u32 = 64;
 /// The time for which changes of rights are counted together.
 const MINUTE: Duration = Duration::from_secs(60);
-/// The length beyond which a caller's words are cut: a path has up to some thousand bytes.
+/// The bytes after which the text of an entry is cut: a path in it may have some thousand bytes.
 const LONGEST: usize = 400;
 
 /// The audit log of one manager.
@@ -61,7 +60,7 @@ handles! {
 }
 
 impl Auditor {
-    /// Notes that a call failed, or a part of one, if the caller was refused something. Nobody waits for its line.
+    /// Notes that a call, or a part of one, failed, if that was a refusal. The line is written later.
     pub fn refused(&self, caller: &CallingMember, call: &str, why: &Failure) {
         if !is_refusal(caller, why) {
             return;
@@ -73,8 +72,8 @@ impl Auditor {
         refusals.add(LoggedRefusal(entry), now);
     }
 
-    /// Refuses a change of what somebody may do to a member who makes too many in a minute: each is a line of the
-    /// log. Admins make as many as they like.
+    /// Refuses a change of rights by a member who makes too many in a minute, because each is a line of the log. Admins
+    /// may make any number.
     pub fn admit_change(&self, caller: &CallingMember) -> Result<(), Failure> {
         let who = caller.member()?;
         if who.role == Role::Admin {
@@ -95,8 +94,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// Writes down a change of what somebody may do, which was made. It is on disk when this returns,
-    /// unless the disk fails, which the manager's own log says: the change has happened all the same.
+    /// Writes down a change of rights that was made. It is on disk when this returns, unless the disk fails; the change
+    /// stands then, and the manager's own log tells of the failure.
     pub async fn changed(&self, caller: &CallingMember, call: &str, what: String) {
         let entry = self.entry(caller, call, AuditKind::Changed, &what);
         self.write(vec![entry], AuditFileKind::Changes).await;
@@ -138,7 +137,7 @@ impl Auditor {
         }
     }
 
-    /// Writes the refusals that are to be written by now.
+    /// Writes the refusals that are due by now.
     pub async fn write_refusals(&self) {
         let (now, wall_ms) = (self.time.tick(), self.time.wall_ms());
         let due = self.audit_log.refusals.lock().expect("no holder panics").due(now, wall_ms);
@@ -147,7 +146,7 @@ impl Auditor {
         }
     }
 
-    /// Reads a page of what was written since a wall time, after the entry with the number `after`.
+    /// Reads a page of the entries that were written since a wall time, after the entry with the number `after`.
     pub async fn read(&self, since_wall_ms: Option<i64>, after: u64) -> Result<AuditPage, Failure> {
         self.write_refusals().await;
         let log = Arc::clone(&self.audit_log);
@@ -161,8 +160,8 @@ impl Auditor {
     }
 }
 
-/// Whether somebody was refused what they may not do, or what quotas do not let them. A user who names a space that is not there may have
-/// asked for one in which they have no right, for that is what they are told.
+/// Returns whether a failure is the refusal of something that the caller may not do, or that a quota forbids. A user
+/// who names a space that does not exist counts as refused, because a space without rights gives the same answer.
 fn is_refusal(caller: &CallingMember, why: &Failure) -> bool {
     let is_user = || caller.who.as_ref().is_some_and(|who| who.role == Role::User);
     why.kind == ErrorKind::Auth

@@ -1,4 +1,4 @@
-//! Who makes a call, by certificate: the member list as every request asks it.
+//! The member list, by which every request learns from a certificate who makes the call.
 
 use potluck_catalog::StoredMember;
 use potluck_core::chunk::Digest;
@@ -11,21 +11,20 @@ use std::net::IpAddr;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The member list, in step with the catalog's.
+/// The member list, kept equal to the catalog's.
 #[derive(Debug, Default)]
 pub struct KnownMembers {
     by_certificate: RwLock<HashMap<Digest, Entry>>,
     owners: RwLock<OwnersOfDonors>,
 }
 
-/// The owner of each donor is the first of the donors that invited one another down to it, which is the donor itself if it
-/// was invited by somebody else. Whoever has a donor makes more of them without an admin, and is to have no larger part of
-/// what all share for that.
+/// The owner of each donor: the first donor in the chain of donors that invited it, or the donor itself if no donor
+/// invited it. A donor can invite more donors without an admin, and these share its part of limited resources.
 #[derive(Debug, Default)]
 struct OwnersOfDonors(BTreeMap<MemberId, MemberId>);
 
 impl OwnersOfDonors {
-    /// Notes the owner of a member that is a donor, after the members that joined before it.
+    /// Notes the owner of a donor; other members have none. Members that joined before must have been noted before.
     fn note(&mut self, member: &StoredMember) {
         if member.role == Role::Donor {
             let inviter = member.invited_by.and_then(|by| self.0.get(&by).copied());
@@ -62,7 +61,7 @@ impl KnownMembers {
         Self { by_certificate, owners: RwLock::new(owners) }
     }
 
-    /// Puts a member on the list that joined or changed.
+    /// Puts a member that joined or changed on the list.
     pub fn put(&self, mut member: StoredMember) {
         self.owners.write().expect("no holder panics").note(&member);
         let mut members = self.by_certificate.write().expect("no holder panics");
@@ -71,14 +70,14 @@ impl KnownMembers {
         members.insert(member.fingerprint, Entry::new(member));
     }
 
-    /// The owner of a member: for a donor that another donor invited, the first donor that invited others down to
-    /// it, and else the member itself.
+    /// Returns the owner of a member: for a donor that another donor invited, the first donor in that chain of
+    /// invitations, and otherwise the member itself.
     pub fn owner(&self, member: MemberId) -> MemberId {
         let owners = self.owners.read().expect("no holder panics");
         owners.0.get(&member).copied().unwrap_or(member)
     }
 
-    /// All members that ever were, by number, and when they were seen last.
+    /// Returns all members in order of their numbers, revoked ones included, with the time at which each was seen last.
     pub fn all(&self) -> Vec<StoredMember> {
         let members = self.by_certificate.read().expect("no holder panics");
         let now =
@@ -88,7 +87,7 @@ impl KnownMembers {
         all
     }
 
-    /// Returns the names that people call those of these members by who still are members.
+    /// Returns the names of those of these members who were not revoked, in order.
     pub fn names(&self, of: &[MemberId]) -> Vec<String> {
         let members = self.by_certificate.read().expect("no holder panics");
         let members = members.values().map(|entry| &entry.member);
@@ -98,7 +97,8 @@ impl KnownMembers {
         names
     }
 
-    /// Returns the number of the user or admin that people mean by a name or a number.
+    /// Returns the number of the user or admin with a name or a number. Fails if there is none, or several with the
+    /// name.
     pub fn named(&self, who: &str) -> Result<MemberId, Failure> {
         let members = self.by_certificate.read().expect("no holder panics");
         let is_meant = |member: &StoredMember| match is_number(who) {
@@ -127,14 +127,14 @@ impl KnownMembers {
         }
     }
 
-    /// The members that were seen, each with the wall time when it was seen last.
+    /// Returns the members that were seen, each with the wall time of its last call in milliseconds.
     pub fn seen(&self) -> Vec<(MemberId, i64)> {
         let members = self.by_certificate.read().expect("no holder panics");
         members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
-    /// Returns the member who shows the certificate with this fingerprint, at this wall time. It is asked for each
-    /// request, so that a revocation ends open connections too (promise X5).
+    /// Returns the member with the certificate of this fingerprint, and notes that it was seen at this wall time. This
+    /// is asked for each request, so that a revocation takes effect on open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<KnownMember, Failure> {
         let members = self.by_certificate.read().expect("no holder panics");
         let Some(entry) = members.get(fingerprint) else {
@@ -170,7 +170,7 @@ impl KnownMembers {
     }
 }
 
-/// The donor that invited a donor for another directory of the same machine.
+/// Returns the donor that invited a donor for another directory of its machine; `None` if no donor invited it.
 pub fn inviting_donor(members: &[StoredMember], invited: &StoredMember) -> Option<DonorId> {
     let inviter = members.iter().find(|member| Some(member.id) == invited.invited_by)?;
     (inviter.role == Role::Donor && invited.role == Role::Donor).then_some(DonorId(inviter.id.0))
@@ -183,14 +183,14 @@ pub struct KnownMember {
     pub member: MemberId,
     /// The role of the member.
     pub role: Role,
-    /// The name that people call them by.
+    /// The name of the member.
     pub name: String,
 }
 
-/// Whoever makes a call.
+/// The caller of a call, who need not be a member.
 #[derive(Debug, Clone)]
 pub struct CallingMember {
-    /// The member; `None` for somebody without a certificate.
+    /// The member; `None` for a caller without a certificate, and for a join.
     pub who: Option<KnownMember>,
     /// The address from which the call came.
     pub peer: IpAddr,
@@ -199,7 +199,7 @@ pub struct CallingMember {
 }
 
 impl CallingMember {
-    /// The member who calls.
+    /// Returns the member who calls, or an error if the caller is none.
     pub fn member(&self) -> Result<&KnownMember, Failure> {
         self.who.as_ref().ok_or_else(|| {
             Failure::new(

@@ -1,5 +1,5 @@
-//! The calls: from a request's bytes to its answer. One file a group; each translates its request
-//! into operations on the pool and the catalog.
+//! The calls, from a request's bytes to its answer. Each group of calls is in a file of its own, which translates
+//! requests into operations on the pool and the catalog.
 
 mod advice;
 mod answer;
@@ -58,7 +58,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 
 macro_rules! calls {
     ($($group:ty: $($verb:ident)*;)*) => {
-        /// Answers a call: JSON in, JSON out.
+        /// Answers a call: parses the JSON of the request, and returns the JSON of the reply.
         async fn answer(
             handles: &Handles,
             caller: CallingMember,
@@ -132,7 +132,7 @@ impl Answers for Handles {
 }
 
 impl Handles {
-    /// Answers a call once its caller is known, who is noted in `caller`, and may make it.
+    /// Answers a call if its caller may make it. Notes in `caller` which member that is.
     async fn admit(
         &self,
         caller: &mut CallingMember,
@@ -150,7 +150,7 @@ impl Handles {
         answer(self, caller.clone(), verb, body).await
     }
 
-    /// Learns who the caller is, and refuses one that may not make the call.
+    /// Notes in `caller` which member it is, and refuses one that may not make the call.
     fn check(
         &self,
         caller: &mut CallingMember,
@@ -164,7 +164,7 @@ impl Handles {
     }
 }
 
-/// The fault of the first value in a request that stands for a path and cannot be one.
+/// Returns the fault of the first value in a request that is written as a path and is not a valid one.
 fn bad_path(request: &serde_json::Value) -> Option<BadPath> {
     use serde_json::Value;
     match request {
@@ -180,8 +180,8 @@ async fn answer_one<C: Call, G: Answer<C>>(
     caller: CallingMember,
     body: Received,
 ) -> Result<Vec<u8>, Failure> {
-    // A task of its own: a caller that goes away leaves nothing half done, and a panic ends the
-    // call, not the connection.
+    // The call runs as a task of its own, so that it is not cut short when its caller goes away, and a panic ends the
+    // call and not the connection.
     let (group, offload) = (G::from(handles), handles.env.offload);
     let task = tokio::spawn(async move {
         let Received { bytes, claim } = body;
@@ -203,7 +203,7 @@ async fn answer_one<C: Call, G: Answer<C>>(
 }
 
 async fn read<C: Call>(offload: Offload, body: Bytes) -> Result<C, Failure> {
-    // A long body is parsed where that holds up nobody.
+    // A long body is parsed on another thread, so that it does not hold up other calls.
     let long = body.len() > SHORT;
     let parse = move || {
         serde_json::from_slice(&body).map_err(|why| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The settings of one manager. [`Default`] suits a pool of desktops on one network.
 #[derive(Debug, Clone)]
 pub struct ManagerConfig {
-    /// `host:port` to listen on; port 0 picks a free one.
+    /// The address at which the manager listens, as `host:port`; port 0 picks a free port.
     pub listen: String,
     /// The directory that holds everything the manager must not lose.
     pub state: PathBuf,
@@ -17,7 +17,7 @@ pub struct ManagerConfig {
     /// The addresses at which members reach the manager, each `host` or `host:port`; if empty, all addresses of the
     /// machine, or the one at which it listens.
     pub advertise: Vec<String>,
-    /// A write session ends when none of its calls arrives for this long.
+    /// The time after which a write session ends if none of its calls has arrived.
     pub lease: Duration,
     /// The time for which the chunks that an interrupted upload stored are kept, so that it can go on; 0: not at
     /// all.
@@ -26,29 +26,29 @@ pub struct ManagerConfig {
     pub checkpoint_idle: Duration,
     /// The least time for which chunks that no file uses are kept.
     pub gc_delay: Duration,
-    /// A donor silent for longer is a suspect: nobody waits on it.
+    /// The time of silence after which a donor is a suspect, for which nothing waits.
     pub suspect_after: Duration,
-    /// A donor silent for longer is called silent, and is no longer only a suspect.
+    /// The time of silence after which a donor is called silent and no longer suspect.
     pub silent_after: Duration,
-    /// The address where `/metrics` are served, to anybody; `None`: nowhere.
+    /// The address at which `/metrics` is served to anybody; `None` if nowhere.
     pub metrics_listen: Option<String>,
     /// The time between two backups of the catalog to a file, if it changed.
     pub backup_every: Duration,
-    /// The directory where backups to files are kept; `None`: in the state directory.
+    /// The directory of the backup files; `None` for one in the state directory.
     pub backup_dir: Option<PathBuf>,
-    /// Copies of the metadata log that the pool keeps on its own donors; 0: none.
+    /// The number of copies of the metadata log that the pool keeps on its own donors; 0 for none.
     pub metadata_copies: u32,
-    /// A donor silent for longer is dead, and what it holds is made again elsewhere.
+    /// The time of silence after which a donor is dead, and its chunks are made again elsewhere.
     pub repair_grace: Duration,
     /// The longest grace and the longest absence that a donor may claim for itself.
     pub longest_absence: Duration,
-    /// Bytes a second that repair makes in the whole pool at most.
+    /// The most bytes a second that repair makes in the whole pool.
     pub repair_rate: u64,
-    /// Bytes a second that repair asks of one donor at most, reading and writing counted apart.
+    /// The most bytes a second that repair asks of one donor, reading and writing counted separately.
     pub repair_donor_rate: u64,
     /// The time between two walks over all files, also when nothing is known to have changed.
     pub scan_every: Duration,
-    /// The time between two audits, which compare some copies with each other.
+    /// The time between two audits, each of which checks some copies against each other.
     pub audit_every: Duration,
 }
 

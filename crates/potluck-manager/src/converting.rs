@@ -1,4 +1,4 @@
-//! Converting: versions that have the redundancy they were to have give the earlier one up.
+//! Conversion: versions that have all the redundancy of their goals give their earlier redundancy up.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -16,11 +16,11 @@ handles! {
     }
 }
 
-/// Versions in one job, which all wait for one disk.
+/// The most versions in one job of the catalog's writer, which share one commit.
 const PER_JOB: usize = 256;
 
 impl Conversions {
-    /// Changes those of `found` that still have all they are to have; how many those were.
+    /// Changes those of `found` to their goals that still have all that these ask for. Returns how many it changed.
     pub async fn arrive(&self, mut found: Vec<(VersionId, Redundancy)>) -> Result<u64, Error> {
         let mut arrived = 0;
         while !found.is_empty() {

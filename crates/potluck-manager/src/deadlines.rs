@@ -4,7 +4,7 @@ use potluck_core::clock::Tick;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// Keys with the time of each at which it is over. The keys that are over are found without a look at the others.
+/// Keys, each with the time at which it is over. Keys that are over are found without a look at the others.
 #[derive(Debug)]
 pub struct Deadlines<K> {
     by_key: HashMap<K, Tick>,
@@ -18,7 +18,7 @@ impl<K> Default for Deadlines<K> {
 }
 
 impl<K: Clone + Ord + Hash> Deadlines<K> {
-    /// Has a key hold until the time `until`, whatever was said before.
+    /// Has a key be over at the time `until`, whatever time was set before.
     pub fn set(&mut self, key: K, until: Tick) {
         if let Some(before) = self.by_key.insert(key.clone(), until) {
             self.in_order.remove(&(before, key.clone()));
@@ -33,12 +33,12 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
         }
     }
 
-    /// Whether a key holds.
+    /// Returns whether a key is there. A key stays until it is taken out, also if it is over.
     pub fn contains(&self, key: &K) -> bool {
         self.by_key.contains_key(key)
     }
 
-    /// Takes a key out that is over at `now`: of several the one that was over first.
+    /// Takes out the key that was over first, if any is over at `now`.
     pub fn take_over(&mut self, now: Tick) -> Option<K> {
         let (until, _) = self.in_order.first()?;
         if *until > now {

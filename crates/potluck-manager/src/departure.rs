@@ -1,9 +1,9 @@
-//! Whether donors may go, and what stands in the way: the one judgement that `status`, `nodes rm`,
-//! `members rm`, `nodes drain`, `give-back` and `leave` show, and by which the manager removes donors.
+//! The judgement of whether donors may go, and of what stands in the way. `status`, `nodes rm`, `members rm`, `nodes
+//! drain`, `give-back` and `leave` all show this one, and the manager removes donors by it.
 //!
-//! The meaning of their leaving is found as a scan finds it, with their copies leaving: what is said before
-//! is what happens afterwards. Donors that leave together are looked at together, for none of them can
-//! count on another's copies.
+//! The effects of their leaving are found as a scan finds them, with their copies leaving, so that the forecast is what
+//! happens afterwards. Donors that leave together are looked at together, because none of them can count on the copies
+//! of another.
 
 mod facts;
 mod removal;
@@ -41,24 +41,24 @@ handles! {
     }
 }
 
-/// Files listed by name.
+/// The most files that are listed by their paths.
 const LISTED: usize = 100;
-/// The most that one step looks at.
+/// The most chunks and entries that one step looks at.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 
-/// Donors that leave together, or one that holds less.
+/// Donors that leave together, or that are to hold less.
 #[derive(Debug, Clone)]
 pub struct Departure {
-    /// The donors that leave, or the one that holds less.
+    /// The donors that leave, or that are to hold less.
     pub donors: BTreeSet<DonorId>,
-    /// Bytes that leave each donor; `None` where all that it holds does.
+    /// The bytes that leave each donor; `None` if all that it holds leaves.
     pub over: Option<u64>,
-    /// The donor whose files are told by their paths; `None` where those of all donors are.
+    /// The donor whose files are listed by their paths; `None` if the files of all donors are listed.
     pub told: Option<DonorId>,
 }
 
 impl Departure {
-    /// Returns the departure of one donor with all it holds, as an admin is told of it.
+    /// Returns the departure of one donor with all that it holds, of which all files may be listed.
     pub fn of(donor: DonorId) -> Self {
         Self { donors: [donor].into(), over: None, told: None }
     }
@@ -69,36 +69,36 @@ impl Departure {
 pub struct Outlook {
     /// The chunks that are made elsewhere first, and what blocks that.
     pub leaving: Leaving,
-    /// The files that are lost when they go at once.
+    /// The files that are lost if the donors go at once.
     pub loss: Loss,
-    /// The files that are less safe then, until they are made whole again.
+    /// The files that are less safe if the donors go at once, until repair has made the rest.
     pub less_safe: LessSafe,
 }
 
-/// Files that are not lost when the donors go, but are less safe without them.
+/// The files that are not lost if the donors go, but are less safe without them.
 #[derive(Debug, Clone, Default)]
 pub struct LessSafe {
     /// The paths of the first of these files.
     pub paths: Vec<String>,
-    /// The number of files.
+    /// The number of files; each part that is less safe counts.
     pub files: u64,
 }
 
-/// Files that are lost when all that donors have goes at once.
+/// The files that are lost if all copies at the donors go at once.
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
     /// The paths of the first of these files.
     pub paths: Vec<String>,
-    /// The number of files.
+    /// The number of lost versions and of damaged files; each lost part of a file counts.
     pub files: u64,
-    /// The versions of all these files, in order.
+    /// The versions of all these files, or of their lost parts, in order.
     pub versions: Vec<VersionId>,
-    /// Files whose records are damaged, so that nobody knows whether they are lost.
+    /// The number of files whose records are damaged, so that it is not known whether they are lost.
     pub damaged: u64,
 }
 
 impl Loss {
-    /// Returns the digest that names the whole list, so that it can be agreed to.
+    /// Returns a digest of the whole list, by which a person can agree to it.
     pub fn digest(&self) -> Digest {
         let ids = self.versions.iter().map(|id| id.0).chain([self.damaged]);
         let packed: Vec<u8> = ids.flat_map(u64::to_le_bytes).collect();
@@ -107,7 +107,7 @@ impl Loss {
 }
 
 impl Departures {
-    /// Looks at everything that donors have as if that left them.
+    /// Looks at all files as if everything that is to leave had left the donors.
     pub async fn look(&self, departure: &Departure) -> Result<Outlook, Error> {
         let mut looking = self.looking(departure).await?;
         for space in self.catalog.spaces().await? {
@@ -146,7 +146,7 @@ impl Departures {
         Ok(Outlook { leaving, loss, less_safe })
     }
 
-    /// Begins to look at what `departure` means.
+    /// Prepares the look at a departure: the views of the pool by which files are judged.
     async fn looking(&self, departure: &Departure) -> Result<Looking, Error> {
         let donors = &departure.donors;
         let now = self.time.tick();
@@ -183,36 +183,36 @@ impl Departures {
 
 struct Looking {
     departure: Departure,
-    /// The donors as they are, and without those that leave.
+    /// The pool as it is, and without the donors that leave.
     now: [PoolView; 2],
-    /// The donors as they would be if nothing left them.
+    /// The pool as it would be if the donors stayed.
     staying: PoolView,
-    /// The donors as they would be if nothing left them and those that were given up came back.
+    /// The pool as it would be if the donors stayed, and those of them that were given up came back.
     returned: PoolView,
-    /// The donors of `now` if those that were given up came back. `None` while it is not known of all other donors
-    /// what they have.
+    /// The views of `now` if all donors that were given up came back. `None` while it is not known of all donors what
+    /// they have.
     at_best: Option<[PoolView; 2]>,
-    /// The findings of a scan if all that is to leave left them.
+    /// The findings of a scan in which all that is to leave is leaving.
     findings: Findings,
     loss: Loss,
     less_safe: LessSafe,
 }
 
 impl Looking {
-    /// Returns true if a part of a file is at one of these donors.
+    /// Returns whether a chunk of a file is at one of these donors.
     fn lies_at(layout: &Layout, is: impl Fn(&DonorId) -> bool) -> bool {
         let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
         holders.any(|(donor, _)| is(donor))
     }
 
-    /// Whether a path is told that leads to such a file, where so many were told.
+    /// Returns whether a file with this layout is listed by its path, after `told` paths were listed.
     fn is_told(&self, layout: Option<&Layout>, told: usize) -> bool {
         let at = |donor: DonorId| layout.is_none_or(|at| Self::lies_at(at, |one| *one == donor));
         told < LISTED && self.departure.told.is_none_or(at)
     }
 
-    /// Whether a file has less redundancy without what leaves than it would have with it, or less than
-    /// promised where what was given up would mend that.
+    /// Returns whether a file has less redundancy without the donors than if they stayed, or less than promised
+    /// although the return of those that were given up would mend that.
     fn weakens(&self, version: &Version, layout: &Layout) -> bool {
         let health = |view| judge_file(version, layout, view).health;
         let measure = |health: &Health| (health.tolerates, Reverse(health.incomplete));
@@ -222,16 +222,16 @@ impl Looking {
             || lacks && measure(&without) < measure(&health(&self.returned))
     }
 
-    /// Returns true if a file with parts at the donors is lost because they go. A file that is lost even with them
-    /// counts only if the return of all donors that were given up would bring it back, and without those that go would
-    /// not. While it is not known what all donors have, every file that is lost without those that go counts.
+    /// Returns whether a file with chunks at the donors is lost because they go. A file that is lost even with them
+    /// counts only if the return of all donors that were given up would bring it back, and would not without the donors
+    /// that go. While it is not known what all donors have, every file that is lost without the donors counts.
     fn loses(&self, version: &Version, layout: &Layout) -> bool {
         let lost = |view: &PoolView| judge_file(version, layout, view).lost;
         let by_going = |[with, without]: &[PoolView; 2]| lost(without) && !lost(with);
         lost(&self.now[1]) && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
     }
 
-    /// Counts a user's file that would be lost, or be less safe.
+    /// Counts a user's file, or a part of one, that would be lost or less safe.
     fn weigh(&mut self, version: &Version, layout: &Layout, path: &str) {
         if self.loses(version, layout) {
             self.loss.versions.push(version.id);

@@ -1,8 +1,8 @@
 //! Conversions: versions that are being changed to another redundancy.
 //!
-//! Parity that donors computed for such a version counts references from the moment it is known,
-//! so that garbage collection leaves it alone, over restarts too; the change of the version takes
-//! these references over.
+//! Parity that donors computed for such a version is referenced from the moment at which the catalog knows it, so that
+//! garbage collection leaves it alone, also after a restart. When the version is changed, it takes these references
+//! over.
 
 use crate::chunks::{
     placements, units, {self, ReferenceCounts, unpacked},
@@ -20,7 +20,7 @@ use potluck_pool::redundancy::reaches_goal;
 use potluck_pool::{InUseAgain, PoolView};
 use std::collections::BTreeSet;
 
-/// The most chunks of versions in one job, so that commits do not wait long.
+/// The number of chunks of versions after which a job stops, so that commits do not wait long.
 const CHUNKS_PER_JOB: u64 = 4096;
 
 /// Returns the parity of a version that is known so far for a code, by group.
@@ -53,17 +53,17 @@ pub struct Encoded {
     pub holders: Vec<DonorId>,
 }
 
-/// Parity that donors computed, by whether it is believed.
+/// Parity that donors computed, and whether it is believed.
 #[derive(Debug, Clone)]
 pub enum Computed {
     /// Two donors computed the same parity, or only one could be asked.
     Believed(Encoded),
-    /// One donor computed the parity, and its word alone is not taken.
+    /// The parity of one donor alone, or of one of two donors whose results differ: no version takes it.
     Doubtful(Encoded),
 }
 
 impl Encoded {
-    /// Returns of how many of the group's parity chunks the catalog has no row yet at each holder, in whatever state.
+    /// Returns, for each holder, how many of the parity chunks the catalog does not have it down for yet in any state.
     pub(crate) fn uncounted(&self, db: &Tx) -> Result<Vec<(DonorId, u64)>, Error> {
         let mut uncounted: Vec<_> = self.holders.iter().map(|donor| (*donor, 0)).collect();
         for (name, _) in &self.parity {
@@ -80,7 +80,7 @@ impl Encoded {
     }
 }
 
-/// Discards parity that no version is to have and that lies on donors: garbage collection takes it.
+/// Notes parity that lies on donors and that no version is to have, so that garbage collection finds it.
 pub(crate) fn discard(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<(), Error> {
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Memory)).collect();
     let mut counts = ReferenceCounts::new(db, now_ms);
@@ -90,8 +90,8 @@ pub(crate) fn discard(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<(), Err
     counts.close().map(drop)
 }
 
-/// Returns whether chunks can be what a donor says that it computed: all of them different, and none known by another
-/// length. A donor whose word is taken alone could else spoil what is known of other files' chunks.
+/// Returns whether a donor can have computed these chunks: all of them are different, and none is known by another
+/// length. Otherwise a donor that is believed alone could spoil what is known of other files' chunks.
 fn could_be_parity(
     counts: &mut ReferenceCounts<'_>,
     parity: &[(ChunkName, u32)],
@@ -141,7 +141,7 @@ pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgai
     counts.close()
 }
 
-/// Forgets all that a version's conversion has made, and returns the names whose references end.
+/// Forgets the parity of a version's conversion, and returns its names, whose references the caller ends.
 pub(crate) fn forget(db: &Tx, version: VersionId) -> Result<Vec<ChunkName>, Error> {
     let mut rows = db.prepare("SELECT parity FROM conversions WHERE version = ?1")?;
     let mut names = Vec::new();
@@ -152,8 +152,8 @@ pub(crate) fn forget(db: &Tx, version: VersionId) -> Result<Vec<ChunkName>, Erro
     Ok(names)
 }
 
-/// Forgets some of what a deleted version's conversion made, at least `names` chunks unless that is all, and returns
-/// the names whose references end.
+/// Forgets some of the parity of a deleted version's conversion, at least `names` chunks if there are so many. Returns
+/// their names, whose references the caller ends.
 pub(crate) fn forget_some(
     db: &Tx,
     version: VersionId,
@@ -177,8 +177,8 @@ pub(crate) fn forget_some(
     Ok(forgotten)
 }
 
-/// Changes a version that has all that `goal` asks to that redundancy, and returns whether it still was on its way
-/// there.
+/// Changes a version that has all that `goal` asks for to that redundancy. Returns `false`, and changes nothing, if
+/// the version has another goal by now or the catalog does not know all of its parity.
 pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> Result<bool, Error> {
     let there = db
         .prepare("SELECT 1 FROM versions WHERE id = ?1 AND goal IS NOT NULL")?
@@ -218,7 +218,7 @@ pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> R
     Ok(true)
 }
 
-/// Notes that all redundancy of these versions is there since `wall_ms`.
+/// Notes that all redundancy of these versions is there since `wall_ms`; an earlier time that is noted stays.
 pub(crate) fn safe(db: &Tx, versions: &[VersionId], wall_ms: i64) -> Result<(), Error> {
     let mut update =
         db.prepare("UPDATE versions SET safe_wall_ms = ?2 WHERE id = ?1 AND safe_wall_ms IS NULL")?;
@@ -228,7 +228,7 @@ pub(crate) fn safe(db: &Tx, versions: &[VersionId], wall_ms: i64) -> Result<(), 
     parts::safety_changed(db, versions)
 }
 
-/// Notes that these versions lack some of their redundancy again: when it is complete, a new time of safety begins.
+/// Notes that these versions lack some of their redundancy again, and forgets since when it was all there.
 pub(crate) fn open(db: &Tx, versions: &[VersionId]) -> Result<(), Error> {
     let mut update = db.prepare("UPDATE versions SET safe_wall_ms = NULL WHERE id = ?1")?;
     for version in versions {
@@ -237,7 +237,7 @@ pub(crate) fn open(db: &Tx, versions: &[VersionId]) -> Result<(), Error> {
     parts::safety_changed(db, versions)
 }
 
-/// Whether one of these versions lacks some of its redundancy, or is to be changed.
+/// Returns whether one of these versions lacks some of its redundancy, or is to be changed.
 pub(crate) fn any_open(
     db: &Tx,
     versions: impl IntoIterator<Item = VersionId>,
@@ -253,11 +253,11 @@ pub(crate) fn any_open(
     Ok(false)
 }
 
-/// Has the first of `found`, at least one, give up what kept them before where they have all that they
-/// are to have: how many were looked at, and how many changed.
+/// Changes the first versions of `found` to their goals where they have all that these ask for, and gives up their
+/// earlier redundancy. Returns how many it looked at, at least one if there is any, and how many it changed.
 ///
-/// They are judged anew: since they were found complete a donor may have died that the new redundancy
-/// relies on, and the earlier one is what then keeps the file.
+/// Each version is judged again: since it was found complete, a donor may have died that the new redundancy relies on,
+/// and then the earlier redundancy keeps the file.
 pub(crate) fn arrive_some(
     db: &Tx,
     view: &PoolView,

@@ -1,4 +1,4 @@
-//! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
+//! Changes of policy: setting one, and giving the files below it the redundancy of the policy as their goal.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
@@ -38,14 +38,14 @@ pub enum PolicyScope {
 /// The policy that is to hold at a path.
 #[derive(Debug, Clone)]
 pub struct PolicyChange {
-    /// Whether the policy is set for a directory with all below it, or for a file.
+    /// The kind of place that the policy is set for: a directory with all below it, or a file.
     pub scope: PolicyScope,
     /// The policy that the directory or file would have.
     pub policy: Policy,
 }
 
-/// Works out the policy that would hold at `path` with `over` set there; nothing is set. The policy may be
-/// one that cannot be kept: the inner error says why.
+/// Works out the policy that would hold at `path` with `over` set there, and sets nothing. The inner error says why
+/// such a policy could not be kept.
 pub(crate) fn plan(
     db: &Tx,
     path: &PoolPath,
@@ -59,7 +59,7 @@ pub(crate) fn plan(
         return Err(Error::SpaceAsSeries(path.clone()));
     }
     let scope = match entries::existing(db, path)?.place {
-        // What is staged inherits from the target, so that a policy that is set there holds for both.
+        // Staged files inherit from the checkpoint's target, so a policy that is set at the target holds for them, too.
         EntryPlace::Dir(_) if StagedPlace::of(path).is_some() => {
             return Err(Error::StagingPlace(path.clone()));
         }
@@ -71,7 +71,7 @@ pub(crate) fn plan(
     Ok(policy.with(over).map(|policy| PolicyChange { scope, policy }))
 }
 
-/// Sets `over` at a space or directory; of a file, only its redundancy follows.
+/// Sets `over` at a space or directory. Nothing is set for a file, whose redundancy [`follow`] changes.
 pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error> {
     match entries::existing(db, path)?.place {
         EntryPlace::File(_) | EntryPlace::Link(_) => Ok(()),
@@ -97,18 +97,19 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
 /// The work that one page of a change did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FollowedPage {
-    /// Files whose redundancy is to change.
+    /// The number of files whose redundancy is to change.
     pub files: u64,
-    /// Size of those files in bytes of plaintext.
+    /// The size of those files in bytes of plaintext.
     pub bytes: u64,
-    /// About how many more bytes are stored while these files have both redundancies.
+    /// The approximate number of bytes that are stored in addition while these files have both redundancies.
     pub needs_bytes: u64,
     /// The cursor from which the change goes on; `None` when all was looked at.
     pub next: Option<String>,
 }
 
 impl FollowedPage {
-    /// Counts a file that is to have `redundancy`, and returns its goal if that is another than before.
+    /// Counts a file that is to have `redundancy` and has another. Returns the goal that it is to have, if that is
+    /// another than before.
     fn look(&mut self, version: &Version, redundancy: Redundancy) -> Option<Option<Redundancy>> {
         if version.chunks == 0 {
             return None;
@@ -123,8 +124,8 @@ impl FollowedPage {
     }
 }
 
-/// About how many bytes a version takes more while it has `redundancy` beside what it has: data is
-/// shared by both, and so are as many copies of it as both ask for.
+/// Returns about how many more bytes a version takes while it has `redundancy` beside its own. Both share the data, and
+/// as many copies of it as both ask for.
 fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
     let has = match version.redundancy() {
         Redundancy::Copies(copies) => u64::from(copies),
@@ -140,9 +141,9 @@ fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
     }
 }
 
-/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal at the
-/// pool's time `set_at`; without one only counts them. Directories below that decide on redundancy
-/// themselves keep theirs.
+/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal at the pool's time `set_at`,
+/// in milliseconds; without `set_at` it only counts them. Files in directories below whose own policies decide on
+/// redundancy keep theirs.
 pub(crate) fn follow(
     db: &Tx,
     path: &PoolPath,
@@ -185,7 +186,7 @@ pub(crate) fn follow(
     Ok(page)
 }
 
-/// Gives versions other goals. Parity that was made for earlier goals belongs to no version from then on.
+/// Gives versions other goals, and ends the references of parity that was made for their earlier goals.
 fn aim(db: &Tx, goals: Vec<(VersionId, Option<Redundancy>)>, now_ms: u64) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, now_ms);
     for (version, goal) in goals {

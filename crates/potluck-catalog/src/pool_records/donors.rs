@@ -1,4 +1,4 @@
-//! Keeps the facts about donors that a restart of the manager must not lose.
+//! The facts about donors that a restart of the manager must not lose.
 
 use crate::error::Error;
 use crate::log::{
@@ -11,7 +11,7 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::addresses::Addresses;
 use std::ops::RangeInclusive;
 
-/// Reads what is remembered of all donors.
+/// Reads the facts kept about all donors, in the order of their ids.
 pub(crate) fn all(db: &Tx) -> Result<Vec<StoredDonor>, Error> {
     select(db, DonorId(0)..=DonorId(u32::MAX))
 }
@@ -86,7 +86,7 @@ pub(crate) fn heard(db: &Tx, heard: &[(DonorId, u64)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Remembers where a donor is reached.
+/// Remembers the addresses at which a donor is reached.
 pub(crate) fn located(db: &Tx, donor: DonorId, addresses: &Addresses) -> Result<(), Error> {
     let text = serde_json::to_string(addresses).map_err(|why| Error::Bug(why.to_string()))?;
     db.prepare(
@@ -97,7 +97,7 @@ pub(crate) fn located(db: &Tx, donor: DonorId, addresses: &Addresses) -> Result<
     changes::append(db, &ChangeOp::Donor(donor))
 }
 
-/// Remembers that a donor's absence is announced.
+/// Remembers until when a donor's absence is announced, or with `None` that none is.
 pub(crate) fn announce(db: &Tx, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO donors (id, away_until_ms) VALUES (?1, ?2)
@@ -130,7 +130,7 @@ pub(crate) fn give_back(db: &Tx, donor: DonorId, goal: Option<&Goal>) -> Result<
     changes::append(db, &ChangeOp::Donor(donor))
 }
 
-/// Remembers why a donor is not trusted, or with `None` that it is.
+/// Remembers why a donor is quarantined, or with `None` that it is not.
 pub(crate) fn quarantine(db: &Tx, donor: DonorId, why: Option<&str>) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO donors (id, quarantined) VALUES (?1, ?2)

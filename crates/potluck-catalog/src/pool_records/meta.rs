@@ -1,5 +1,4 @@
-//! The facts that the catalog keeps about itself: the pool's name, its time, epochs, and numbers that it
-//! counts.
+//! The facts that the catalog keeps about itself: the pool's name, its time, its epoch, and counters.
 
 use crate::error::Error;
 use crate::sql::{Tx, params};
@@ -25,7 +24,7 @@ impl Counter {
         }
     }
 
-    /// Has the counter go on from beyond `last`, unless it is beyond already.
+    /// Raises the counter above `last`, unless it is above already.
     pub(crate) fn pass(self, db: &Tx, last: i64) -> Result<(), Error> {
         db.prepare("UPDATE meta SET value = ?2 + 1 WHERE key = ?1 AND value <= ?2")?
             .execute(params![self.key(), last])?;
@@ -74,7 +73,7 @@ pub(crate) fn next_epoch(db: &Tx) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
-/// Returns the epoch of the manager's term, or what it was raised to since.
+/// Returns the epoch: that of the manager's term, or the one to which it was raised since.
 pub(crate) fn epoch(db: &Tx) -> Result<Epoch, Error> {
     let mut select = db.prepare("SELECT value FROM meta WHERE key = ?1")?;
     let epoch: i64 = select.query_row(params![EPOCH], |row| row.get(0))?;
@@ -104,7 +103,7 @@ pub(crate) fn saved_pool_time(db: &Tx) -> Result<Option<u64>, Error> {
     Ok(saved.map(|ms| ms as u64))
 }
 
-/// Saves the pool's time.
+/// Saves the pool's time, in milliseconds, unless a later one is saved.
 pub(crate) fn save_pool_time(db: &Tx, now_ms: u64) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO meta (key, value) VALUES (?1, ?2)

@@ -1,5 +1,5 @@
-//! Reservations in the metadata log. Other write sessions are over where a catalog is made anew: who wrote asks for
-//! another. Who reserved room may be away until it is used.
+//! Reservations in the metadata log. They come back where a catalog is made anew from the log, because a member who
+//! reserved room may be away until using it. Other write sessions are over then, and their clients open new ones.
 
 use crate::error::Error;
 use crate::log::{
@@ -14,7 +14,7 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AskedPolicy;
 
-/// Has the log tell of a session in its present state, if it is a reservation.
+/// Has the log record a session in its present state, if it is a reservation.
 pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
     match session.room {
         Some(_) => changes::append(db, &ChangeOp::Reservation(session.id)),
@@ -22,12 +22,12 @@ pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
     }
 }
 
-/// The reservation with this identifier, if it holds.
+/// Returns the reservation with this identifier, unless it has ended or its space is gone.
 pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<LoggedReservation>, Error> {
     sessions::get(db, id)?.map_or(Ok(None), |session| logged(db, session))
 }
 
-/// All reservations that hold.
+/// Returns all reservations that have not ended and whose spaces are there.
 pub(crate) fn all(db: &Tx) -> Result<Vec<LoggedReservation>, Error> {
     let all = sessions::all(db)?.into_iter();
     all.filter_map(|session| logged(db, session).transpose()).collect()
@@ -40,7 +40,7 @@ fn logged(db: &Tx, session: StoredSession) -> Result<Option<LoggedReservation>, 
     Ok(space.map(|_| LoggedReservation { id, member, policy, room, plan, bytes }))
 }
 
-/// Writes down a reservation that a log tells of, in the place of its former state.
+/// Writes down a reservation from the log, in the place of its former state.
 pub(crate) fn put(db: &Tx, told: LoggedReservation) -> Result<(), Error> {
     forget(db, &told.id)?;
     let LoggedReservation { id, member, policy, room, plan, bytes } = told;
@@ -60,7 +60,7 @@ pub(crate) fn put(db: &Tx, told: LoggedReservation) -> Result<(), Error> {
     sessions::insert(db, &session)
 }
 
-/// Forgets a reservation that is over, as a log tells.
+/// Forgets a reservation that is over, as the log says.
 pub(crate) fn forget(db: &Tx, id: &SessionId) -> Result<(), Error> {
     db.execute("DELETE FROM sessions WHERE id = ?1", params![id.0]).map(drop)
 }

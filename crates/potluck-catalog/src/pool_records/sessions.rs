@@ -1,4 +1,4 @@
-//! Write sessions, as far as they must outlive the manager's process.
+//! Write sessions, which outlive the manager's process.
 
 use crate::chunks;
 use crate::error::Error;
@@ -33,13 +33,13 @@ pub struct StoredSession {
     pub plan: Plan,
     /// The stored bytes that the session asked for, without redundancy.
     pub bytes: u64,
-    /// Whether the session has ended.
+    /// True once the session has ended.
     pub ended: bool,
     /// The room that the session reserves, if it is a reservation.
     pub room: Option<ReservedRoom>,
-    /// The reservation that the session takes room of.
+    /// The reservation from which the session takes its room, if any.
     pub draws_on: Option<SessionId>,
-    /// The bytes of files that are not visible yet and that quotas count as if they were there.
+    /// The bytes of the session's files that are not visible yet, which quotas count as if the files were there.
     pub counted: u64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
     reservations::changed(db, session)
 }
 
-/// Keeps a session's longer plan, with which so many bytes more count in quotas.
+/// Keeps a session's longer plan and the stored bytes asked for by now; `counted` more bytes count in quotas.
 pub(crate) fn grow(
     db: &Tx,
     id: &SessionId,
@@ -99,7 +99,7 @@ pub(crate) fn grow(
     get(db, id)?.map_or(Ok(()), |session| reservations::changed(db, &session))
 }
 
-/// Notes that so many bytes of a session's files are visible: quotas count them where they are.
+/// Notes that so many more bytes of a session's files are visible, which quotas count as those of files from now on.
 pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> {
     db.prepare("UPDATE sessions SET counted = max(counted - ?2, 0) WHERE id = ?1")?
         .execute(params![id.0, i64::try_from(bytes).unwrap_or(i64::MAX)])?;
@@ -130,12 +130,12 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     db.prepare(&format!("{COLUMNS} ORDER BY id"))?.query_map(params![], session)?.collect()
 }
 
-/// The session with this id, also one that has ended.
+/// Returns the session with this id, also if it has ended.
 pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<StoredSession>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], session)
 }
 
-/// Whether a session can still commit.
+/// Returns whether a session can still commit.
 pub(crate) fn is_open(db: &Tx, id: &SessionId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM sessions WHERE id = ?1 AND ended = 0")?.exists(params![id.0])
 }
@@ -158,8 +158,8 @@ pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), 
     Ok(())
 }
 
-/// Rows of offers that are looked through for names that are in use now. Chunks are committed in about the order in
-/// which they were offered.
+/// The number of rows of offers in which [`withdraw`] looks for names that are in use now: chunks are committed in
+/// about the order in which they were offered.
 const LOOKED_THROUGH: usize = 64;
 
 /// Forgets those of a session's first offers that are in use now.
@@ -183,7 +183,7 @@ pub(crate) fn withdraw(db: &Tx, id: &SessionId, in_use: &BTreeSet<ChunkName>) ->
     Ok(())
 }
 
-/// Reads the names of all chunks that a session offered.
+/// Reads the names that a session offered and that were not withdrawn.
 pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> {
     let mut rows = db.prepare("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
     let mut names = Vec::new();
@@ -193,12 +193,12 @@ pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> 
     Ok(names)
 }
 
-/// Accounts for some of what an ended session offered, and no file has used since a time; `true` when all is accounted for and the
+/// Accounts for some of the names that an ended session offered. Returns `true` when all are accounted for, and the
 /// session is forgotten.
 ///
-/// A name that no file uses becomes a chunk without references. Where it is, its donors say, or have said
-/// before: a row for each donor that may have been sent it would be as many as names times donors, of which
-/// hardly any is true.
+/// A name that the catalog does not know becomes a chunk without references, unused since `unused_since_ms`. No
+/// placement is noted for it: donors tell what they hold, and rows for all donors to which the chunk may have been sent
+/// would be as many as names times donors, hardly any of them true.
 pub(crate) fn account(db: &Tx, id: &SessionId, unused_since_ms: u64) -> Result<bool, Error> {
     let next: Option<(i64, Vec<u8>)> = db
         .prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?

@@ -25,7 +25,7 @@ pub struct Space {
     pub root: DirId,
     /// The policy of the space.
     pub policy: Policy,
-    /// The secret of the space, when it is sealed.
+    /// The key of the space, if it is sealed and the catalog has the key.
     pub key: Option<SpaceKey>,
     /// The counts of the space's files and directories, and the bytes of the files.
     pub sums: Sums,
@@ -34,12 +34,12 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether the pool keeps the space for itself.
+    /// Returns whether the pool keeps the space for itself.
     pub fn is_system(&self) -> bool {
         self.name == SYSTEM_SPACE
     }
 
-    /// Returns what users are told of the space; `None` where the pool keeps it for itself.
+    /// Returns the facts that users are told about the space; `None` if the pool keeps it for itself.
     pub fn info(&self) -> Option<SpaceInfo> {
         let count = |sum: i64| sum.max(0) as u64;
         (!self.is_system()).then(|| SpaceInfo {
@@ -51,7 +51,7 @@ impl Space {
         })
     }
 
-    /// Returns the space as the log tells of it.
+    /// Returns the record of the space in the log.
     pub(crate) fn record(self) -> Record {
         let Self { name, policy, key, made_by, .. } = self;
         Record::Space { name, policy, key, made_by }
@@ -70,7 +70,7 @@ pub struct NewSpace {
     pub name: String,
     /// The policy of the space.
     pub policy: Policy,
-    /// The secret of the space, when it is to be sealed.
+    /// The key of the space, if it is to be sealed.
     pub key: Option<SpaceKey>,
     /// The member that makes the space.
     pub made_by: Option<MemberId>,
@@ -79,18 +79,18 @@ pub struct NewSpace {
 /// The sums of a space: its files, their bytes, and its directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
-    /// Number of files in the space.
+    /// The number of files in the space, kept versions included.
     pub files: i64,
-    /// Number of directories below the root of the space, and of snapshots: quotas count them as they count files.
+    /// The number of directories below the root of the space, and of snapshots: quotas count them as they count files.
     pub dirs: i64,
-    /// Size of all files together, in bytes of plaintext.
+    /// The size of all these files together, in bytes of plaintext.
     pub bytes: i64,
     /// The number of files whose content lives in the catalog.
     pub in_catalog: i64,
 }
 
 impl Sums {
-    /// Returns the sums of so many directories.
+    /// Returns the sums of so many directories and nothing else.
     pub fn of_dirs(dirs: u64) -> Self {
         Self { dirs: dirs as i64, ..Self::default() }
     }
@@ -107,7 +107,7 @@ impl Sums {
         self.bytes -= bytes;
     }
 
-    /// Takes a deleted file of `bytes` out of the sums, with whether its content lived in the catalog.
+    /// Takes a deleted file of `bytes` out of the sums, and out of those in the catalog if `in_catalog`.
     pub fn deleted(&mut self, bytes: u64, in_catalog: bool) {
         self.sub(bytes as i64);
         self.in_catalog -= i64::from(in_catalog);
@@ -137,19 +137,19 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
     })
 }
 
-/// The space called `name`.
+/// Returns the space called `name`, or an error if there is none.
 pub(crate) fn named(db: &Tx, name: &str) -> Result<Space, Error> {
     db.prepare(&format!("{COLUMNS} WHERE name = ?1"))?
         .query_one(params![name], space)?
         .ok_or_else(|| Error::NoSpaceNamed(name.into()))
 }
 
-/// The space with a number, if it is still there.
+/// Returns the space with a number, if it is still there.
 pub(crate) fn numbered(db: &Tx, id: SpaceId) -> Result<Option<Space>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], space)
 }
 
-/// All spaces in order of their names, those that the pool keeps for itself included.
+/// Returns all spaces in the order of their names, the one that the pool keeps for itself included.
 pub(crate) fn all(db: &Tx) -> Result<Vec<Space>, Error> {
     db.prepare(&format!("{COLUMNS} ORDER BY name"))?.query_map(params![], space)?.collect()
 }
@@ -177,7 +177,7 @@ pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
     Ok(made.unwrap_or(0) as u64)
 }
 
-/// Removes a space, with what is in it only if `recursive`; gives the number that it had.
+/// Removes a space, and returns its number. One that is not empty is removed only if `recursive`.
 pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
     let space = named(db, name)?;
     if !recursive && entries::has_children(db, space.root)? {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct StoredDonor {
     /// The id of the donor.
     pub donor: DonorId,
-    /// When the donor was last heard; nobody knows that after a restore.
+    /// The pool's time at which the donor was last heard, in milliseconds; not known after a restore.
     #[serde(skip)]
     pub heard_ms: Option<u64>,
     /// The pool's time without its leaps, in milliseconds, until which the donor's absence is announced.
@@ -31,7 +31,7 @@ pub struct StoredDonor {
 pub struct Goal {
     /// The bytes that the donor held when the give-back began.
     pub start: u64,
-    /// Whether the give-back waits for nothing.
+    /// True if the donor gives its space back without waiting for copies to be made elsewhere.
     pub at_once: bool,
     /// The versions that may be lost for the give-back, in order.
     pub lose: Vec<VersionId>,

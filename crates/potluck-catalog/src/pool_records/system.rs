@@ -17,7 +17,7 @@ use potluck_core::policy::Policy;
 /// The directory of the log's blocks.
 const DIR: &str = "log";
 
-/// The path of the block of the metadata log with this sequence number.
+/// Returns the path of the block of the metadata log with this sequence number.
 pub fn block_path(sequence: u64) -> Result<PoolPath, Error> {
     PoolPath::system(&[DIR, &name(sequence)]).map_err(bad)
 }
@@ -35,8 +35,8 @@ fn bad(why: potluck_core::path::BadPath) -> Error {
     Error::Bug(why.to_string())
 }
 
-/// Returns the space, made with `policy` at its first use. Its key is not in the catalog: it follows from the
-/// recovery key.
+/// Returns the number of the space, which is made with `policy` at its first use. Its key is not in the catalog: it
+/// is derived from the recovery key.
 pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, Error> {
     match spaces::named(db, SYSTEM_SPACE) {
         Err(Error::NoSpaceNamed(_)) => {
@@ -69,7 +69,7 @@ pub(crate) fn remove_older(db: &Tx, generation: u64, when: When) -> Result<(), E
     Ok(())
 }
 
-/// Removes all blocks; the log on donors begins anew when a donor takes it.
+/// Removes all blocks, and has the log on donors begin with a new generation when there is a donor to take it.
 pub(crate) fn remove_all(db: &Tx, when: When) -> Result<(), Error> {
     if entries::resolve(db, &dir()?)?.is_some() {
         names::remove(db, &dir()?, true, when)?;
@@ -77,7 +77,7 @@ pub(crate) fn remove_all(db: &Tx, when: When) -> Result<(), Error> {
     lose(db)
 }
 
-/// Has a new generation of the log on donors take the place of one that has gaps.
+/// Marks the generation of the log on donors as lost, so that a new one takes its place.
 pub(crate) fn lose(db: &Tx) -> Result<(), Error> {
     match Position::of(db, LogCopy::OnDonors)? {
         Some(position) if !position.lost => position.lose(db, LogCopy::OnDonors),

@@ -1,12 +1,12 @@
 //! The terms of managers that led to this catalog: its history.
 //!
-//! A copy of a catalog, however it was made, ends with the term that it was copied from, at the
-//! number of changes that this term had made by then. Donors remember which term they heard last,
-//! and how many changes it told of. A term that is not in the history, or that went on after the
-//! history left it, has made changes that this catalog does not know (promise D5).
+//! A copy of a catalog, however it was made, ends with the term in which it was copied, at the number of changes that
+//! this term had made by then. Donors remember which term they heard last, and how many changes it told them of. A term
+//! that is not in the history, or that made more changes than the history has of it, has made changes that this catalog
+//! does not know (promise D5).
 //!
-//! Changes are counted, not timed: a manager that is killed and started again has all that it ever
-//! told of, so nobody has to wait to tell it from a copy.
+//! Changes are counted, not timed: a manager that is killed and started again still has every change that it told
+//! donors of, so it can be told from a copy without waiting.
 
 use crate::error::Error;
 use crate::log::{changes, notes};
@@ -14,7 +14,7 @@ use crate::sql::Tx;
 use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};
 
-/// The most terms that are remembered: a donor is rarely away for longer than so many starts.
+/// The most terms that are remembered: few donors are away for more starts of the manager than that.
 const KEPT: usize = 1000;
 
 /// The greatest epoch that hearsay can raise an epoch to: numbers of orders and blocks of the log begin at 2³² times
@@ -43,7 +43,7 @@ pub(crate) fn begin(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     add(db, terms, epoch, start)
 }
 
-/// Gives the term under way another epoch from now on.
+/// Gives the term under way another epoch from now on, unless its epoch is as high already.
 pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     let terms = all(db)?;
     match terms.last().is_some_and(|last| last.epoch >= epoch) {
@@ -52,14 +52,14 @@ pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     }
 }
 
-/// Forgets all terms but the last: what managers of other terms may have done is given up.
+/// Forgets all terms but the last, and so gives up changes of other terms that this catalog does not know.
 pub(crate) fn give_up(db: &Tx) -> Result<(), Error> {
     let terms = all(db)?;
     set(db, &terms[terms.len().saturating_sub(1)..])
 }
 
-/// Whether `heard`, which a donor heard, did something that this catalog does not know, as far as
-/// its history reaches.
+/// Returns whether the term `heard`, of which a donor told, made changes that this catalog does not know, as far as its
+/// history reaches back.
 pub(crate) fn unknown(db: &Tx, heard: Term) -> Result<bool, Error> {
     Ok(departed(&all(db)?, heard))
 }

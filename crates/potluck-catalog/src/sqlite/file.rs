@@ -14,11 +14,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The format this release reads and writes. Until 1.0 no catalog of another is read.
+/// The format that this release reads and writes. Before 1.0 no release reads the format of another.
 const FORMAT: i64 = 8;
 const SCHEMA: &str = include_str!("schema.sql");
 /// The most bytes of a catalog that is checked before it is served, which takes some tenths of a second. A larger one
-/// is checked while it is served, so that starting takes no longer for it.
+/// is checked while it is served, so that it does not delay the start, unless it was found damaged before.
 const CHECKED_WHEN_OPENED: u64 = 64 << 20;
 /// The mark "POTL", by which `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
@@ -43,7 +43,8 @@ pub fn exists(path: &Path) -> bool {
     path.exists()
 }
 
-/// An open catalog, for who has it alone. Statements outside of a [`Transaction`] are each one of their own.
+/// An open connection to a catalog, for one user at a time. A statement outside of a [`Transaction`] is a transaction
+/// of its own, except on a connection that [`open_snapshot`] opened.
 pub struct Database(pub(crate) Tx);
 
 impl Database {
@@ -51,14 +52,14 @@ impl Database {
         &self.0.0
     }
 
-    /// Returns this catalog with leases that others give as well.
+    /// Returns this connection with leases that are shared with others.
     pub(super) fn with_leases(mut self, leases: Arc<Leases>) -> Self {
         self.0.1 = leases;
         self
     }
 
-    /// Begins a transaction, which is taken back unless it is committed. It sees one moment of the catalog
-    /// from its first statement on.
+    /// Begins a transaction, which is rolled back unless it is committed. It sees one moment of the catalog from its
+    /// first statement on.
     pub fn begin(&self) -> Result<Transaction<'_>, Error> {
         self.begin_as("BEGIN")
     }
@@ -79,7 +80,7 @@ impl Database {
         Ok(self.connection().pragma_update(None, "synchronous", level)?)
     }
 
-    /// Leaves it to the system when commits reach the disk: for a file that nobody asks for after a crash.
+    /// Leaves it to the system when commits reach the disk, for a file that is not needed after a crash.
     pub fn never_sync(&self) -> Result<(), Error> {
         Ok(self.connection().pragma_update(None, "synchronous", "OFF")?)
     }
@@ -91,13 +92,14 @@ impl Database {
         Ok(pages.saturating_mul(size).max(0) as u64)
     }
 
-    /// Moves all of the write-ahead log into the file, and waits for readers of what it would change.
+    /// Moves the write-ahead log into the file. It waits for readers of the log no longer than the busy timeout, and
+    /// then leaves some of the log beside the file, without an error.
     pub(super) fn move_log_into_file(&self) -> Result<(), Error> {
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
     }
 
-    /// Closes a catalog as one file.
+    /// Closes a catalog, and leaves it as one file.
     pub fn close(self) -> Result<(), Error> {
         self.connection().pragma_update(None, "journal_mode", "DELETE")?;
         self.0.0.close().map_err(|(_, why)| why.into())
@@ -116,7 +118,7 @@ impl Deref for Database {
 pub struct Transaction<'db>(&'db Database);
 
 impl Transaction<'_> {
-    /// Keeps all that was done.
+    /// Commits all changes of the transaction.
     pub fn commit(self) -> Result<(), Error> {
         self.0.connection().prepare_cached("COMMIT")?.execute([])?;
         Ok(())
@@ -140,7 +142,7 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// Makes an empty catalog for the pool called `pool`, unless one is there.
+/// Makes an empty catalog for the pool called `pool`, unless one is there. One of another format is an error.
 pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
     let db = open(path)?;
     let format = user_version(&db).map_err(damaged(path))?;
@@ -158,8 +160,8 @@ pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
     make().map_err(damaged(path))
 }
 
-/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4). One that is so large that
-/// this takes long is opened unchecked, for [`check_open`], unless that found it damaged before.
+/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4). A large one is opened
+/// unchecked, and [`check_open`] checks it later, unless that found it damaged before.
 pub fn open_existing(path: &Path) -> Result<Database, OpenError> {
     let checks = is_checked_first(path);
     let db = open_checked(path, checks.then_some("PRAGMA quick_check(1)"))?;
@@ -176,8 +178,8 @@ pub fn is_checked_first(path: &Path) -> bool {
         || files_of(path).map(bytes).sum::<u64>() <= CHECKED_WHEN_OPENED
 }
 
-/// Checks a catalog that is in use, one table after the other, so that reading does not keep the write-ahead log for
-/// long. Returns the damage, and has a damaged catalog checked before it is opened again.
+/// Checks a catalog that is in use, one table after the other, so that no long read keeps the write-ahead log from
+/// being moved. Returns the damage, if any, and marks a damaged catalog to be checked before it is opened again.
 pub fn check_open(path: &Path) -> Result<Option<String>, Error> {
     let found = damaged_table(path);
     if matches!(found, Ok(Some(_)) | Err(Error::Damaged(_)))
@@ -204,8 +206,8 @@ fn damaged_table(path: &Path) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// Opens the catalog at `path` as [`open_existing`] does, and compares its indexes with the rows too:
-/// a restore has just made it, and what it made is looked at once as a whole.
+/// Opens the catalog at `path` after a full check, which also compares its indexes with its rows. A restore that has
+/// just made a catalog opens it this way once.
 pub fn open_whole(path: &Path) -> Result<Database, OpenError> {
     open_checked(path, Some("PRAGMA integrity_check(1)"))
 }
@@ -265,14 +267,14 @@ fn open(path: &Path) -> Result<Database, OpenError> {
     open().map_err(damaged(path))
 }
 
-/// Keeps the plan of a cached statement whatever is bound to it. Otherwise SQLite parses and plans a statement that compares
-/// a range again at each change of its bounds, for statistics that this catalog does not gather.
+/// Keeps the plan of a cached statement whatever is bound to it. Otherwise SQLite parses and plans a statement with a
+/// range again whenever its bounds change, to use statistics that this catalog does not gather.
 fn keep_plans(db: &Connection) -> Result<(), rusqlite::Error> {
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
-/// Makes the file if there is none, for its owner only, for it holds the keys of sealed spaces. What
-/// SQLite puts beside it has the same mode.
+/// Makes the file if there is none, readable by its owner only, because it holds the keys of sealed spaces. SQLite
+/// gives the files beside it the same mode.
 fn prepare(path: &Path) -> io::Result<()> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),

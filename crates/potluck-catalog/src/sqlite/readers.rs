@@ -6,7 +6,7 @@ use crate::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The connections that are kept open; more are opened for a burst of readers and closed after it.
+/// The most idle connections that are kept open; more are opened for a burst of readers, and closed after it.
 const KEPT: usize = 4;
 
 pub struct Readers {
@@ -37,7 +37,7 @@ impl Readers {
         answer
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes the connections that are not in use.
     pub fn close_idle(&self) {
         self.idle.lock().expect("no holder panics").clear();
     }

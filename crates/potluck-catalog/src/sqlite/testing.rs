@@ -1,4 +1,4 @@
-//! Questions and orders of tests to the engine itself.
+//! Access of tests to the engine itself.
 
 use super::file::Database;
 use super::tx::Tx;
@@ -7,12 +7,12 @@ use rusqlite::Connection;
 use std::path::Path;
 
 impl Database {
-    /// The connection, for statements that only a test makes.
+    /// Returns the connection, for statements that only a test makes.
     pub fn raw(&self) -> &Connection {
         &self.0.0
     }
 
-    /// Returns how SQLite would find the rows of a statement, a step a line.
+    /// Returns how SQLite would find the rows of a statement, one step in each line.
     pub fn plan(&self, sql: &str) -> Result<Vec<String>, Error> {
         let mut plan = self.0.0.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
         let numbers = rusqlite::params_from_iter(vec![1; plan.parameter_count()]);
@@ -20,7 +20,7 @@ impl Database {
         Ok(steps.collect::<Result<_, _>>()?)
     }
 
-    /// Writes the catalog as it is at this moment into the file `to`, which is not there.
+    /// Writes the catalog as it is at this moment into the new file `to`.
     pub fn copy_to(&self, to: &Path) -> Result<(), Error> {
         let to = to.display().to_string();
         self.0.0.execute("VACUUM INTO ?1", [to])?;
@@ -29,7 +29,7 @@ impl Database {
 }
 
 impl Tx {
-    /// Limits the pages that the file may have, as if the disk had no more.
+    /// Limits the pages that the file may have, as if the disk had no room for more.
     pub fn limit_pages(&self, pages: u32) -> Result<(), Error> {
         Ok(self.0.pragma_update(None, "max_page_count", pages)?)
     }

@@ -8,11 +8,11 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
 use std::sync::Arc;
 
 /// The catalog as an operation sees it in a transaction: all of its changes are committed or none, and all its reads
-/// see one moment. An operation may run again from its start, so it must change nothing else.
+/// see one moment. An operation may run again from its start, so it must have no other effects.
 pub struct Tx(pub(super) Connection, pub(super) Arc<Leases>);
 
 impl Tx {
-    /// Returns a statement, prepared once and kept.
+    /// Returns a statement, which is prepared at its first use and cached.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
         Ok(Statement(self.0.prepare_cached(sql)?))
     }
@@ -37,7 +37,8 @@ impl Tx {
         Ok(self.0.execute_batch(sql)?)
     }
 
-    /// Does what `work` does, or none of it if that fails; what was done before stays.
+    /// Does `work`, or none of it if it fails. The transaction's earlier changes stay, unless the failure rolled back
+    /// the whole transaction, as a full disk does.
     pub fn savepoint<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let run = |sql| self.0.prepare_cached(sql)?.execute([]).map_err(Error::from);
         run("SAVEPOINT part")?;
@@ -52,24 +53,25 @@ impl Tx {
         done
     }
 
-    /// The last number that a table gave to a row, 0 if none; whether the row is still there or not.
+    /// Returns the last number that a table gave to a row, also if that row is gone; 0 if it gave none.
     pub fn last_number(&self, table: &str) -> Result<i64, Error> {
         let mut select = self.prepare("SELECT seq FROM sqlite_sequence WHERE name = ?1")?;
         Ok(select.query_one(&[&table], |row| row.get(0))?.unwrap_or(0))
     }
 
-    /// Has a table, which gave a number already, leave out `spare` numbers.
+    /// Has a table leave out the next `spare` numbers. The table must have given a number before.
     pub fn skip_numbers(&self, table: &str, spare: u32) -> Result<(), Error> {
         let skip = "UPDATE sqlite_sequence SET seq = seq + ?2 WHERE name = ?1";
         self.execute(skip, &[&table, &spare]).map(|_| ())
     }
 
-    /// The versions that readers have open at this moment.
+    /// Returns the leases of the versions that readers have open.
     pub fn leases(&self) -> &Leases {
         &self.1
     }
 
-    /// Whether the transaction ended by itself, as it does where the disk is full.
+    /// Returns whether no transaction is open: it was committed, or it ended by itself, as it does when the disk is
+    /// full.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_autocommit()
     }
@@ -106,7 +108,7 @@ impl Statement<'_> {
         Ok(self.0.insert(bound(params))?)
     }
 
-    /// Whether the statement gives a row.
+    /// Returns whether the statement gives a row.
     pub fn exists(&mut self, params: &[&dyn Param]) -> Result<bool, Error> {
         Ok(self.0.exists(bound(params))?)
     }
@@ -163,7 +165,7 @@ impl Rows<'_> {
 pub struct Row<'s>(&'s rusqlite::Row<'s>);
 
 impl Row<'_> {
-    /// The column with this number, counted from 0.
+    /// Returns the column with this number, counted from 0.
     pub fn get<T: Column>(&self, column: usize) -> Result<T, Error> {
         let value = match self.0.get_ref(column)? {
             ValueRef::Null => Value::Null,

@@ -18,14 +18,15 @@ use tokio::sync::oneshot;
 
 /// The most jobs in one transaction; more would make the first wait for the last.
 const BATCH: usize = 256;
-/// How long a transaction takes further jobs: those who wait for the first do not wait for many that take long.
+/// The time after which a transaction takes no further jobs, so that the callers of the first do not wait for many long
+/// ones.
 const TAKES_JOBS_FOR: Duration = Duration::from_millis(20);
 /// The time from which on a job is named in the debug log as slow.
 const LONG_JOB: Duration = Duration::from_millis(50);
-/// The most jobs that wait for the next transactions. Further callers wait to hand theirs in, and take it back when
-/// nobody waits for them any more.
+/// The most jobs that wait for the next transactions. Further callers wait until they can hand their jobs in; a job
+/// whose caller gives up meanwhile is never handed in.
 const QUEUE: usize = 4 * BATCH;
-/// The number of times that a transaction is tried while something else locks the catalog. SQLite waits for seconds
+/// The number of times that a transaction is tried while another process locks the catalog. SQLite waits for seconds
 /// each time.
 const TRIES: u32 = 3;
 
@@ -44,9 +45,9 @@ enum Place {
 }
 
 impl CatalogWriter {
-    /// Writes to `db`. Keeps in `state` how many changes ([`changes::last`]) no
-    /// power cut undoes, from the first commit that reaches the disk on; what the
-    /// disk did not take; and how long jobs and commits took.
+    /// Starts a writer to `db`. It notes in `state` the number of changes ([`changes::last`]) that no power cut undoes,
+    /// once a commit has reached the disk; the error of a write that the disk did not take; and the time that jobs and
+    /// commits took.
     pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
         let db = db.with_leases(Arc::clone(&state.leases));
         let session = Session { db, durability: Durability::Disk, state };
@@ -96,12 +97,11 @@ impl CatalogWriter {
 
 /// A job whose type is known to its caller only.
 trait Job: Send {
-    /// The name of the job, for people who look for one that takes long.
+    /// Returns the name of the job, to find in the debug log which one takes long.
     fn name(&self) -> &'static str;
-    /// Does the work, which is to be kept unless it fails. Done again, it begins anew: what it did before was
-    /// taken back.
+    /// Does the work. It may be called again after the changes of the earlier call were rolled back.
     fn work(&mut self, tx: &Tx) -> Result<(), Error>;
-    /// Tells the caller, once the fate of the transaction is known.
+    /// Tells the caller the outcome, once it is known whether the transaction was committed.
     fn reply(self: Box<Self>, committed: Result<(), Error>);
 }
 
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Commits the first of `jobs` together, as many as are done soon enough, and takes them out.
+    /// Commits the first of `jobs` in one transaction, as many as are done soon enough, and takes them out.
     fn commit_all(&mut self, jobs: &mut VecDeque<Queued>) {
         let (mut tries, mut done) = (1, 0);
         let committed = loop {
@@ -190,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Does jobs from the first on and keeps their work; `done` says how many were begun.
+    /// Does jobs from the first on and commits their work; sets `done` to the number of jobs that were begun.
     fn transaction(&mut self, jobs: &mut VecDeque<Queued>, done: &mut usize) -> Result<(), Error> {
         *done = 0;
         let asked = jobs.iter().map(|job| job.durability).max().unwrap_or(Durability::Disk);

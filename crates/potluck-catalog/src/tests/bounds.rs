@@ -1,4 +1,4 @@
-//! Tests that what members make without writing files is bounded.
+//! Tests of the bounds on records that members make without writing files.
 
 use crate::checkpoints::{
     checkpoint_rows,

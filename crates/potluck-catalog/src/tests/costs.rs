@@ -1,4 +1,4 @@
-//! Measures the costs of a commit and of an open; printed, and bounded loosely so that a regression shows.
+//! Tests that measure the costs of operations, print them, and bound them loosely so that a regression shows.
 
 use crate::Error;
 use crate::checkpoints::{
@@ -38,10 +38,10 @@ fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
     (0..files).map(one).collect()
 }
 
-/// Batches that are timed together: the clock below is coarse.
+/// The number of batches that are timed together, because the clock below is coarse.
 const TIMES: u32 = 10;
 
-/// CPU time of this thread, so that a busy machine changes nothing.
+/// Returns the CPU time of this thread, which does not depend on how busy the machine is.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split(' ').next().and_then(|text| text.parse().ok());
@@ -110,9 +110,9 @@ fn a_question_about_rights_costs_the_same_however_many_grants_there_are() {
     assert!(many < 4 * few + Duration::from_millis(50), "{many:?} after {few:?}");
 }
 
-/// Promise D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.
-/// The million takes minutes to write, so it is asked for by hand:
-/// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-manager --lib many_files -- --nocapture`.
+/// Promise D4 leaves 5 s for a start with a million files; this measures the catalog's share of them. A million files
+/// take minutes to write, so that many are asked for by hand:
+/// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-catalog --lib many_files -- --nocapture`.
 #[test]
 fn many_files_open_in_time_d4() {
     let asked = std::env::var("POTLUCK_TEST_FILES").ok().and_then(|files| files.parse().ok());
@@ -145,7 +145,7 @@ fn many_files_open_in_time_d4() {
     assert!(checked.as_secs() < 5);
 }
 
-/// Scans everything as a manager does, but without rests; files seen, and the CPU time.
+/// Scans everything as a manager does, but without pauses. Returns the findings and the CPU time.
 fn scanned(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
     scanned_as(fixture, donors_there(donors).view(Duration::ZERO))
 }
@@ -156,8 +156,8 @@ fn scanned_as(fixture: &Fixture, view: PoolView) -> (Findings, Duration) {
     (findings, cpu() - began)
 }
 
-/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-manager --lib scan -- --nocapture`
-/// asks for another number.
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-catalog --lib scan -- --nocapture` asks for another
+/// number.
 #[test]
 fn a_scan_looks_at_many_chunks_in_little_time() {
     let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
@@ -180,7 +180,7 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
     assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
     let (found, of_groups) = scanned(&group, 6);
     assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
-    // A donor that is not there: half of all chunks lack a copy.
+    // One of two donors is not there, so every chunk lacks a copy.
     let (found, of_losses) = scanned(&copied, 1);
     assert_eq!(found.lacking, [files * 100]);
     println!(
@@ -189,8 +189,8 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
     assert!(of_copies.as_secs() < 5 && of_groups.as_secs() < 5, "far over budget");
 }
 
-/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-catalog --features testing one_donor --
-/// --nocapture` asks for another number.
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-catalog --lib one_donor -- --nocapture` asks for
+/// another number.
 #[test]
 fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
     let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
@@ -263,7 +263,7 @@ fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
     assert!(of_one * 5 < of_all, "{of_one:?} against {of_all:?}");
 }
 
-/// Each step in a transaction of its own, as the writer runs it; how many there were, and the longest.
+/// Runs each step in a transaction of its own, as the writer does. Returns their number and the time of the longest.
 fn steps(fixture: &Fixture, step: impl Fn(&Tx) -> Result<bool, Error>) -> (u32, Duration) {
     let (mut count, mut longest) = (0, Duration::ZERO);
     loop {
@@ -278,7 +278,7 @@ fn steps(fixture: &Fixture, step: impl Fn(&Tx) -> Result<bool, Error>) -> (u32, 
     }
 }
 
-/// The steps that the manager asks for: removing many files holds up no commit.
+/// The steps are as large as those that the manager asks for, so that removing many files holds up no commit.
 #[test]
 fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     let mut fixture = Fixture::new();
@@ -301,7 +301,7 @@ fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     assert!(reaped < Duration::from_millis(500) && pruned < Duration::from_millis(500));
 }
 
-/// How often a commit is repeated whose cost is measured.
+/// The number of times that a commit is repeated to measure its cost.
 const REPEATED: u32 = 50;
 
 #[test]
@@ -318,8 +318,7 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
                 |n: u64| file(&format!("{}/d/{n:05}", open.staging), &[number * 100_000 + n], &[1]);
             fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
         }
-        // The clock is coarse, so the commit is made many times, each time in a transaction that is rolled
-        // back.
+        // The clock is coarse, so the commit is made many times, each time in a transaction that is rolled back.
         let began = cpu();
         for _ in 0..REPEATED {
             let tx = fixture.db.begin().expect("a transaction");

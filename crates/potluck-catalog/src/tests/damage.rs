@@ -1,4 +1,5 @@
-//! Tests that a damaged catalog is refused or goes around what is damaged, and never gives wrong files.
+//! Tests that a damaged catalog is refused, or that operations go around the damage, and that no wrong file is given
+//! out.
 
 use crate::OpenError;
 use crate::chunks::units::{self, Met};
@@ -44,7 +45,7 @@ fn a_damaged_catalog_is_refused_and_never_served_d4() {
     assert_eq!(refused, pages, "every page matters");
 }
 
-/// Opening takes no longer for a catalog of any size, so that a large one is checked beside.
+/// The time to open a catalog does not grow with its size, because a large one is checked while it is in use.
 #[test]
 fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() {
     let mut fixture = Fixture::new();

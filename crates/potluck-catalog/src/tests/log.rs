@@ -58,7 +58,7 @@ use tempfile::TempDir;
 const WHEN: When = When { pool_ms: 5, wall_ms: 6, by: None, keeps: WhatIsKept::AsPoliciesSay };
 const MADE: EntryAttributes = EntryAttributes::of_dir(6);
 
-/// An empty catalog to replay onto.
+/// An empty catalog onto which records are replayed.
 struct Target {
     _dir: TempDir,
     db: Database,
@@ -83,7 +83,7 @@ impl Target {
     }
 }
 
-/// Exports all changes after the row `after`, as a copy of the log does that falls behind now and then.
+/// Exports all changes after the row `after`, in pages of 1000 rows as a copy of the log does that has fallen behind.
 fn changes_after(db: &Tx, mut after: i64) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some(more) = export::changes(db, after, 1000).expect("exported") {
@@ -93,7 +93,7 @@ fn changes_after(db: &Tx, mut after: i64) -> Vec<Record> {
     records
 }
 
-/// Exports all changes, and forgets them.
+/// Exports all changes, and has the catalog forget them.
 fn drain(db: &Tx) -> Vec<Record> {
     let records = changes_after(db, 0);
     changes::forget(db, changes::last(db).expect("read")).expect("forgotten");
@@ -112,8 +112,8 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
     }
 }
 
-/// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
-/// references and sums.
+/// Returns all that a catalog records, as text: names, versions, recipes, parity, policies, members, references and
+/// sums.
 fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
     for space in spaces::all(db).expect("spaces") {
@@ -190,7 +190,7 @@ fn small(at: &str, content: &[u8]) -> PreparedFile {
     file
 }
 
-/// Every kind of change, one step at a time.
+/// Returns steps that together make every kind of change.
 fn steps() -> Vec<fn(&mut Fixture)> {
     fn remove(fixture: &Fixture, at: &str) {
         names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
@@ -443,8 +443,8 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     assert_eq!(told(&target.db), told(&fixture.db));
 }
 
-/// Where the log ends between a record that says that a file was replaced again and the one that says by what,
-/// the file stays as it was, and that is told.
+/// If the log ends between the record that a file was replaced again and the record of its new content, the file stays
+/// as it was, and the replay counts it as left out.
 #[test]
 fn a_file_that_is_replaced_often_is_never_lost_where_the_log_ends() {
     let mut fixture = Fixture::new();
@@ -547,7 +547,7 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
 }
 
-/// A move looks at what is below before its transaction; somebody may put more there in between.
+/// A move measures the paths below before its transaction, and a longer one may be put there in between.
 #[test]
 fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it() {
     let mut fixture = Fixture::new();
@@ -572,7 +572,7 @@ fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it
     );
 }
 
-/// The bytes of the longest record.
+/// Returns the bytes of the longest record.
 fn longest(records: &[Record]) -> usize {
     let bytes = |record: &Record| serde_json::to_string(record).expect("written").len();
     records.iter().map(bytes).max().unwrap_or(0)
@@ -586,7 +586,7 @@ fn a_file_in_parts_is_logged_part_by_part_and_comes_back_d4() {
     let whole = files.pop().expect("the whole");
     let mut target = Target::new();
     target.apply(&changes_after(&f.db, 0));
-    // Parts are in the log before their file is, and before there is any of another that nobody finishes.
+    // The log has parts before their file is complete, and parts of another file that is never finished.
     for part in in_parts("pot://lab/never", 1, 0..1500, &[1]).into_iter().take(2) {
         f.put(part);
     }

@@ -1,4 +1,4 @@
-//! Tests that the table of the catalog's operations is true.
+//! Tests that the table in the documentation lists the catalog's operations.
 
 /// The module whose documentation has the table.
 const TABLE: &str = include_str!("../operations.rs");
@@ -24,11 +24,11 @@ const FILES: [(&str, &str); 17] = [
     ("upkeep", include_str!("../operations/upkeep.rs")),
 ];
 
-/// Operations that there are at most: a new one takes the place of another, or has its reason in
+/// The most operations that there may be: a new one takes the place of another, or has its reason in
 /// docs/notes/0009-the-face-of-the-catalog.md.
 const MOST: usize = 98;
 
-/// The operations that the table lists for a file.
+/// Returns the operations that the table lists for a file.
 fn listed(file: &str) -> Vec<&'static str> {
     let row = TABLE.lines().find(|line| line.contains(&format!("(`{file}`)")));
     let cells = row.unwrap_or_else(|| panic!("the table has no row for {file}"));
@@ -36,7 +36,7 @@ fn listed(file: &str) -> Vec<&'static str> {
     names.split_whitespace().map(|name| name.trim_matches('`')).collect()
 }
 
-/// The operations that a file has.
+/// Returns the operations that a file defines.
 fn defined(text: &'static str) -> Vec<&'static str> {
     let heads = text.lines().filter_map(|line| line.trim().strip_prefix("pub async fn "));
     heads.filter_map(|head| head.split(['(', '<']).next()).collect()

@@ -1,4 +1,4 @@
-//! Tests of the catalog's writer: jobs share a transaction, and each is done whole or not at all.
+//! Tests of the catalog's writer, in which jobs share a transaction and each is done whole or not at all.
 
 use crate::chunks::placements;
 use crate::fixture::{Fixture, ReadClock, file, path};
@@ -75,7 +75,8 @@ fn queued_jobs_are_finished_before_the_writer_closes_d1() {
     assert_eq!(saved(&fixture.reopen().db), Ok(Some(50)));
 }
 
-/// A manager that is behind keeps a bounded number of jobs, and none of a caller that went while it waited for its turn.
+/// A manager that is behind keeps a bounded number of jobs, and none of a caller that gave up while it waited to hand
+/// its job in.
 #[test]
 fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
     let fixture = Fixture::new();
@@ -120,7 +121,8 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
     assert!((1..2000).contains(&runs), "{runs} of 5000 jobs ran");
 }
 
-/// A second engine fails transactions that met each other, and SQLite one that another program keeps out.
+/// Another engine may fail transactions that conflict with each other, and SQLite fails one while another program locks
+/// the catalog.
 #[test]
 fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() {
     for offload in [Offload::Inline, Offload::Threads] {

@@ -1,9 +1,9 @@
 //! Commit: written files become visible, in one transaction. Whether enough donors acknowledged their chunks is
 //! decided in [`crate::versions::enough_copies`].
 //!
-//! All that can be checked without the catalog was checked before ([`PreparedFile`]); here each file is
-//! first checked against the catalog and only then written, so that a refused file leaves no trace and the
-//! others of its batch go on.
+//! All that can be checked without the catalog was checked before ([`PreparedFile`]). Each file is first checked
+//! against the catalog and only then written, so that a refused file leaves no trace and the other files of its batch
+//! are committed.
 
 use crate::chunks;
 use crate::error::Error;
@@ -47,22 +47,22 @@ pub struct PreparedFile {
     pub chunks: Vec<PreparedChunk>,
     /// The condition under which the file may replace what is at its path.
     pub condition: Condition,
-    /// Whether the file is a part of another, or a file whose parts were committed before.
+    /// The role of the file if it is a part of another, or if its parts were committed before.
     pub in_parts: Option<InParts>,
 }
 
 impl PreparedFile {
-    /// Returns the names of all of its chunks.
+    /// Returns the names of all chunks of the file.
     pub fn names(&self) -> BTreeSet<ChunkName> {
         self.chunks.iter().map(|chunk| chunk.name).collect()
     }
 
-    /// Whether it is a part of a file.
+    /// Returns whether this is a part of a file.
     pub fn is_part(&self) -> bool {
         matches!(self.in_parts, Some(InParts::Part { .. }))
     }
 
-    /// Returns the file without what the given donors acknowledged.
+    /// Returns the file without the receipts of the given donors.
     fn without_receipts_of(&self, donors: &BTreeSet<DonorId>) -> Cow<'_, Self> {
         let is_void = |(donor, _): &(DonorId, AckLevel)| donors.contains(donor);
         if donors.is_empty() || !self.chunks.iter().any(|chunk| chunk.holders.iter().any(is_void)) {
@@ -100,7 +100,7 @@ impl PreparedFile {
 pub struct PreparedChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The donors whose receipts for the chunk were valid, each with the ack level.
     pub holders: Vec<(DonorId, AckLevel)>,
@@ -139,7 +139,7 @@ pub struct Batch<F> {
     pub space: SpaceId,
     /// The position of this commit among those of the session.
     pub number: CommitStep,
-    /// How copies are made, and whether they are waited for.
+    /// The mirroring protocol: how copies are made, and whether they are waited for.
     pub mirror: Mirror,
     /// The ack level that the session was promised.
     pub ack: AckLevel,
@@ -147,9 +147,9 @@ pub struct Batch<F> {
     pub asked: AskedPolicy,
     /// The reservations that are open, without the one whose room the session uses.
     pub reserved: Vec<OpenReservation>,
-    /// The files of the batch; those refused before keep their place.
+    /// The files of the batch; those that were refused before keep their places as errors.
     pub files: Vec<Result<PreparedFile, F>>,
-    /// Whether the session ends with the batch, unless chunks of a file are to be sent again.
+    /// True if the session ends with the batch, unless chunks of a file are to be sent again.
     pub done: bool,
 }
 
@@ -167,16 +167,17 @@ pub enum CommitOutcome<F> {
     },
 }
 
-/// A file that became visible.
+/// A file that became visible, or a part that was stored for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredFile {
     /// The version that the file has.
     pub version: VersionId,
-    /// Whether the file has less redundancy than its policy asks for, because donors are away.
+    /// True if the file has less redundancy than its policy asks for, because donors are away.
     pub below_policy: bool,
-    /// Whether the death of one donor may lose some of the file, until an asynchronous protocol has made its copies.
+    /// True if the death of one donor may lose some of the file until an asynchronous protocol has made its copies.
     pub at_risk: bool,
-    /// When the file's directory was modified because the file came to it; `None` where the file replaced another.
+    /// The time at which the file's directory was modified by its arrival; `None` for a part, and for a file that
+    /// replaced another.
     pub dir_modified: Option<FileTime>,
 }
 
@@ -187,7 +188,7 @@ impl StoredFile {
     }
 }
 
-/// Why a file of a batch was refused.
+/// The reason why a file of a batch was refused.
 #[derive(Debug)]
 pub enum Refused<F> {
     /// The file was refused before the catalog was asked.
@@ -197,7 +198,7 @@ pub enum Refused<F> {
 }
 
 impl<F> Refused<F> {
-    /// Whether the session goes on, for its client to send chunks of the file to other donors.
+    /// Returns whether the client is to send chunks of the file to other donors, for which the session goes on.
     pub fn is_sent_again(&self) -> bool {
         let told = |why: &Error| Outcome::Refused(why.clone().into());
         matches!(self, Self::Here(why) if told(why).is_sent_again())
@@ -206,11 +207,10 @@ impl<F> Refused<F> {
 
 /// Commits a batch, unless it was committed before.
 ///
-/// Copies count as their `donors` stand at this moment, and receipts of donors that were started again since the work
-/// began do not. Who `waits` for donors that
-/// went away has the whole batch fail, and tries it again. So does a file some of whose parts are to be judged anew
-/// before. `reply` writes
-/// down what the caller will be told, to repeat it when it is lost.
+/// Copies count by the state of `donors` at this moment; receipts of donors that were started again since the work
+/// began do not count. The whole batch fails, for the caller to try it again, if `waits` is set and donors that hold a
+/// file went away, or if parts of a file must be judged again first. `reply` makes the text that is kept to repeat a
+/// reply that was lost.
 pub(crate) fn commit<F: Clone>(
     db: &Tx,
     batch: &Batch<F>,
@@ -273,7 +273,7 @@ pub(crate) fn commit<F: Clone>(
     Ok(CommitOutcome::Fresh { files: outcomes, again })
 }
 
-/// The reply of a batch that was committed before.
+/// Returns the reply to a batch that was committed before.
 pub(crate) fn repeated(
     db: &Tx,
     session: &SessionId,
@@ -283,7 +283,7 @@ pub(crate) fn repeated(
         .query_one(params![session.0, number.row()], |row| row.get(0))
 }
 
-/// The replies of all steps of a call that were committed before, in order.
+/// Returns the replies of those steps of a call that were committed before, in order.
 pub(crate) fn replies(db: &Tx, session: &SessionId, batch: u32) -> Result<Vec<String>, Error> {
     let (first, last) = (CommitStep { batch, step: 0 }, CommitStep { batch, step: u32::MAX });
     db.prepare(
@@ -322,7 +322,7 @@ impl Work<'_> {
         }
     }
 
-    /// Puts a part of a file that is not visible yet. It takes the place of a part with the same number.
+    /// Stores a part of a file that is not visible yet, in the place of an earlier part with the same number.
     fn part(
         &mut self,
         id: VersionId,
@@ -347,13 +347,14 @@ impl Work<'_> {
         let (term, losses) = (self.term, self.donors.losses());
         let relied = Relied { donors: by.into_iter().collect(), term, losses };
         parts::put(self.db, whole, number, id, Some(&relied))?;
-        // The part keeps its chunks in use, so that what a session offered takes no more memory the longer it writes.
+        // The part keeps its chunks in use, so their offers are forgotten: a session does not take more memory the
+        // longer it writes.
         sessions::withdraw(self.db, &self.session, &file.names())?;
         Ok(StoredFile::new(id, safety, None))
     }
 
-    /// Puts a file whose parts are there. Each part was judged when it was committed, and is not looked at again as
-    /// long as nothing happened to the donors that it relies on.
+    /// Makes a file visible whose parts are there. Each part was judged when it was committed, and is not judged again
+    /// unless something happened to the donors that it relies on.
     fn whole(&mut self, file: &PreparedFile, of: u32) -> Result<StoredFile, Error> {
         let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
         let differ = || Error::PartsDiffer(file.path.clone());
@@ -366,7 +367,7 @@ impl Work<'_> {
                 let index = part.number as usize * PART_CHUNKS;
                 return Err(Error::HoldersAway { path: file.path.clone(), index });
             };
-            // Many parts in a row rely on the same donors.
+            // Many parts in a row rely on the same donors, which are checked once.
             if holds.as_ref() == Some(&relied) {
                 continue;
             }
@@ -415,7 +416,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the session waits for less than the directory of a file asks for.
+    /// Returns whether the session waits for less than the directory of a file asks for.
     fn is_less_than(&self, promise: Promise) -> bool {
         self.ack < promise.ack || self.mirror.is_async() && !promise.mirror.is_async()
     }
@@ -431,7 +432,8 @@ impl Work<'_> {
     }
 }
 
-/// Forgets replies that nobody asks for any more.
+/// Forgets at most `limit` replies to commits before `before_ms`, for which no client asks any more. Returns whether
+/// there may be more.
 pub(crate) fn prune_replies(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
     let forgotten = db.execute(
         "DELETE FROM commits WHERE (session, batch) IN (

@@ -1,16 +1,15 @@
-//! Whether a written file has the copies that its acknowledgement stands for (promise D3).
+//! The check that a written file has the copies that its acknowledgement promises (promise D3).
 //!
-//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, either of at
-//! least the ack level that was asked for, unless it is not trusted or deletes what it has without waiting; one that is given up counts by a
-//! receipt only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded
-//! group a donor of its own for every chunk, found by matching. Unless all must be there, a file is
-//! committed below its policy when one more donor may die (two of n copies, one chunk of each group
-//! beyond its data): donors were away, and repair makes the rest. Under an asynchronous mirroring
-//! protocol one holder of each chunk of a file kept as copies is enough to commit, and the rest is
-//! an unsafe window that repair sees closed.
+//! A donor counts as a holder of a chunk by a receipt of the session or by the catalog's record, either of at least the
+//! ack level that was asked for. It does not count if it is not trusted, is being removed, or deletes the chunk without
+//! waiting; a donor that was given up counts by a receipt only. Holders must be distinct donors: n for each chunk of a
+//! file with n copies; for an erasure-coded group a donor of its own for every chunk, found by matching. A file that is
+//! not strict may be committed below its policy if one more donor may die (two of n copies, one chunk of each group
+//! beyond its data): donors were away, and repair makes the rest. Under an asynchronous mirroring protocol, one holder
+//! of each chunk of a file kept as copies is enough, and until repair has made the rest, the file is less safe.
 //!
-//! All this is asked of donors that are heard at the commit. One that acknowledged a chunk and died since
-//! is the death that the file was to survive: without it the file waits, or its chunks are sent again.
+//! Holders must be heard at the commit, except under `server-async`. A donor that acknowledged a chunk and died since
+//! is the very death that the file was to survive: without it the file waits, or its chunks are sent again.
 
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
@@ -23,28 +22,28 @@ use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_pool::PoolView;
 use std::collections::{BTreeSet, HashMap};
 
-/// How much of a file's redundancy is there at its commit.
+/// The share of a file's redundancy that is there at its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteSafety {
     /// All of the file's redundancy is there.
     Safe,
     /// Donors were away, and so much redundancy is there that one more donor may die.
     BelowPolicy,
-    /// Every chunk is at one donor at least; further copies are being made.
+    /// Every chunk was acknowledged by one donor at least; further copies are being made.
     Mirroring(MirroringWindow),
 }
 
 /// The unsafe window of a file whose copies are made asynchronously.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MirroringWindow {
-    /// Whether the file has fewer donors than it is to have copies: repair makes the rest when others are back.
+    /// True if fewer donors are there than the file is to have copies: repair makes the rest when others are back.
     pub below_policy: bool,
-    /// Whether some chunk is, as far as is known, at one donor alone, whose death would lose it.
+    /// True if some chunk is known to be at one donor at most, whose death would lose it.
     pub at_risk: bool,
 }
 
 impl WriteSafety {
-    /// Whether donors are away, so that repair has to complete the file.
+    /// Returns whether donors are away, so that repair has to complete the file.
     pub fn is_below_policy(self) -> bool {
         match self {
             Self::Safe => false,
@@ -53,7 +52,7 @@ impl WriteSafety {
         }
     }
 
-    /// Whether the death of one donor may lose something of the file.
+    /// Returns whether the death of one donor may lose something of the file.
     pub fn is_at_risk(self) -> bool {
         matches!(self, Self::Mirroring(window) if window.at_risk)
     }
@@ -62,7 +61,7 @@ impl WriteSafety {
 /// A file that may be committed.
 #[derive(Debug)]
 pub struct AcknowledgedFile {
-    /// How much of the file's redundancy is there.
+    /// The share of the file's redundancy that is there.
     pub safety: WriteSafety,
     /// The donors on whose copies the file's redundancy relies; all of them are there.
     pub by: BTreeSet<DonorId>,
@@ -71,17 +70,17 @@ pub struct AcknowledgedFile {
 /// The promise that the acknowledgement of a file makes, beside its redundancy.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
-    /// How copies are made, and whether they are waited for.
+    /// The mirroring protocol: how copies are made, and whether they are waited for.
     pub mirror: Mirror,
-    /// Whether all redundancy must be there.
+    /// True if all redundancy must be there.
     pub strict: bool,
     /// The ack level that each copy which counts has reached.
     pub ack: AckLevel,
 }
 
 impl Promise {
-    /// What a session has to keep that was promised `mirror` and `ack` where its files began, and writes where this
-    /// promise holds: the stricter of both, but for what its command itself says and may lower. What the
+    /// Returns the promise for a file in a directory with this promise, in a session that was opened with `mirror` and
+    /// `ack`: the stricter of both, unless the command itself names the value and may lower it. A value that the
     /// session has from another directory lowers nothing, whoever gave the command.
     pub fn of_session(self, asked: AskedPolicy, mirror: Mirror, ack: AckLevel) -> Self {
         let lowers_mirror = asked.may_lower && asked.over.mirror.is_some();
@@ -93,8 +92,9 @@ impl Promise {
     }
 }
 
-/// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept
-/// as copies that are made asynchronously or, unless `strict`, may be below its policy.
+/// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless its copies are made
+/// asynchronously or it may be below its policy because `strict` is not set. Fails with [`Error::HoldersAway`] if it
+/// would be accepted with holders that are not heard now.
 pub fn check(
     counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
@@ -120,11 +120,12 @@ pub fn check(
         below_policy: view.trusted_and_live() < redundancy.donors() as usize,
         at_risk: live.iter().any(|donors| donors.len() < 2),
     });
-    // The client knows of one copy only, whose donor forwards it by itself.
+    // The client knows of one copy only, which the donor forwards by itself, so nothing more is asked of it.
     if file.version.ec.is_none() && mirror == Mirror::ServerAsync {
         return committed(mirroring);
     }
-    // Asynchronous mirroring is for copies: parity is computed before anything is sent, and all is waited for.
+    // Only copies are mirrored asynchronously: parity is computed before anything is sent, and every chunk is waited
+    // for.
     let is_async = file.version.ec.is_none() && mirror.is_async();
     let may_miss = redundancy.donors() - if is_async { 1 } else { redundancy.least_donors() };
     let enough = is_there(&live, may_miss);
@@ -144,7 +145,7 @@ pub fn check(
     Err(Error::HoldersAway { path: file.path.clone(), index })
 }
 
-/// The holders of each chunk; where chunks are kept as copies, each has a holder.
+/// Returns the holders of each chunk. Fails if a chunk of a file that is kept as copies has none.
 fn holders(
     counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
@@ -173,8 +174,8 @@ fn holders(
     Ok(holders)
 }
 
-/// The donors whose receipts have at least the level `ack`. Where a chunk occurs twice in a file, each place may name
-/// some of them.
+/// Returns the donors of each chunk whose receipts have at least the level `ack`. If a chunk occurs twice in a file,
+/// each place may name some of them.
 fn receipts(file: &PreparedFile, ack: AckLevel) -> HashMap<ChunkName, Vec<DonorId>> {
     let mut receipts = HashMap::<_, Vec<DonorId>>::new();
     for chunk in &file.chunks {

@@ -1,4 +1,4 @@
-//! Versions that readers have open. One that is replaced or removed meanwhile is left whole in the trash
+//! Leases on versions that readers have open. A version that is replaced or removed meanwhile stays whole in the trash
 //! ([`crate::history::trash`]) until the last of its leases has run out (promise A5).
 //!
 //! Leases are soft state: they live in memory, and readers renew them. After a restart a renewal is believed for as
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How long a lease lasts unless it is renewed, in the pool's time.
+/// The time for which a lease lasts unless it is renewed, in the pool's time.
 pub const LEASE: Duration = Duration::from_secs(60);
 const LEASE_MS: u64 = LEASE.as_millis() as u64;
-/// The most leases that one member may have; beyond that, those that were renewed first stay.
+/// The most leases that one member may have. A member that has so many gets no further one until some have run out.
 pub const MOST_LEASES: usize = 16_384;
-/// How often the leases are searched for those that have run out.
+/// The time between two searches for leases that have run out, in milliseconds.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 /// The leases of all members.
@@ -23,7 +23,7 @@ pub struct Leases(Mutex<Leased>);
 
 #[derive(Debug, Default)]
 struct Leased {
-    /// The versions that are open, with the members that have them open.
+    /// The leases, by the version that is open and the member that has it open.
     leases: BTreeMap<(VersionId, MemberId), Lease>,
     /// The number of leases that each member has.
     counts: BTreeMap<MemberId, usize>,
@@ -34,7 +34,7 @@ struct Leased {
 struct Lease {
     /// The space in which the version was opened: whoever may not read there any more renews no lease.
     space: String,
-    /// The time at which the lease runs out.
+    /// The pool's time at which the lease runs out, in milliseconds.
     until_ms: u64,
 }
 
@@ -44,9 +44,9 @@ impl Leases {
         self.locked(now_ms).renew(member, space, version, now_ms);
     }
 
-    /// Renews the leases of a member that has these versions of a space still open. Returns those whose leases have
-    /// run out, or are of another space; where earlier leases are not known, because the manager has just started,
-    /// the member is believed.
+    /// Renews the leases of a member that still has these versions of a space open. Returns the versions that it has no
+    /// lease on: the lease has run out, is of another space, or would be one too many. After a start of the manager,
+    /// which knows no earlier leases, the member is believed.
     pub fn renew(
         &self,
         member: MemberId,
@@ -91,7 +91,8 @@ impl Leases {
 }
 
 impl Leased {
-    /// Gives or renews a lease, and returns whether the member has it: one that has too many gets no further one.
+    /// Gives or renews a lease, and returns whether the member has it. A member with too many leases gets no further
+    /// one.
     fn renew(&mut self, member: MemberId, space: &str, version: VersionId, now_ms: u64) -> bool {
         let count = self.counts.entry(member).or_default();
         let known = self.leases.contains_key(&(version, member));

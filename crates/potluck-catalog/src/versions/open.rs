@@ -27,9 +27,9 @@ use std::collections::BTreeSet;
 
 /// The most files that one reply holds.
 const PAGE_FILES: usize = 1000;
-/// The most chunks of the files of one reply, unless one file alone has more.
+/// The number of chunks, or of parts, of files after which a reply takes no further file.
 const PAGE_CHUNKS: u64 = 20_000;
-/// The most directories and links that are walked for one reply.
+/// The most directories and links that one reply holds.
 const PAGE_OTHERS: usize = 10_000;
 
 /// A page of open files. Holders are in no order yet.
@@ -41,11 +41,11 @@ pub struct OpenedPage {
     pub links: Vec<OpenLink>,
     /// The files of this page.
     pub files: Vec<OpenFile>,
-    /// The donors of the first chunks of files that are made of parts: whoever reads them will read from about these.
+    /// The donors of the first chunks of files that are made of parts, from which their readers will probably read.
     pub donors: BTreeSet<DonorId>,
-    /// The space's secret, when it is sealed.
+    /// The key of the space, if it is sealed.
     pub key: Option<SpaceKey>,
-    /// Whether writers share the one file that was opened.
+    /// True if writers share the one file that was opened.
     pub is_shared: bool,
     /// The cursor from which the next page goes on; `None` after the last.
     pub next: Option<String>,

@@ -4,18 +4,18 @@ use crate::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a catalog cannot be made or opened.
+/// The reason why a catalog cannot be made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory has no catalog.
     #[error("{} holds no pool", .0.display())]
     Missing(PathBuf),
-    /// The file of the catalog is damaged: its content is not what was written.
+    /// The file of the catalog is damaged, or has the format of an earlier release.
     #[error("the catalog {} is damaged: {detail}", path.display())]
     Damaged {
         /// The path of the file that is damaged.
         path: PathBuf,
-        /// The damage that was found.
+        /// The damage that was found, or the format.
         detail: String,
     },
     /// The catalog was written by a later release.
@@ -34,7 +34,7 @@ pub enum OpenError {
         /// The error, in words.
         detail: String,
     },
-    /// The file cannot be made or read.
+    /// The file cannot be made.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path of the file.

@@ -1,9 +1,10 @@
-//! Files of many chunks. Such a file is a row of parts, each a version of its own that no entry names, with at most
-//! [`PART_CHUNKS`](potluck_core::recipe::PART_CHUNKS) chunks; the version that the entry names, the whole, has no chunks of its own.
+//! Files of many chunks. Such a file is a sequence of parts, each a version of its own that no entry names, with at
+//! most [`PART_CHUNKS`](potluck_core::recipe::PART_CHUNKS) chunks. The version that the entry names, the whole, has no
+//! recipe of its own.
 //!
-//! So nothing that is done to a file takes longer, or more memory, the larger the file is: parts are committed one
-//! by one while the file is still being sent, opened, judged, repaired, written to the log and taken apart one by
-//! one. That the file becomes visible is one short transaction, which looks at a row for each part.
+//! Parts are committed one by one while the file is still being sent, and they are opened, judged, repaired, logged and
+//! taken apart one by one, so that no such step takes more time or memory for a larger file. The file becomes visible
+//! in one short transaction, which looks at one row for each part.
 
 use crate::error::Error;
 use crate::history::trash;
@@ -25,7 +26,7 @@ pub struct Relied {
 }
 
 impl Relied {
-    /// Whether the judgement still holds: it was made in this term, and nothing happened to the donors since.
+    /// Returns whether the judgement still holds: it was made in this term, and nothing happened to the donors since.
     pub(crate) fn holds(&self, term: Epoch, donors: &DonorSnapshot) -> bool {
         self.term == term && donors.are_unchanged(self.donors.iter().copied(), self.losses)
     }
@@ -107,7 +108,7 @@ pub(crate) fn forget_whole(db: &Tx, whole: VersionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts a version in place as part `number` of a whole; `relied` says what its safety was judged by.
+/// Makes a version part `number` of a whole; `relied` is what its safety was judged by.
 pub(crate) fn put(
     db: &Tx,
     whole: VersionId,
@@ -162,7 +163,7 @@ pub(crate) struct JudgedPart {
     pub relied: Option<Relied>,
 }
 
-/// The parts of a whole from number `from` on, `most` of them, with what they were judged by.
+/// Returns the parts of a whole from number `from` on, at most `most` of them, with what they were judged by.
 pub(crate) fn judged(
     db: &Tx,
     whole: VersionId,
@@ -191,13 +192,13 @@ fn unpacked(donors: &[u8]) -> Vec<DonorId> {
     donors.as_chunks::<4>().0.iter().map(|donor| DonorId(u32::from_le_bytes(*donor))).collect()
 }
 
-/// The part `number` of a whole.
+/// Returns part `number` of a whole, if it is there.
 pub(crate) fn at(db: &Tx, whole: VersionId, number: u32) -> Result<Option<VersionId>, Error> {
     db.prepare("SELECT part FROM parts WHERE whole = ?1 AND number = ?2")?
         .query_one(params![whole.0 as i64, number], |row| Ok(VersionId(row.get::<i64>(0)? as u64)))
 }
 
-/// The last part of a whole.
+/// Returns the number and the version of the last part of a whole, if it has any.
 pub(crate) fn last(db: &Tx, whole: VersionId) -> Result<Option<(u32, VersionId)>, Error> {
     db.prepare("SELECT number, part FROM parts WHERE whole = ?1 ORDER BY number DESC LIMIT 1")?
         .query_one(params![whole.0 as i64], |row| {
@@ -212,7 +213,7 @@ pub(crate) fn forget(db: &Tx, whole: VersionId, number: u32) -> Result<(), Error
     Ok(())
 }
 
-/// The versions of a whole's parts, in order; of one without parts itself.
+/// Returns the versions of a whole's parts, in order; for a version without parts, that version itself.
 pub(crate) fn of(db: &Tx, version: VersionId) -> Result<Vec<VersionId>, Error> {
     let of = "SELECT part FROM parts WHERE whole = ?1 ORDER BY number";
     let parts = ids(db, of, params![version.0 as i64])?;
@@ -229,13 +230,14 @@ pub(crate) fn digests(db: &Tx, whole: VersionId) -> Result<Vec<Digest>, Error> {
     digests.collect()
 }
 
-/// The whole that a version is a part of.
+/// Returns the whole that a version is a part of, if it is one.
 fn whole_of(db: &Tx, part: VersionId) -> Result<Option<VersionId>, Error> {
     db.prepare("SELECT whole FROM parts WHERE part = ?1")?
         .query_one(params![part.0 as i64], |row| Ok(VersionId(row.get::<i64>(0)? as u64)))
 }
 
-/// Notes that parts became safe, or lack some of their redundancy again, and that their wholes did so with them.
+/// Gives wholes the time since when all their parts are safe, or none, after some of these parts became safe or lack
+/// redundancy again.
 pub(crate) fn safety_changed(db: &Tx, parts: &[VersionId]) -> Result<(), Error> {
     let mut last = None;
     for part in parts {
@@ -254,7 +256,7 @@ pub(crate) fn safety_changed(db: &Tx, parts: &[VersionId]) -> Result<(), Error> 
     Ok(())
 }
 
-/// Notes that a part has the redundancy that it was to have: its whole has it when no part is on its way any more.
+/// Notes that a part has the redundancy of its goal. Its whole has it, too, when no part has a goal any more.
 pub(crate) fn arrived(db: &Tx, part: VersionId) -> Result<(), Error> {
     let Some(whole) = whole_of(db, part)? else { return Ok(()) };
     let on_their_way = db

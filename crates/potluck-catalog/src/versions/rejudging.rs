@@ -1,6 +1,6 @@
 //! Parts of files are judged when they are committed, and their files become visible later. Parts that rely on donors
-//! to whom something happened in between are judged once more before, a few at a time, and by what the catalog
-//! knows: a donor that was started again has listed what it has.
+//! to which something happened in between are judged again before that, a few at a time, by what the catalog knows and
+//! only by donors that have listed what they hold.
 
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
@@ -21,12 +21,12 @@ use potluck_pool::DonorSnapshot;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 
-/// The most parts that are judged anew in one query: some ten milliseconds each.
+/// The most parts that are judged again in one query, at some ten milliseconds each.
 const JUDGED_AT_ONCE: usize = 8;
 /// The most parts that are looked at in one query; most of them may need no judgement.
 const PARTS_AT_ONCE: usize = 256;
 
-/// Parts of a file that a session is writing, to be judged anew.
+/// The parts of a file that a session is writing, which are to be judged again.
 #[derive(Debug, Clone)]
 pub struct PartsAhead {
     /// The write session that the file is written in.
@@ -35,7 +35,7 @@ pub struct PartsAhead {
     pub file: u32,
     /// The path at which the file is to be.
     pub path: PoolPath,
-    /// How copies of the file are made, and whether they are waited for.
+    /// The mirroring protocol: how copies of the file are made, and whether they are waited for.
     pub mirror: Mirror,
     /// The ack level that the session was promised.
     pub ack: AckLevel,
@@ -43,11 +43,12 @@ pub struct PartsAhead {
     pub asked: AskedPolicy,
 }
 
-/// A part that was judged anew: its number, its version, and what it relies on now; `None`: too little is there.
+/// A part that was judged again: its number, its version, and the donors that it relies on now, or `None` if it lacks
+/// chunks.
 pub(crate) type JudgedAnew = (u32, VersionId, Option<Relied>);
 
-/// Judges some of the parts from number `from` on that were judged before something happened to their donors, or
-/// that lacked chunks then, by what the catalog knows. Gives where the next begin.
+/// Judges some of the parts from number `from` on that were judged before something happened to their donors, or that
+/// lacked chunks then. Also returns the number from which to go on, or `None` after the last part.
 pub(crate) fn judge_parts(
     db: &Tx,
     ahead: &PartsAhead,
@@ -98,8 +99,7 @@ pub(crate) fn note_judged(db: &Tx, ahead: &PartsAhead, judged: &[JudgedAnew]) ->
     Ok(())
 }
 
-/// Parts of a file that lacked chunks when they were judged last, `most` of them: the number of each, its version, and
-/// what it is made of.
+/// Returns at most `most` parts of a file that lacked chunks when they were judged last, each with its number.
 pub(crate) fn lost_parts(
     db: &Tx,
     session: &SessionId,

@@ -1,7 +1,7 @@
-//! Making versions visible at paths: what a commit and a copy inside the pool have in common.
+//! Making versions visible at paths, as a commit and a copy inside the pool do.
 //!
-//! Each file is first looked at and only then put, so that one that is refused leaves no trace and
-//! the others of its transaction go on.
+//! Each file is first looked at and only then put, so that a refused file leaves no trace and the others of its
+//! transaction go on.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
@@ -37,27 +37,28 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
     db: &'db Tx,
-    /// The moment at which they become visible.
+    /// The moment at which the files become visible.
     pub when: When,
     space: Option<&'db Space>,
-    /// The references of their chunks.
+    /// The references of the files' chunks.
     pub counts: ReferenceCounts<'db>,
     /// The directories of these files, kept so that a thousand files of one directory look it up once.
     dirs: HashMap<Vec<String>, DirId>,
     /// The requirements of these directories' policies, kept so that they are worked out once.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
-    /// Directories that were made for these files, which are in the sums of the space already.
+    /// The number of directories that were made for these files, which are in the sums of the space already.
     made_dirs: u64,
     /// The room that is reserved for others, which counts in quotas as if files were there.
     reserved: &'db [OpenReservation],
-    /// The quotas that these files come under, once these were looked up.
+    /// The quotas that these files come under, once they were looked up.
     limits: Option<QuotaLimits>,
     /// The requirements of the files' command, whatever directories say.
     asked: AskedPolicy,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
-    /// The paths among these where versions are kept: the log tells of a version before it tells that it is kept.
+    /// The paths of those `files` whose replaced versions are kept: the log must tell of a version before it tells that
+    /// this version is kept.
     untold: BTreeSet<PoolPath>,
     /// The directories to which files came.
     grown: BTreeMap<PoolPath, DirId>,
@@ -85,7 +86,7 @@ pub struct PutTarget {
 
 /// A file that is to become visible, or a part of one.
 pub struct FileToPut<'a> {
-    /// The version of the file; number, goal and safety are given by [`Visible::put`].
+    /// The version of the file; number, goal and safety are given by [`Visible::put_version`].
     pub version: Version,
     /// The content of the file, if it lives in the catalog.
     pub inline: Option<&'a [u8]>,
@@ -93,12 +94,12 @@ pub struct FileToPut<'a> {
     pub pages: &'a [Vec<u8>],
     /// The chunks of the file in order, then its parity.
     pub chunks: &'a [PreparedChunk],
-    /// Whether all the redundancy of the version is there.
+    /// True if all the redundancy of the version is there.
     pub safe: bool,
 }
 
 impl<'db> Visible<'db> {
-    /// Begins without files; `space` is where all will be, if it is still there.
+    /// Begins without files; `space` is the space of all the files, if it is still there.
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
         let counts = ReferenceCounts::new(db, when.pool_ms);
         let (dirs, asks, sums, limits, asked, files) = Default::default();
@@ -126,12 +127,12 @@ impl<'db> Visible<'db> {
         Self { asked, ..self }
     }
 
-    /// Counts the room that is reserved for others than those who put them there.
+    /// Counts in quotas the room of these reservations, except for files below the path of a reservation.
     pub(crate) fn beside(self, reserved: &'db [OpenReservation]) -> Self {
         Self { reserved, ..self }
     }
 
-    /// Looks at the place of a file of `size` bytes; refuses one that cannot take it, or must not.
+    /// Looks at the place of a file of `size` bytes, and refuses a file that cannot or must not come there.
     pub fn look(
         &mut self,
         path: PoolPath,
@@ -160,7 +161,7 @@ impl<'db> Visible<'db> {
         };
         check_condition(self.db, &path, condition, replaced)?;
         let Asks { redundancy: keeping, promise, retention } = self.asks(&path, above)?;
-        // A version that is kept goes on to count in the sums.
+        // A version that is kept still counts in the sums.
         let gone = replaced.filter(|_| retention.replaced.is_none());
         let is_dir_known = self.dirs.contains_key(above);
         let change = |db: &Tx| {
@@ -195,7 +196,7 @@ impl<'db> Visible<'db> {
         }
         let (before, made_dirs, reserved) = (self.sums, self.made_dirs, self.reserved);
         let besides = |spaces: &BTreeSet<SpaceId>| {
-            // What is reserved above a file is reserved for it, whoever writes it.
+            // Room that is reserved at a directory above a file is reserved for the file, too, whoever writes it.
             let others = reserved
                 .iter()
                 .filter(|it| spaces.contains(&it.space) && !path.is_inside(&it.room.path));
@@ -206,7 +207,8 @@ impl<'db> Visible<'db> {
         limits.admit(besides, change(self.db)?)
     }
 
-    /// Returns the requirements of the command and the directory of a file; one that is not there yet inherits.
+    /// Returns the requirements of the command and the directory of a file; a directory that is not there yet inherits
+    /// those of the one above.
     fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
         if let Some(known) = self.asks.get(above) {
             return Ok(*known);
@@ -232,7 +234,8 @@ impl<'db> Visible<'db> {
         Ok(asks)
     }
 
-    /// Puts a file there as version `id`; gives when its directory is modified with that, unless it replaces another.
+    /// Makes a file visible at `target` as version `id`. Returns the time at which its directory is modified by that;
+    /// `None` if the file replaces another.
     pub fn put(
         &mut self,
         target: PutTarget,
@@ -272,7 +275,7 @@ impl<'db> Visible<'db> {
         Ok(dir_modified)
     }
 
-    /// Keeps the version of a file that another takes the place of, if it is to be kept.
+    /// Keeps the version of a file that another replaces, if the policy says so, and returns whether it does.
     fn keeps(
         &mut self,
         dir: DirId,
@@ -288,7 +291,7 @@ impl<'db> Visible<'db> {
         history::keep(self.db, &leaving, retention, self.when)
     }
 
-    /// Has the log tell of the files that became visible.
+    /// Has the log record the files that became visible.
     fn tell(&mut self) -> Result<(), Error> {
         self.untold.clear();
         match std::mem::take(&mut self.files) {
@@ -297,7 +300,7 @@ impl<'db> Visible<'db> {
         }
     }
 
-    /// Puts a version there that no path names yet, with the redundancy that `target` asks for as its goal.
+    /// Writes a version that no path names yet. If `target` asks for another redundancy, that is the version's goal.
     pub fn put_version(
         &mut self,
         target: &PutTarget,
@@ -309,9 +312,9 @@ impl<'db> Visible<'db> {
         }
         let parity = file.chunks.get(file.version.chunks as usize..).unwrap_or_default();
         let parity: Vec<ChunkName> = parity.iter().map(|chunk| chunk.name).collect();
-        // A session writes all its files as its root says, a copy has the redundancy of its source, and policies
-        // change meanwhile: a file that is stored otherwise than its directory says is changed to that, and is unsafe
-        // until then.
+        // A session writes all its files with the policy at its root, a copy has the redundancy of its source, and
+        // policies change meanwhile. A file that is stored with another redundancy than its directory asks for is
+        // converted, and is unsafe until then if it tolerates fewer losses.
         let has = file.version.redundancy();
         let asks = target.keeping;
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
@@ -331,7 +334,7 @@ impl<'db> Visible<'db> {
         versions::delete(self.db, id, &mut self.counts).map(drop)
     }
 
-    /// The directory of a file, made if it is not there.
+    /// Returns the directory of a file, which is made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
         let made = EntryAttributes::of_dir(self.when.wall_ms);
         self.made_dirs += entries::missing_dirs(self.db, dir)?;
@@ -355,12 +358,13 @@ impl<'db> Visible<'db> {
         make_dirs(self.db, path, attributes, now).map(drop)
     }
 
-    /// When directories are modified to which files come.
+    /// Returns the time at which directories are modified to which files come.
     fn modified(&self) -> FileTime {
         FileTime::of_ms(self.when.wall_ms)
     }
 
-    /// Writes what all files change together; gives the chunks that were condemned or gone and are in use again.
+    /// Writes the changes that all files make together. Returns the chunks that were condemned or gone and are in use
+    /// again.
     pub fn close(mut self) -> Result<InUseAgain, Error> {
         self.tell()?;
         let now = self.modified();
@@ -375,8 +379,9 @@ impl<'db> Visible<'db> {
     }
 }
 
-/// The directory at `path`, made with those above it where they are missing, each of which is a change of its own: who
-/// watches the directory that it is made in is told of it. That one is modified at `now`.
+/// Returns the directory at `path`, which is made with those above it where they are missing. Each is a change of its
+/// own in the log, so that watchers of the directory in which it is made are told. The lowest directory that was there
+/// before is modified at `now`.
 pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
@@ -394,7 +399,7 @@ pub(crate) fn make_dirs(
     Ok(dir)
 }
 
-/// Whether what is at a path may be replaced.
+/// Refuses a change whose condition does not hold for the version that was found at its path.
 pub(crate) fn check_condition(
     db: &Tx,
     path: &PoolPath,
@@ -416,7 +421,7 @@ pub(crate) fn check_condition(
     }
 }
 
-/// Whether `why` is about one file, which had no effect yet; anything else undoes all.
+/// Returns whether `why` refuses one file, before it had any effect. Any other error undoes the whole transaction.
 pub fn is_refusal(why: &Error) -> bool {
     matches!(
         why,

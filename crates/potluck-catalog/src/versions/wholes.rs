@@ -1,4 +1,4 @@
-//! Versions that are made of parts ([`crate::versions::parts`]), as the sums of these.
+//! Versions that are made of parts ([`crate::versions::parts`]), as the sums of their parts.
 
 use crate::error::Error;
 use crate::sql::{Tx, params};
@@ -10,7 +10,7 @@ use potluck_core::merkle::Tree;
 use potluck_core::recipe;
 use potluck_pool::redundancy::Version;
 
-/// A part of a whole, which must be there.
+/// Returns part `number` of a whole, which must be there.
 pub(crate) fn get(db: &Tx, whole: VersionId, number: u32) -> Result<Version, Error> {
     let part = parts::at(db, whole, number)?;
     let missing = || Error::Damaged(format!("part {number} of version {whole} is missing"));
@@ -21,11 +21,12 @@ pub(crate) fn get(db: &Tx, whole: VersionId, number: u32) -> Result<Version, Err
 pub(crate) struct Sum {
     /// The number of chunks of all parts together.
     pub chunks: u64,
-    /// Whether all redundancy of each part is there.
+    /// True if all redundancy of each part is there.
     pub safe: bool,
 }
 
-/// Adds the parts of a whole up, if they are those of a file of this size, digest and redundancy.
+/// Adds the parts of a whole up. Returns `None` if they are not those of a file of this size, digest, chunk size and
+/// redundancy.
 pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
     let mut select = db.prepare(&format!(
         "SELECT p.number, {COLUMNS} FROM parts p LEFT JOIN versions v ON v.id = p.part

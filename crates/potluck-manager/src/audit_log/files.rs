@@ -1,4 +1,4 @@
-//! The files of the audit log: lines are added to the newest of their kind, and the oldest goes when there
+//! The files of the audit log: lines are added to the newest file of their kind, and the oldest is deleted when there
 //! are too many.
 
 use potluck_wire::control::{AuditEntry, AuditPage};
@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// The length from which a file gets no more entries.
+/// The length in bytes from which a file gets no more entries.
 const FULL: u64 = 4 << 20;
-/// Files of a kind that are kept.
+/// The most files of a kind that are kept.
 const MOST: usize = 16;
-/// Entries in one reply.
+/// The most entries in one reply.
 const PAGE: usize = 1000;
 
 /// The kinds of files that entries of the audit log are in.
@@ -32,22 +32,22 @@ impl AuditFileKind {
     }
 }
 
-/// The files in one directory.
+/// The files of the audit log in one directory.
 #[derive(Debug)]
 pub struct AuditFiles {
     dir: PathBuf,
-    /// The number of the next entry, once it was looked up.
+    /// The number of the next entry; `None` until it was looked up.
     next: Option<u64>,
     full: u64,
 }
 
 impl AuditFiles {
-    /// The files of the audit log in `dir`.
+    /// Returns the files of the audit log in `dir`, which need not exist yet.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir, next: None, full: FULL }
     }
 
-    /// Adds entries, which get their numbers here.
+    /// Adds entries, and gives them their numbers. Changes are synced to the disk.
     pub fn write(&mut self, entries: Vec<AuditEntry>, kept: AuditFileKind) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let first = self.next_number()?;
@@ -87,7 +87,7 @@ impl AuditFiles {
         Ok(())
     }
 
-    /// The numbers of the first entries of the files of a kind, in order.
+    /// Returns the numbers of the first entries of the files of a kind, in order.
     fn numbers(&self, kept: AuditFileKind) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -105,7 +105,7 @@ impl AuditFiles {
         Ok(numbers)
     }
 
-    /// The number of the next entry: after all that were written.
+    /// Returns the number of the next entry, which is higher than those of all entries that were written.
     fn next_number(&mut self) -> io::Result<u64> {
         if let Some(next) = self.next {
             return Ok(next);
@@ -121,14 +121,14 @@ impl AuditFiles {
         Ok(next)
     }
 
-    /// The entries of a file; a line that a power cut left half written is none.
+    /// Reads the entries of a file, without lines that a power cut left half written.
     fn entries(&self, kept: AuditFileKind, number: u64) -> io::Result<Vec<AuditEntry>> {
         let text = fs::read(self.dir.join(format!("{}{number:020}.ndjson", kept.prefix())))?;
         let lines = text.split(|byte| *byte == b'\n');
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// The first entries after the number `after` that were written since a wall time.
+    /// Reads a page of the entries after the number `after` that were written since a wall time, in milliseconds.
     pub fn read(&self, since_wall_ms: i64, after: u64) -> io::Result<AuditPage> {
         let mut files = Vec::new();
         for kept in [AuditFileKind::Changes, AuditFileKind::Refusals] {

@@ -1,4 +1,4 @@
-//! Refusals that are still to be written, and how many of them are.
+//! Collects the refusals that are still to be written, so that each member gets few lines.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 /// The time within which repetitions of a refusal are one entry.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Different refusals of one member that are told apart in a window; further ones are counted together.
-/// All who are no members share one such number.
+/// The most different refusals of one member that are told apart in a window; further ones are counted together. All
+/// callers who are no members share one such number.
 const TOLD_APART: usize = 20;
 
-/// A call that was refused.
+/// A call that was refused, as an entry of the log.
 #[derive(Debug)]
 pub struct LoggedRefusal(pub AuditEntry);
 
-/// Refusals of the last minute, of each member apart.
+/// The refusals of the last minute, for each member apart.
 #[derive(Debug, Default)]
 pub struct Refusals {
     sources: HashMap<Option<MemberId>, Source>,
-    /// Refusals that are the first of their kind, to be written as they are.
+    /// The first refusals of their kind in a window, to be written as they are.
     fresh: Vec<AuditEntry>,
 }
 
 #[derive(Debug)]
 struct Source {
     began: Tick,
-    /// Refusals that happened again after they were told, each with how often.
+    /// The refusals that are told apart, each with the number of its repetitions, which may be 0.
     again: BTreeMap<Subject, (AuditEntry, u64)>,
     /// The last of the refusals that are not told apart, and how many there were.
     others: Option<(AuditEntry, u64)>,
 }
 
-/// The call and the words of a refusal: two of a member with the same are told as one.
+/// The call and the text of a refusal. Refusals of a member with the same call and text are one entry.
 type Subject = (String, String);
 
 impl Refusals {
@@ -56,7 +56,7 @@ impl Refusals {
         }
     }
 
-    /// Takes the entries that are to be written by now.
+    /// Takes the entries that are due: new refusals, and the repetitions of windows that are over.
     pub fn due(&mut self, now: Tick, wall_ms: i64) -> Vec<AuditEntry> {
         let mut due = std::mem::take(&mut self.fresh);
         let is_over = |source: &Source| now.saturating_sub(source.began) >= WINDOW;

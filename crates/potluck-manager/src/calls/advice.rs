@@ -6,12 +6,12 @@ use potluck_core::size::{count, format_size};
 use potluck_pool::Pool;
 use potluck_wire::control::PolicyChanged;
 
-/// The donors of a pool at a moment, as a policy meets them.
+/// The numbers of a pool's donors at a moment, against which a policy is weighed.
 #[derive(Debug, Clone, Copy)]
 pub struct DonorCounts {
-    /// The donors that can be written to now.
+    /// The number of donors that can be written to now.
     pub writable: u32,
-    /// The donors that take files, now or when they are back.
+    /// The number of donors that take files, now or when they are back.
     pub expected: u32,
 }
 
@@ -22,15 +22,15 @@ impl DonorCounts {
         Self { writable: writable as u32, expected: expected as u32 }
     }
 
-    /// The number of donors that a write by this policy needs now: fewer than its redundancy only while others are
-    /// waited for.
+    /// Returns the number of donors that a write by this policy needs now. It is lower than the number for the full
+    /// redundancy only if enough donors are expected back and the policy is not strict.
     fn needed(self, policy: &Policy) -> u32 {
         let all = policy.redundancy().donors();
         if self.expected < all { all } else { policy.least_donors() }
     }
 }
 
-/// Says what the pool has too little of now for a policy, and for the change of files to it.
+/// Returns notices about what the pool lacks now for a policy, and for the change of files to it.
 pub fn lacking(changed: &PolicyChanged, donors: DonorCounts) -> Vec<String> {
     let few = too_few(&changed.policy, donors);
     let lacks_room = changed.files > 0 && changed.free_bytes < changed.needs_bytes;
@@ -45,7 +45,7 @@ pub fn lacking(changed: &PolicyChanged, donors: DonorCounts) -> Vec<String> {
     few.into_iter().chain(room).collect()
 }
 
-/// Says what people should know of the policy of the new space `name`.
+/// Returns notices about the policy of the new space `name`.
 pub fn of_space(name: &str, policy: &Policy, donors: DonorCounts) -> Vec<String> {
     let alone = (policy.redundancy() == Redundancy::Copies(1)).then(|| {
         format!(
@@ -57,7 +57,7 @@ pub fn of_space(name: &str, policy: &Policy, donors: DonorCounts) -> Vec<String>
     alone.into_iter().chain(few).collect()
 }
 
-/// Says that so few donors can be written to that nothing is stored by this policy.
+/// Returns a notice if so few donors can be written to that nothing is stored by this policy.
 fn too_few(policy: &Policy, donors: DonorCounts) -> Option<String> {
     (donors.writable < donors.needed(policy)).then(|| {
         format!(
@@ -67,7 +67,7 @@ fn too_few(policy: &Policy, donors: DonorCounts) -> Option<String> {
     })
 }
 
-/// Says that donors are away, and that writes by this policy go on without them.
+/// Returns a notice if donors are away and writes by this policy go on without them.
 pub fn below_policy(policy: &Policy, donors: DonorCounts) -> Option<String> {
     let (have, redundancy) = (donors.writable, policy.redundancy());
     (donors.needed(policy) <= have && have < redundancy.donors()).then(|| {

@@ -5,12 +5,12 @@ use crate::handles::Handles;
 use potluck_wire::control::Call;
 use potluck_wire::error::Failure;
 
-/// Answers calls of one kind, by the handles of the group that they belong to.
+/// The answer to calls of one kind, given with the handles of the group that the calls belong to.
 ///
 /// The future runs to its end even when the caller goes away, and may be dropped only with the
 /// whole runtime.
 pub trait Answer<C: Call>: for<'a> From<&'a Handles> + Send + 'static {
-    /// Answers `caller`, who may make this call.
+    /// Answers `caller`, whose role was checked to allow this call.
     fn answer(
         self,
         call: C,

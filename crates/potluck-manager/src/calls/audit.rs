@@ -1,4 +1,4 @@
-//! Reading the audit log.
+//! Answers the call that reads the audit log.
 
 use super::Answer;
 use crate::audit_log::Auditor;

@@ -23,13 +23,13 @@ use potluck_wire::error::Failure;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries and chunks that are looked at to tell how much is staged for one checkpoint.
+/// The most entries and chunks that are added up to tell how much is staged for one checkpoint.
 const SUMMED: u64 = 20_000;
-/// The time for which what is staged is added up for one list: of further checkpoints it is told that there is
+/// The time after which a list adds up no more of what is staged: for further checkpoints it only says that there is
 /// more.
 const SUMMING: Duration = Duration::from_secs(5);
-/// The least that a copy's checkpoint stays open while nothing is written to it, though nothing of an interrupted upload
-/// is to be kept: its client may be sending one large file.
+/// The least time for which a merge's checkpoint stays open while nothing is written to it, even if interrupted uploads
+/// are not to be kept: its client may be sending one large file.
 const LEAST_IDLE: Duration = Duration::from_secs(600);
 
 handles! {
@@ -67,7 +67,7 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         let OpenCheckpoint { staging, idle_ms, target, begun_wall_ms, .. } =
             self.catalog.begin_checkpoint(new, when).await?;
         if style == CommitStyle::Share && begun_wall_ms == when.wall_ms {
-            // What was claimed while the file was shared before means nothing in this sharing.
+            // Claims of an earlier time of sharing do not hold in this one.
             self.shared_files.lock().expect("no holder panics").forget(&target);
         }
         Ok(CheckpointBegun { staging, idle_ms })
@@ -139,7 +139,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
             let used = used.unwrap_or_default();
             let rates = self.rates.of(&open.id);
             let is_own = open.made_by == own;
-            // Whoever knows the identifier reaches what is staged, so few are told it.
+            // The identifier gives access to what is staged, so only the maker and managers of the space are told it.
             let is_told = is_own || rights.allow(Right::Manage);
             checkpoints.push(CheckpointAbout {
                 id: is_told.then_some(open.id),

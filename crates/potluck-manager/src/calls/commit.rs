@@ -1,6 +1,7 @@
-//! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`], where those of a donor's
-//! earlier incarnation are left out; those of donors that are started again after that are left out in the transaction
-//! ([`potluck_pool::DonorSnapshot::for_work_begun_at`]). Their chunks are sent again by the client, which reads them first.
+//! Answers the calls that commit written files, which become visible. Receipts are checked in [`super::prepare`], where
+//! those of a donor's earlier incarnation are left out. Receipts of donors that are started again after that are left
+//! out in the transaction ([`potluck_pool::DonorSnapshot::for_work_begun_at`]), and the client sends their chunks
+//! again.
 
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, Verb};
@@ -52,21 +53,21 @@ handles! {
     }
 }
 
-/// Age of a manager's term at which a donor that has not registered is away, and its receipts cannot be
-/// checked; until then the caller is asked to come back.
+/// The age of a manager's term until which a commit with receipts of a donor that has not registered is to be tried
+/// again. After that the donor counts as away, and its receipts, which cannot be checked, are left out.
 const REGISTERING: Duration = Duration::from_secs(15);
-/// A donor that took chunks and is not heard at the commit is waited for this long.
+/// The time for which a commit waits for a donor that took chunks and is not heard.
 const AWAITED: Duration = Duration::from_secs(3);
-/// The time between two looks whether a donor that is waited for is heard again.
+/// The time between two looks at whether a donor that is waited for is heard again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The number of times that the parts of a file are judged anew before its caller is to ask again.
+/// The number of tries of a batch after which parts that have to be judged again make the commit fail.
 const ROUNDS: u32 = 40;
-/// The number of chunk names that are asked about at once while the pool is held.
+/// The number of chunk names that are looked up at once while the pool is locked.
 const ASK: usize = 8192;
-/// The work of one step, in times of what a chunk takes, unless a single file takes more: whoever else writes waits for a
-/// few milliseconds.
+/// The most work of one step, in units of the work for a chunk, unless a single file takes more: other writers then
+/// wait for a few milliseconds only.
 const MOST_WORK: usize = 512;
-/// The work of a file besides its chunks, in times of what a chunk takes: a version, an entry, a change for the log.
+/// The work of a file besides its chunks, in units of the work for a chunk: a version, an entry, a change for the log.
 const FILE_WORK: usize = 10;
 
 type Prepared = Result<PreparedFile, Failure>;
@@ -92,7 +93,8 @@ impl Answer<Commit> for CommitCalls {
         let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
         let (mut files, mut committed) = (files.into_iter(), Committed::default());
         let last = steps.len() - 1;
-        // The steps go one after the other: a file of the call may be the parts, or another version, of one before.
+        // The steps go one after the other, because a file may be made of parts in an earlier step, or replace a file
+        // of one.
         for (step, count) in steps.into_iter().enumerate() {
             let number = CommitStep { batch: number, step: step as u32 };
             let files: Vec<Prepared> = files.by_ref().take(count).collect();
@@ -119,13 +121,13 @@ impl Answer<Commit> for CommitCalls {
 struct InSession<'a> {
     id: SessionId,
     ticketed: &'a Ticketed,
-    /// The donors' losses that were noted by then.
+    /// The number of losses of donors that were noted by then.
     losses: u64,
     caller: &'a CallingMember,
 }
 
-/// The number of files that each step commits, in order, given the work of each file; at least one step. The same
-/// call has the same steps whenever it is repeated.
+/// Returns the number of files that each step commits, in order, given the work of each file; at least one step. A call
+/// that is repeated has the same steps.
 fn steps(files: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut steps = vec![0];
     let mut work = 0;
@@ -140,7 +142,7 @@ fn steps(files: impl Iterator<Item = usize>) -> Vec<usize> {
     steps
 }
 
-/// The time for which a file takes the catalog's writer, in times of what a chunk takes.
+/// Returns the work that a file is for the catalog's writer, in units of the work for a chunk.
 fn work_of(file: &FileCommit) -> usize {
     let chunks = match file.inline {
         Some(_) => 0,
@@ -150,8 +152,8 @@ fn work_of(file: &FileCommit) -> usize {
 }
 
 impl CommitCalls {
-    /// Has some files of a call become visible. With `ends` the session is over afterwards, unless chunks of one are to
-    /// be sent again.
+    /// Commits some files of a call. With `ends` the session is over afterwards, unless chunks of a file are to be sent
+    /// again.
     async fn step(
         &self,
         session: InSession<'_>,
@@ -196,14 +198,14 @@ impl CommitCalls {
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
-        // A scan also counts labels and donors that leave, so what is safe for a commit may be less so for it.
+        // A scan also considers labels and donors that leave, so it may find a file less safe than the commit did.
         self.scan_state.written(versions);
         if let (Some(path), Some(tolerates)) = (&wrote, tolerates) {
             self.scan_state.tolerates_at_most(path.space(), tolerates, self.time.tick());
         }
         if first || open {
-            // A space that no scan has seen with files is looked at whole, and copies that are still to be made are made
-            // by repair, which closes the window.
+            // A space in which no scan has seen files is looked at as a whole, and repair makes the copies that are
+            // still to be made.
             self.scan_state.changed(self.time.tick());
         }
         match outcome {
@@ -237,13 +239,13 @@ impl CommitCalls {
     }
 }
 
-/// The path and the size of a file that is to be visible.
+/// Returns the path and the size of a file that is to become visible; `None` for a part and for a refused file.
 fn visible_size(file: &Prepared) -> Option<(PoolPath, u64)> {
     let file = file.as_ref().ok().filter(|file| !file.is_part())?;
     Some((file.path.clone(), file.version.size))
 }
 
-/// Returns what judging the parts of a file anew takes, if the file is to become visible.
+/// Returns the arguments for judging the parts of a file again, if the file is made of parts and becomes visible.
 fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
     let Some(InParts::Whole { file: number, .. }) = file.in_parts else { return None };
     Some(PartsAhead {
@@ -266,7 +268,7 @@ impl Answer<LostParts> for CommitCalls {
         let space = self.catalog.space(ticketed.space).await?;
         let space = space.ok_or(Error::NoSession)?;
         self.access.need_in(&caller, Right::Write, &space.name).await?;
-        // This path only stands for the file's, which the client knows; its name says which part of the file it is.
+        // This path stands for that of the file, which the client knows.
         let path = PoolPath::space_root(&space.name).and_then(|root| root.join("part"));
         let path = path.map_err(|why| Error::Bug(why.to_string()))?;
         let lost = self.catalog.lost_parts(call.session, call.file, path).await?;
@@ -275,7 +277,7 @@ impl Answer<LostParts> for CommitCalls {
     }
 }
 
-/// A part as its client committed it, without receipts.
+/// Returns a part as its client committed it, without receipts.
 fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
     let PreparedFile { path, version, pages, chunks, condition, .. } = part;
     let parity = chunks[version.chunks as usize..].iter().map(|chunk| chunk.name).collect();
@@ -298,15 +300,15 @@ fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
     }
 }
 
-/// Donors by whose receipts files are to count.
+/// Returns the donors whose receipts files have.
 fn acknowledgers(files: &[Prepared]) -> BTreeSet<DonorId> {
     let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
     chunks.flat_map(|chunk| chunk.holders.iter().map(|(donor, _)| *donor)).collect()
 }
 
 impl CommitCalls {
-    /// Commits a batch that was prepared when so many `losses` were noted, as donors stand when it is its turn, and waits a moment for those that are not heard: a
-    /// heartbeat that is late is no death.
+    /// Commits a batch whose preparation began when so many `losses` were noted, by the state of the donors when its
+    /// turn comes. Waits a moment for donors that are not heard, because a late heartbeat is no death.
     async fn committed(
         &self,
         batch: Batch<Failure>,
@@ -328,7 +330,7 @@ impl CommitCalls {
             let now = self.time.tick();
             let (donors, waits) = {
                 let pool = self.pool.lock();
-                // A donor that was started again has to be sent the chunks again, however soon it was back.
+                // Chunks have to be sent again to a donor that was started again, however soon it was back.
                 let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
                 (pool.snapshot(now).for_work_begun_at(losses), waits)
             };
@@ -363,8 +365,7 @@ fn parse(text: &str) -> Result<Committed, Failure> {
 }
 
 impl CommitCalls {
-    /// Checks the files in themselves, where that holds up nobody. It also gives the facts by which their receipts
-    /// were judged.
+    /// Checks the files without the catalog, on another thread. Also returns the signers by which receipts were judged.
     async fn prepare(
         &self,
         caller: &CallingMember,
@@ -380,8 +381,8 @@ impl CommitCalls {
             )
             .hint("nothing of the write is visible; make the space again to repeat it")
         })?;
-        // The right is checked once more after the reservation, so that nothing becomes visible if it was taken
-        // since.
+        // The right to write is checked once more since the session was opened, so that nothing becomes visible if it
+        // was taken in the meantime.
         self.access.need_in(caller, Right::Write, &space.name).await?;
         let against = {
             let pool = self.pool.lock();
@@ -410,8 +411,8 @@ impl CommitCalls {
         Ok((files, signers))
     }
 
-    /// Refuses files with chunks that the session never offered: nothing protected those from being
-    /// reclaimed after they were sent. Those of a part that was committed are in use instead.
+    /// Refuses files with chunks that the session has not offered and that no file uses: nothing protected those from
+    /// being reclaimed after they were sent. Offers of a committed part are forgotten, but its chunks are in use.
     async fn check_offered(
         &self,
         session: &SessionId,
@@ -452,7 +453,7 @@ impl CommitCalls {
         self.pool.lock().acknowledged(copies);
     }
 
-    /// Copies of the files' chunks that donors told of, which the catalog does not know.
+    /// Returns the copies of the files' chunks that donors told of and that the catalog does not know.
     fn copies_told_of(&self, files: &[Prepared]) -> Vec<EarlyCopies> {
         let mut told = Vec::new();
         let pool = self.pool.lock();
@@ -471,8 +472,8 @@ impl CommitCalls {
         told
     }
 
-    /// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
-    /// was lost on the way.
+    /// Returns the copies that donors told of and that no receipt names: the second of a hedged pair, or one whose
+    /// answer was lost on the way. Also notes them for inventories that are under way.
     fn copies_without_receipt(&self, told: &[EarlyCopies]) -> Vec<(ChunkName, DonorId)> {
         let of = |copies: &EarlyCopies| {
             let name = copies.holding.name;
@@ -485,9 +486,8 @@ impl CommitCalls {
         others.into_iter().map(|(donor, _, name)| (name, donor)).collect()
     }
 
-    /// Counts copies late: the catalog knows the copies of files that are visible now, and those that donors told
-    /// of since it was asked to are counted, too. Copies of a file that was refused stay the session's, which says
-    /// at its end where what it leaves is to be reclaimed.
+    /// Tells the catalog of copies that donors told of while the files were being committed. Copies of a file that was
+    /// refused stay with the session, at whose end they are left to garbage collection.
     async fn count_late<S, F>(
         &self,
         told: Vec<EarlyCopies>,
@@ -515,7 +515,7 @@ struct EarlyCopies {
     file: usize,
     holding: Holding,
     donors: Vec<DonorId>,
-    /// The donors that told of the chunk and of which no receipt is, each with the incarnation that told of it.
+    /// The donors that told of the chunk and gave no receipt for it, each with its incarnation.
     others: Vec<(DonorId, Incarnation)>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds which donor a call is about.
+//! Finds the donor that a call is about.
 
 use crate::callers::CallingMember;
 use crate::shared_pool::SharedPool;
@@ -6,7 +6,7 @@ use potluck_core::ids::DonorId;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
 
-/// The donor that a call is about: a donor's own call is about itself.
+/// Returns the donor that a call is about. A donor may only call about itself, and need not name itself.
 pub fn concerned(
     pool: &SharedPool,
     caller: &CallingMember,
@@ -28,7 +28,7 @@ pub fn concerned(
     }
 }
 
-/// The failure of a call about a donor that does not exist.
+/// Returns the failure of a call about a donor that does not exist.
 pub fn no_donor(donor: DonorId) -> Failure {
     let what = format!("the pool has no donor {donor}");
     Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)

@@ -1,4 +1,4 @@
-//! Copies inside the pool, which move no bytes.
+//! Answers the call that copies files inside the pool, which moves no bytes.
 
 use super::Answer;
 use crate::access::Access;
@@ -73,7 +73,7 @@ impl Answer<CopyFiles> for CopyCalls {
                 }
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
-                // As after a commit, a scan finds what is to be made or changed.
+                // A scan then finds the copies that are to be made and the versions that are to be converted.
                 self.scan_state.written(copies().flat_map(|copy| copy.parts.iter().copied()));
                 let on_donors = copies().filter(|copy| copy.version.chunks > 0);
                 let least = on_donors.map(|copy| copy.version.redundancy().tolerates()).min();

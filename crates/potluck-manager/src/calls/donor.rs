@@ -1,4 +1,4 @@
-//! Answers the calls of donors: register, inventory, heartbeat.
+//! Answers the calls of donors: register, inventory, heartbeat, locate.
 
 use super::Answer;
 use crate::applying_task_results::ApplyingTaskResults;
@@ -50,11 +50,11 @@ handles! {
     }
 }
 
-/// Chunks that are found missing in one job of the catalog's writer.
+/// The most chunks that are marked as missing in one job of the catalog's writer.
 const MISSING_PER_JOB: usize = 1024;
-/// Chunks in quarantine that a heartbeat may ask about; what is more is asked about again.
+/// The most chunks in quarantine that are answered in one heartbeat; the donor asks about further ones again.
 const DISCARDED: usize = 256;
-/// Copies looked at in one step at the end of an inventory.
+/// The number of copies that are looked at in one step at the end of an inventory.
 const SWEEP: usize = 65_536;
 
 fn donor_of(caller: &CallingMember) -> Result<DonorId, Failure> {
@@ -134,7 +134,8 @@ impl Answer<Heartbeat> for DonorCalls {
             let was_live = live(&pool);
             let known = pool.heartbeat(donor, &call, now);
             pool.heard_over(donor, caller.connection);
-            // A donor that was silent may take what nobody could, and one that lost its disk has nothing.
+            // A donor that was silent may take chunks that no other could, and one that is live no more has no copies
+            // to count on.
             let turned = match (was_live, live(&pool)) {
                 (false, true) => pool.repairs.is_stuck(),
                 (was_live, live) => was_live && !live,
@@ -144,7 +145,8 @@ impl Answer<Heartbeat> for DonorCalls {
         if known && turned {
             self.scan_state.changed(now);
         }
-        // The turn is taken after the donor was heard, so that one whose report has to wait is not taken for silent.
+        // The turn is taken after the donor was noted as heard, so that a donor whose report waits does not seem
+        // silent.
         let owner = self.members.owner(caller.member()?.member);
         let _turn = self.read_turns.take_among_own(owner).await?;
         let (epoch, changes, proof) = self.said_of_term();
@@ -176,7 +178,7 @@ impl Answer<Heartbeat> for DonorCalls {
             quarantined.truncate(DISCARDED);
             self.react(donor, &call);
             self.believe(donor, incarnation, call).await?;
-            // Results are taken after what was stored is counted, for they speak of that.
+            // Results are taken after the stored chunks are counted, because they refer to these.
             self.results.take(donor, results).await?;
             {
                 let mut pool = self.pool.lock();
@@ -188,8 +190,7 @@ impl Answer<Heartbeat> for DonorCalls {
                 // These deletions were decided on before the freeze.
                 reply.chunk_orders.delete.clear();
             } else if !quarantined.is_empty() {
-                // What the heartbeat said is written down before, so that a copy that was lost is no reason to
-                // discard another.
+                // The heartbeat's losses are written down before, so that a lost copy is no reason to discard another.
                 let needed = self.needed_in_quarantine(quarantined.clone()).await?;
                 quarantined.retain(|name| !needed.contains(name));
                 reply.discard = Packed(quarantined);
@@ -200,16 +201,15 @@ impl Answer<Heartbeat> for DonorCalls {
 }
 
 impl DonorCalls {
-    /// The epoch of this term and how many changes the catalog has, with the proof of both for managers after
-    /// this one.
+    /// Returns the epoch of this term and the number of changes that the catalog has, with the proof of both for later
+    /// managers.
     fn said_of_term(&self) -> (Epoch, u64, Option<Digest>) {
         let (epoch, changes) = (self.term.epoch(), self.catalog.changes());
         (epoch, changes, Some(self.ca.terms().prove(epoch, self.term.start, changes)))
     }
 
-    /// Returns those of the chunks that files use and that no donor has which is there and trusted: a copy that
-    /// cannot be read now, or not all of it, may be the last one. A machine that is away is no reason to give up
-    /// what is here.
+    /// Returns the chunks that files use and of which no donor that is there and trusted has a copy. A copy in
+    /// quarantine may then be the last one, and copies on machines that are away are no reason to give it up.
     async fn needed_in_quarantine(
         &self,
         names: Vec<ChunkName>,
@@ -224,8 +224,8 @@ impl DonorCalls {
         Ok(needed.map(|chunk| chunk.name).collect())
     }
 
-    /// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
-    /// is served, and what it denies is looked into.
+    /// Reacts to what a heartbeat says: scans look at losses and at a donor that must hold less, and other donors are
+    /// to test a copy that the donor calls sound although somebody complained about it.
     fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
         let now = self.time.tick();
         if !heartbeat.spoiled.is_empty() || !heartbeat.unreadable.is_empty() {
@@ -242,7 +242,7 @@ impl DonorCalls {
         self.pool.lock().denied(donor, &heartbeat.sound.0);
     }
 
-    /// Writes down what a heartbeat said of chunks.
+    /// Writes down what a heartbeat says about chunks.
     async fn believe(
         &self,
         donor: DonorId,
@@ -269,18 +269,18 @@ impl DonorCalls {
         let arrived = self.unwanted(donor, incarnation, unknown);
         self.take_in(donor, &arrived.unwanted).await?;
         if told.removed.is_empty() && told.spoiled.is_empty() {
-            // By far most often these are only chunks of open sessions, which the catalog need not hear of.
+            // Most heartbeats list only chunks of open sessions, of which the catalog is not told.
             told.added = [compared.uncounted, compared.leaving].concat();
         }
         if !told.is_empty() {
             self.write_down(donor, told).await?;
         }
-        // If the catalog could not be written, this is not reached, and the donor says all of it again.
+        // If the catalog could not be written, this is not reached, and the donor reports all of it again.
         self.pool.lock().arrivals_written(donor, (incarnation, batch), &arrived, &known);
         Ok(())
     }
 
-    /// Whether the log is to tell now of what a donor did so many times.
+    /// Returns whether the program's log is to tell now of something that a donor did `number` times.
     fn tells(&self, what: Notice, donor: DonorId, number: u64) -> bool {
         self.notices.tells(what, MemberId(donor.0), number, self.time.tick())
     }
@@ -362,7 +362,8 @@ impl Answer<Inventory> for DonorCalls {
 }
 
 impl DonorCalls {
-    /// Compares a page of a donor's list with what counts there, which is read when the first chunks come.
+    /// Compares a page of a donor's list with the copies that the catalog counts there, which are read at the first
+    /// chunks.
     async fn compare_page(
         &self,
         donor: DonorId,
@@ -385,9 +386,9 @@ impl DonorCalls {
         Ok(compared)
     }
 
-    /// Takes down chunks that arrived at a donor and that the catalog does not know. Nobody wants some of them: write
-    /// sessions brought them that this very process opened, and never offered them. Of a session that
-    /// another term opened nobody can say that here: another catalog may have files of it.
+    /// Notes chunks that arrived at a donor and that the catalog does not know. Some of them are unwanted: a write
+    /// session that this process opened stored them without offering them. A chunk from a session of another term is
+    /// never called unwanted, because another catalog may have files of that session.
     fn unwanted(
         &self,
         donor: DonorId,
@@ -399,13 +400,14 @@ impl DonorCalls {
         self.pool.lock().unknown_arrived(donor, incarnation, unknown.into_iter(), is_own)
     }
 
-    /// Makes chunks of a donor known that no file uses and nobody is writing; gives their numbers.
+    /// Has the catalog note chunks of a donor that no file uses and no session is writing. Returns their numbers.
     async fn take_in(&self, donor: DonorId, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
         let told = ToldCopies { unused: chunks.to_vec(), ..ToldCopies::default() };
         Ok(self.catalog.tell(donor, told, self.time.now_ms()).await?.taken_in)
     }
 
-    /// Marks as missing what is counted at the donor and was not listed, once the last page of its list came.
+    /// Marks the copies as missing that are counted at the donor and that it did not list, after the last page of its
+    /// list.
     async fn sweep(&self, donor: DonorId, incarnation: Incarnation) -> Result<(), Failure> {
         let listed = Arc::new(self.pool.lock().inventoried(donor, incarnation));
         let mut after = ChunkId::FIRST;
@@ -426,7 +428,7 @@ impl DonorCalls {
             };
             let chunks = count(missing as u64, "chunk");
             if is_new {
-                // Nothing records what a new store has lost, so nothing leads to the files that need it.
+                // No record says which copies a new store has lost, so a scan has to look at all files.
                 self.scan_state.changed_anywhere(self.time.tick());
                 tracing::info!("{named} begins anew: {chunks} that it had are lost");
             } else {

@@ -18,7 +18,7 @@ handles! {
     }
 }
 
-/// The number of donors that are named at most: one that knows is enough.
+/// The most donors that are named in a reply: one that knows the manager is enough.
 const DONORS: usize = 8;
 
 impl Answer<Find> for FindCalls {

@@ -1,4 +1,4 @@
-//! Listing files that are not as safe as they should be (promise L1).
+//! Answers the call that lists files which are not as safe as they should be (promise L1).
 
 use super::Answer;
 use crate::access::Access;
@@ -35,7 +35,7 @@ handles! {
     }
 }
 
-/// The most that is looked at for one reply.
+/// The most chunks and entries that are looked at for one reply.
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Answer<Fsck> for FsckCalls {
@@ -64,7 +64,7 @@ impl Answer<Fsck> for FsckCalls {
                 self.scan_state.changed_anywhere(now); // nobody can say whose records these are
             }
         } else if report.next.is_none() && self.scan_state.is_known_worse() {
-            // Things may be better than the last scan found, and each scan looks again at what was worse.
+            // Files may be safer than the last scan found, and each scan looks again at those that were less safe.
             self.scan_state.look_again(now);
         }
         Ok(report)
@@ -73,11 +73,11 @@ impl Answer<Fsck> for FsckCalls {
 
 struct Look {
     view: PoolView,
-    /// Copies that their donors are to look at.
+    /// The copies that their donors were asked to verify.
     doubted: BTreeSet<(DonorId, ChunkName)>,
     asked: Fsck,
     report: FsckReport,
-    /// Versions, or parts, among what was found.
+    /// The versions, of files or of parts, that were found less safe than they should be.
     less_safe: Vec<VersionId>,
 }
 
@@ -127,7 +127,7 @@ impl Look {
         }
     }
 
-    /// Notes a file of which the catalog does not know any more what it is made of.
+    /// Notes a file whose records in the catalog are damaged, so that its chunks are unknown.
     fn damaged(&mut self, path: String, why: String) {
         self.report.files += 1;
         let level = HealthLevel::Unreadable;
@@ -136,7 +136,7 @@ impl Look {
     }
 }
 
-/// Concludes a page: adds how its files are together, and what to do.
+/// Concludes a page: adds its outcome, which is that of its worst file, and the advice.
 fn concluded(report: FsckReport) -> FsckReport {
     let unreadable = |damage: &&Damage| damage.health.level == HealthLevel::Unreadable;
     let worst = |damage: &Damage| match (&damage.damaged, damage.may_return) {

@@ -1,4 +1,4 @@
-//! Answers the calls by which admins decide about the safety of data.
+//! Answers the calls by which admins end the GC freeze and give up chunks that the catalog does not know.
 
 use super::Answer;
 use crate::callers::CallingMember;

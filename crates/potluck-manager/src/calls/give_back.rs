@@ -1,4 +1,4 @@
-//! Taking lent space back.
+//! Answers the calls by which owners take lent space back.
 
 use super::{Answer, concerned, no_donor};
 use crate::callers::CallingMember;
@@ -15,7 +15,7 @@ use potluck_wire::token::Role;
 use std::collections::BTreeSet;
 
 handles! {
-    /// The handles for answering who takes space back.
+    /// The handles for answering calls about taking space back.
     pub struct GiveBackCalls {
         pool: SharedPool,
         departures: Departures,
@@ -30,8 +30,8 @@ impl Answer<GiveBack> for GiveBackCalls {
             self.give_backs.cancel(donor).await?;
             return Ok(self.give_backs.progress(donor).await?);
         }
-        // The files are looked at before anything is asked of the donor, for afterwards they cannot
-        // be told apart.
+        // The files are looked at before the donor's copies begin to leave, because afterwards the effects of that
+        // cannot be told from others.
         let departure = Departure::of(donor);
         let mut outlook = self.departures.look(&departure).await?;
         let listing = outlook.loss.digest();
@@ -71,7 +71,7 @@ impl Answer<Departing> for GiveBackCalls {
     }
 }
 
-/// The failure for a give-back whose list of lost files changed since somebody agreed to it.
+/// Returns the failure for a give-back whose list of lost files changed since somebody agreed to it.
 fn not_agreed(loss: &Loss) -> Failure {
     let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.files > 3 { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! Granting and taking rights in spaces; groups.
+//! Answers the calls that grant and take rights in spaces, and those about groups.
 
 use super::Answer;
 use crate::access::Access;
@@ -149,7 +149,7 @@ fn refuse_everyone(group: &str) -> Result<(), Failure> {
 }
 
 impl GrantCalls {
-    /// Finds whom a person means by `who`: a member's name or number, or a group.
+    /// Finds the member or the group that a person means by `who`, a name or a number.
     async fn grantee(&self, who: &str) -> Result<Grantee, Failure> {
         if let Some(group) = who.strip_prefix("group:") {
             return Ok(Grantee::Group(group.into())); // the catalog refuses one that is not there
@@ -179,7 +179,7 @@ impl GrantCalls {
     }
 }
 
-/// A member or a group in words.
+/// Returns a member or a group in words.
 fn called(granted: &Granted) -> String {
     match &granted.to {
         Grantee::Member(member) => {

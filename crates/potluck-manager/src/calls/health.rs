@@ -1,4 +1,4 @@
-//! Finds where one file is: each donor's share of it.
+//! Finds the shares of a file that donors hold.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -7,12 +7,12 @@ use potluck_pool::redundancy::{Layout, LayoutChunk};
 use potluck_wire::control::{DonorState, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The donors that have a piece, and are to keep it.
+/// Returns the donors that have a chunk and are to keep it.
 fn holders(piece: &LayoutChunk) -> impl Iterator<Item = DonorId> {
     piece.holders.iter().filter(|(_, leaving)| !leaving).map(|(donor, _)| *donor)
 }
 
-/// Each donor's share of a file.
+/// Returns each donor's share of a file, without copies that are to leave.
 pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     let everybody: BTreeSet<DonorId> = layout.pieces.iter().flat_map(holders).collect();
     let empty = |donor| {
@@ -45,7 +45,7 @@ pub fn add(shares: &mut Vec<Share>, more: Vec<Share>) {
     shares.sort_by_key(|share| share.donor);
 }
 
-/// The fewest live holders of any one data chunk.
+/// Returns the fewest live holders of any one data chunk; 0 for a file without data chunks.
 pub fn live_copies(layout: &Layout, shares: &[Share]) -> u32 {
     let is_live = |share: &&Share| share.state == DonorState::Live;
     let live: BTreeSet<DonorId> = shares.iter().filter(is_live).map(|share| share.donor).collect();

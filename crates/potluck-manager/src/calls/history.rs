@@ -1,5 +1,5 @@
-//! Answers calls about old versions, and about files, directories and links that were removed and are kept: lists of
-//! them, and how they come back or go; snapshots of directories.
+//! Answers calls about old versions, and about removed files, directories and links that are kept: calls that list
+//! them, bring them back and let them go. Also answers calls about snapshots of directories.
 
 use super::Answer;
 use crate::access::Access;

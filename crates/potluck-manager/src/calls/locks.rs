@@ -48,7 +48,7 @@ impl LockCalls {
             };
             is_first = false;
             let mut freed = std::pin::pin!(freed.notified());
-            // From here on whatever is given back wakes this, also if that is before it waits.
+            // From here on any authority that is given back wakes this task, also before it waits.
             freed.as_mut().enable();
             let taking = self.table().take(key, false, &call.authority, may_grant, now)?;
             match taking {
@@ -120,9 +120,9 @@ impl Answer<LockKeep> for LockCalls {
         };
         let is_news = before.iter().any(|wanted| !busy.contains(&wanted.path));
         if lost.is_empty() && !is_news {
-            let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // it is told that nothing changed
+            let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // after that the reply says that nothing changed
         }
-        // The time is that of the call, since its caller may go away during the wait.
+        // The holder counts as heard when the call came, not now, because it may have gone away during the wait.
         let wanted = self.table().wanted(key);
         Ok(LockKept { unknown: false, lost, wanted })
     }

@@ -1,4 +1,4 @@
-//! Inviting, joining, leaving, revoking.
+//! Answers the calls by which members are invited, join, leave and are revoked.
 
 use super::Answer;
 use crate::audit_log::Auditor;
@@ -57,7 +57,8 @@ const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
 /// The longest life of a token that a donor makes, which its own machine uses at once.
 const MAX_DONORS_TTL_SECONDS: u64 = 600;
 
-/// The number of donors that one donor may have invited: more than the further disks of a desktop.
+/// The most donors that one donor may have invited, open invitations included: more than the further disks of a
+/// desktop.
 const MAX_FURTHER_DONORS: usize = 63;
 
 impl Answer<Join> for MembershipCalls {
@@ -112,7 +113,7 @@ fn checked_name(name: &str) -> Result<String, Failure> {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("choose another by `--name`"));
     }
-    // In a command such a name would mean somebody else.
+    // In a command such a name would mean another member or a group.
     if name == EVERYONE || is_number(name) || name.starts_with("group:") {
         let what = format!("“{name}” cannot be a member's name: it means a number or a group");
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
@@ -147,10 +148,10 @@ impl Answer<Invite> for MembershipCalls {
 }
 
 impl MembershipCalls {
-    /// Refuses a donor's invitation that is not for another directory of its own machine, as far as the pool can
-    /// tell: only donors may be invited, only so many, and none by donors that were invited so. Whoever they are,
-    /// they count as one machine with the donor that invites them (`Pool::add_donor`), and so can take no more from
-    /// the pool by failing together or lying than that donor alone could.
+    /// Refuses a donor's invitation that is not for another directory of its own machine, as far as the pool can tell:
+    /// a donor may invite only donors, only so many, and only if it was not invited by a donor itself. All of them
+    /// count as one machine (`Pool::add_donor`), so that by failing together or lying they do no more harm than one
+    /// donor could.
     async fn check_further_donor(&self, who: &KnownMember, invite: &Invite) -> Result<(), Failure> {
         let refused = |what: String| {
             Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
@@ -252,7 +253,7 @@ impl Answer<Leave> for MembershipCalls {
 }
 
 impl MembershipCalls {
-    /// Ends a membership, and what the member has open.
+    /// Ends a membership, with the member's tickets and write sessions.
     async fn revoke(
         &self,
         caller: &CallingMember,
@@ -268,8 +269,8 @@ impl MembershipCalls {
         let sessions = {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));
-            // Nobody knows what it was given tickets for, so all tickets end; whoever still may have them asks for
-            // new ones.
+            // The tickets that a member was given are not recorded, so the tickets of all members end; those who still
+            // may have them ask for new ones.
             pool.void_tickets(self.time.now_ms());
             pool.sessions_of(id)
         };
@@ -277,8 +278,8 @@ impl MembershipCalls {
             self.sessions.end(session).await?;
         }
         if was_donor {
-            // What it held is not there any more and is being forgotten, so that nothing may lead from its copies to
-            // files.
+            // The records of the donor's copies are being forgotten, so that no scan could go from them to the files
+            // that need them.
             self.scan_state.changed_anywhere(self.time.tick());
             self.scan_state.hurry(self.time.tick());
         }

@@ -27,7 +27,7 @@ use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-/// The number of entries and chunks that one answer adds up: some tenths of a second.
+/// The number of entries and chunks that one answer adds up, which takes some tenths of a second.
 const SUMMED: u64 = 20_000;
 
 handles! {
@@ -72,7 +72,8 @@ impl Answer<Usage> for NamingCalls {
     async fn answer(self, call: Usage, caller: CallingMember) -> Result<Used, Failure> {
         let seen = self.access.seen_at(&caller, &call.path).await?;
         let path = call.path.clone();
-        // Few sums are taken at once anyway, and a caller that waits for one must not keep a turn from others.
+        // The catalog adds few sums up at once, and a caller that waits for one must not keep a turn from other
+        // members.
         let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
         let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
         if path.names().is_empty() && !path.space().is_empty() {
@@ -86,7 +87,7 @@ impl Answer<Usage> for NamingCalls {
 impl Answer<Stat> for NamingCalls {
     async fn answer(self, mut call: Stat, caller: CallingMember) -> Result<Stated, Failure> {
         let rights = self.access.need(&caller, Right::List, &call.path).await?;
-        // Donors give out chunks by their names, so these are told only to whoever may read.
+        // Donors give out chunks by their names, so only callers with the right to read are told the names.
         call.chunks &= rights.allow(Right::Read);
         let path = call.path.clone();
         let turn = self.read_turns.take(&caller).await?;
@@ -129,13 +130,13 @@ impl Answer<Stat> for NamingCalls {
     }
 }
 
-/// Chunks that are looked at at once of a file that is made of parts.
+/// The most chunks that are looked at at once in a file that is made of parts.
 const PARTS: PageLimit = PageLimit { chunks: 20_000, entries: 1 };
-/// Chunks of one file that are described.
+/// The most chunks of one file that are described.
 const DESCRIBED: usize = 100_000;
 
 impl NamingCalls {
-    /// Judges a file, or a part of one, and adds where it is to `stated`; describes its chunks, too, if they are to be
+    /// Judges a file, or a part of one, and adds its donors to `stated`; also describes its chunks if they are to be
     /// `listed`.
     async fn judge(
         &self,
@@ -151,7 +152,7 @@ impl NamingCalls {
         stated.live_copies = stated.live_copies.min(health::live_copies(&layout, &shares));
         health::add(&mut stated.donors, shares);
         let id = version.id;
-        // A file may be of any size, so it is judged where that holds up nobody.
+        // A file may be large, so it is judged on another thread, where it does not hold up other calls.
         let judge = move || {
             let chunks = if listed { chunk_facts(&layout, &view) } else { Vec::new() };
             (judge_file(&version, &layout, &view).health, chunks)
@@ -241,8 +242,8 @@ impl Answer<SetAttributes> for NamingCalls {
 }
 
 impl NamingCalls {
-    /// Refuses to move a shared file, or a directory above one, while writers have written what is in no version of it: what they
-    /// claim and contribute belongs to the path.
+    /// Refuses to move a shared file, or a directory above one, while writers have written bytes that are in no version
+    /// of it: their claims and contributions belong to the path.
     async fn need_no_writers(&self, path: &PoolPath) -> Result<(), Failure> {
         let written = {
             let mut files = self.shared_files.lock().expect("no holder panics");

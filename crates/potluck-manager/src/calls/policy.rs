@@ -1,4 +1,4 @@
-//! Calls that read and change the policies of spaces, directories and files.
+//! Answers the call that changes the policy of a space, a directory or a file, or tells what a change would do.
 
 use super::Answer;
 use super::advice::{self, DonorCounts};
@@ -52,7 +52,7 @@ impl Answer<PolicySet> for PolicyCalls {
         let asks = over.redundancy().is_some();
         let follows = asks && !(new_files_only && change.scope != PolicyScope::File);
         let mut changed = self.weigh(change.policy);
-        // A policy for new files only may wait for donors that are yet to join, as a space's may.
+        // A policy for new files only may ask for donors that are yet to join, as the policy of a new space may.
         let expected = self.pool.lock().expected_donors(0, self.time.tick());
         if follows && (redundancy.donors() as usize) > expected {
             return Err(failure::of_redundancy(redundancy, expected));
@@ -61,18 +61,18 @@ impl Answer<PolicySet> for PolicyCalls {
             self.catalog.set_policy(path.clone(), over).await?;
             self.uses.may_be_others();
             if follows {
-                // If a page fails, the goals of the pages before it are set all the same.
+                // A scan looks even if a later page fails, because the goals of the pages before it stay set.
                 self.scan_state.changed_anywhere(self.time.tick());
             }
         }
-        // Files that a session opened before are written as it was told then, and are given this as
-        // their goal when they become visible.
+        // Files of sessions that are open are written with the policy of before, and get this one's redundancy as their
+        // goal when they become visible.
         if follows {
             let set_at = (!dry_run).then(|| self.time.now_ms());
             self.follow(&path, &mut changed, set_at).await?;
             for staged in self.staged_for(&path).await? {
                 match self.follow(&staged, &mut changed, set_at).await {
-                    // Nothing is staged for it, or the checkpoint ended meanwhile.
+                    // Nothing is staged for the path, or the checkpoint ended meanwhile.
                     Err(Error::NoEntry(_) | Error::NotADirectory(_)) => {}
                     followed => followed?,
                 }
@@ -92,7 +92,8 @@ impl Answer<PolicySet> for PolicyCalls {
 }
 
 impl PolicyCalls {
-    /// Has the files below a path follow a changed policy, unless the caller only asks what that comes to.
+    /// Gives the files below a path the redundancy of a changed policy as their goal, and counts them. Without `set_at`
+    /// it only counts them.
     async fn follow(
         &self,
         path: &PoolPath,
@@ -113,7 +114,8 @@ impl PolicyCalls {
         }
     }
 
-    /// Returns the staging directories of checkpoints whose targets are at or above `path`, without those below `path`.
+    /// Returns the places that stand for `path` in the staging directories of checkpoints whose targets are at or above
+    /// `path`, except for staging directories that are below `path` themselves.
     async fn staged_for(&self, path: &PoolPath) -> Result<Vec<PoolPath>, Error> {
         let open = self.catalog.checkpoints().await?.open.into_iter();
         let staged =
@@ -125,7 +127,8 @@ impl PolicyCalls {
         Ok(staged.filter_map(below).collect())
     }
 
-    /// Weighs the donors and the room that a policy asks of the pool against those that it has now.
+    /// Returns a change of policy that has counted no files yet, with the donors that the policy needs, the donors that
+    /// the pool has now, and their free room.
     fn weigh(&self, policy: Policy) -> PolicyChanged {
         let now = self.time.tick();
         let pool = self.pool.lock();
@@ -143,7 +146,7 @@ impl PolicyCalls {
     }
 }
 
-/// Refuses a change of a stored file's policy that is more than one of its redundancy: nothing else can change.
+/// Refuses a change of a stored file's policy that sets anything but its redundancy.
 fn check_file(over: &Override) -> Result<(), Failure> {
     let redundancy = Override { copies: over.copies, ec: over.ec, ..Override::default() };
     if *over == redundancy && over.redundancy().is_some() {

@@ -1,7 +1,7 @@
-//! Checks all of a commit that can be checked without the catalog: recipes, sizes, digests, receipts.
+//! Checks everything in a commit that can be checked without the catalog: recipes, sizes, digests, receipts.
 //!
-//! Nothing a client says is believed. A file that passes here is a [`PreparedFile`]; there is no other way
-//! to one.
+//! Nothing that a client says is believed. A file that passes the checks becomes a [`PreparedFile`]; all others of
+//! these are made from versions that the catalog has.
 
 use potluck_catalog::{Error, PreparedChunk, PreparedFile, Space};
 use potluck_core::attributes::EntryAttributes;
@@ -21,20 +21,20 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Against {
     /// The write session that commits the files.
     pub session: SessionId,
-    /// Whether the session's space is sealed.
+    /// True if the session's space is sealed.
     pub sealed: bool,
-    /// The least redundancy of its files, in donors whose death loses nothing: what the session was opened with, whatever
-    /// policies say by now. 0 for who may lower what policies say.
+    /// The least redundancy of the session's files, as the number of donors whose death must lose nothing: that of the
+    /// policy that the session was opened with. It is 0 if the member may lower what policies say.
     pub tolerates: u32,
-    /// The signer of receipts that each donor is, by which its receipts are checked.
+    /// The facts about each donor by which its receipts are checked.
     pub signers: BTreeMap<DonorId, ReceiptSigner>,
-    /// Donors that have a key the manager has not been told since its start.
+    /// The donors that have not registered since the manager's start, so that it does not know their keys.
     pub unregistered: BTreeSet<DonorId>,
-    /// Donors in whose name receipts were found that they did not make.
+    /// The donors in whose names there were receipts that they did not make.
     pub false_receipts: BTreeSet<DonorId>,
 }
 
-/// The donor whose unknown key is why a batch cannot be checked now.
+/// The donor whose key is not known yet, so that a batch with its receipts cannot be checked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownKey(pub DonorId);
 
@@ -151,8 +151,8 @@ impl Against {
         Ok(entries)
     }
 
-    /// The chunks with their holders: the donors that gave a receipt themselves since they were started. Other receipts are
-    /// worth nothing, and are left out.
+    /// Returns the chunks of a file with their holders: the donors whose receipts are genuine and of their present
+    /// incarnation. Other receipts are left out.
     fn chunks(
         &mut self,
         path: &PoolPath,
@@ -171,7 +171,7 @@ impl Against {
                 );
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
             })?;
-            // A donor without a key was removed, or has not registered yet.
+            // A donor without a key was removed, or has not registered in this term.
             let Some(signer) = self.signers.get(&said.donor) else { continue };
             let what = (&chunk.name, chunk.len);
             match signer.judge(&said.receipt, &self.session, what, said.ack) {
@@ -186,12 +186,12 @@ impl Against {
     }
 }
 
-/// The redundancy that a file says to have.
+/// Returns the redundancy that a client says a file has.
 fn redundancy_of(file: &FileCommit) -> Redundancy {
     file.ec.map_or(Redundancy::Copies(file.copies), Redundancy::Ec)
 }
 
-/// Makes the catalog's version of a file beside its recipe of so many data chunks, or its parts.
+/// Makes the catalog's version of a file with so many data chunks, or so many parts.
 fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     Version {
         id: VersionId(0),
@@ -213,7 +213,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     }
 }
 
-/// Prepares a file whose parts were committed before; the catalog compares it with them.
+/// Prepares a file whose parts were committed before, and with which the catalog compares it.
 fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
     if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
         return Err(bad(&file, "it has both parts and a content of its own"));
@@ -227,7 +227,7 @@ fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
     Ok(PreparedFile { path, version, inline, pages, chunks, condition, in_parts })
 }
 
-/// The parity chunks of a file, each with its stored length: that of the longest chunk of its group.
+/// Returns the parity chunks of a file, each with its stored length, which is that of the longest chunk of its group.
 fn parity_of(file: &FileCommit, entries: &[Entry]) -> Result<Vec<(ChunkName, u32)>, Failure> {
     let names = &file.parity.0;
     let Some(ec) = file.ec else {

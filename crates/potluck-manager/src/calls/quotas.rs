@@ -1,4 +1,4 @@
-//! Setting and listing quotas.
+//! Answers the calls that set and list quotas.
 
 use super::Answer;
 use crate::access::Access;
@@ -57,7 +57,7 @@ impl Answer<QuotaList> for QuotaCalls {
 }
 
 impl QuotaCalls {
-    /// Finds what a person means by `of`: a space by its path, or a user by name or number.
+    /// Finds the space or the member that a person means by `of`: a space by its path, a member by name or number.
     fn meant(&self, of: &str) -> Result<QuotaOf, Failure> {
         if !PoolPath::is_pool_path(of) {
             return Ok(QuotaOf::Member(self.members.named(of)?));

@@ -25,7 +25,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The number of donors for which a reader gets new tickets at once, when it renews its leases.
+/// The most donors for which a reader gets new tickets when it renews its leases.
 const MOST_DONORS: usize = 4096;
 
 handles! {
@@ -94,7 +94,8 @@ impl Answer<RenewLeases> for ReadingCalls {
 }
 
 impl ReadingCalls {
-    /// Opens files: they come with who has their chunks, and with tickets for these donors.
+    /// Returns opened files with the holders of their chunks, in the order in which to ask them, and with tickets for
+    /// these donors.
     async fn opened(self, mut page: OpenedPage) -> Result<Opened, Failure> {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
@@ -167,7 +168,7 @@ impl Answer<Report> for ReadingCalls {
             self.scan_state.worse(now, BAD_COPY_MET);
             self.scan_state.changed_at(donor, now);
         }
-        // This is believed only after the donor looked: a reader alone marks nothing as lost.
+        // The copy counts until its donor or others have looked at it: one reader's report marks nothing as lost.
         match call.fault {
             CopyFault::WrongBytes | CopyFault::Missing => {
                 pool.accuse(donor, Holding { name, len: chunk.len }, who.member, now);

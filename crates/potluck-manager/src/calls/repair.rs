@@ -1,4 +1,4 @@
-//! Looking at repair and steering it; absence, trust, scrub.
+//! Answers the calls that show and steer repair, and those about absence, trust and scrubs.
 
 use super::{Answer, concerned};
 use crate::callers::CallingMember;
@@ -36,8 +36,8 @@ handles! {
 /// The reason that is shown while an admin's pause stops repair.
 const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 
-/// The longest absence that an admin may announce. No chunk is made again meanwhile: a donor that is away for
-/// longer has left.
+/// The longest absence that anybody may announce. The donor's chunks are not made again meanwhile, and a donor that is
+/// away for longer has left.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 
 impl Answer<RepairStatus> for RepairCalls {
@@ -65,7 +65,7 @@ impl Answer<RepairControl> for RepairCalls {
         };
         self.catalog.note_repair(paused, breaker).await?;
         if call.action != RepairAction::Pause {
-            self.scan_state.changed_anywhere(now); // whoever asks for it wants all looked at
+            self.scan_state.changed_anywhere(now); // an admin who asks for repair wants all files looked at
             self.scan_state.hurry(now);
         }
         let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
@@ -95,8 +95,8 @@ impl Answer<Away> for RepairCalls {
 }
 
 impl RepairCalls {
-    /// Refuses an absence that a donor announces for itself and that is too long: a donor that is not heard any more
-    /// could put off its repair for ever.
+    /// Refuses an absence that a donor announces for itself and that lasts too long, counted from when the donor was
+    /// last heard. Otherwise a silent donor's owner could put off repair for ever.
     fn check_own_word(&self, donor: DonorId, asked: Duration) -> Result<(), Failure> {
         let (silent, longest) = {
             let pool = self.pool.lock();

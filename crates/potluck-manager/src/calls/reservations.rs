@@ -1,4 +1,4 @@
-//! Room that is reserved for files below a path (F4).
+//! Answers the calls about room that is reserved for files below a path (promise F4).
 
 use super::Answer;
 use crate::access::Access;

@@ -1,4 +1,4 @@
-//! Series of steps, of which old ones are purged.
+//! Answers the calls that purge old steps of a series, and that pin steps.
 
 use super::Answer;
 use crate::access::Access;

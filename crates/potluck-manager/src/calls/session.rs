@@ -1,4 +1,4 @@
-//! Write sessions: reserve, offer, grow, renew, abort.
+//! Answers the calls of write sessions: reserve, offer, grow, renew, abort.
 
 use super::Answer;
 use crate::access::Access;
@@ -55,11 +55,12 @@ handles! {
 
 /// The time for which a request waits for room that interrupted uploads held.
 const MAKING_ROOM: Duration = Duration::from_secs(8);
-/// The time between two looks whether the room is there.
+/// The time between two looks at whether the room is there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl WriteSessionCalls {
-    /// Does what needs room; where it lacks, interrupted uploads make some.
+    /// Places something that needs room in the pool. If there is too little, it ends interrupted uploads and waits for
+    /// their room, no longer than [`MAKING_ROOM`].
     async fn with_room<T>(
         &self,
         place: impl Fn(&mut Pool) -> Result<T, Refusal>,
@@ -119,7 +120,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             let now = self.time.tick();
             let own = pool.reservation_at(&path);
             let promised = |spaces: &_| pool.promised_in(spaces, own);
-            // What a tree takes the place of is not known before its commit.
+            // The files that a tree replaces are not known before its commit.
             if let Some(Err(over)) = replaced.map(|gone| limits.admit_beside(promised, more, gone))
             {
                 return Ok(Err(over));
@@ -154,15 +155,15 @@ impl Answer<Reserve> for WriteSessionCalls {
 }
 
 impl WriteSessionCalls {
-    /// The quotas that the files of a space come under.
+    /// Returns the quotas that the files of a space come under.
     async fn limits(&self, space: SpaceId) -> Result<QuotaLimits, Error> {
         let space = self.catalog.space(space).await?.ok_or(Error::NoSession)?;
         let root = PoolPath::space_root(&space.name).map_err(|why| Error::Bug(why.to_string()))?;
         Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
     }
 
-    /// Enters a session for a call that says which file it writes. A member who may not write that file any more is
-    /// told so: it is why the session is over.
+    /// Enters a session for a call that may name the file that it writes. A member who lost the right to write that
+    /// file is told so, and not only that the session is over.
     async fn enter(
         &self,
         caller: &CallingMember,
@@ -175,7 +176,7 @@ impl WriteSessionCalls {
         self.sessions.enter(session, caller)
     }
 
-    /// Refuses a file that is written to donors while it grows, as soon as its commit is bound to be refused.
+    /// Refuses a file that is written to donors while it grows, as soon as a quota would refuse its commit.
     async fn admit_growing(
         &self,
         session: SessionId,
@@ -191,9 +192,8 @@ impl WriteSessionCalls {
         Ok(limits.admit_beside(|spaces| pool.reserved_in(spaces, own), bytes, replaced)?)
     }
 
-    /// Returns how a session reaches the donors of its plan. Donors whose receipts its member found false are shown
-    /// as away, so that what they said to have stored is sent to others; where there are too few others, the
-    /// session needs them.
+    /// Returns how a session reaches the donors of its plan. Donors in whose names its member had false receipts are
+    /// shown as away, so that their chunks are sent to others, unless there are too few others for the redundancy.
     fn access(
         &self,
         caller: &CallingMember,
@@ -216,7 +216,8 @@ impl WriteSessionCalls {
         Ok(self.tickets.for_writing(session, ticketed, contacts))
     }
 
-    /// Keeps a new session, so that it survives the manager; a session that cannot be kept is none.
+    /// Keeps a new session in the catalog, so that it survives a restart of the manager. If that fails, the session is
+    /// taken back.
     async fn keep(&self, new: &NewSession, ticketed: &Ticketed) -> Result<(), Failure> {
         let (draws_on, counted) = {
             let pool = self.pool.lock();
@@ -298,7 +299,7 @@ impl Answer<Renew> for WriteSessionCalls {
 
 impl Answer<Abort> for WriteSessionCalls {
     async fn answer(self, call: Abort, caller: CallingMember) -> Result<Done, Failure> {
-        // Whoever aborts a session that is over already has what it wants.
+        // If the session is over already, there is nothing to abort, and the call succeeds.
         if let Ok((_, _in_session)) = self.sessions.enter(call.session, &caller) {
             match call.keep {
                 true => self.sessions.interrupt(call.session).await?,
@@ -313,21 +314,21 @@ impl Answer<Offer> for WriteSessionCalls {
     async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
         let (_, _in_session) = self.enter(&caller, call.session, call.so_far.as_ref()).await?;
         self.admit_growing(call.session, call.so_far).await?;
-        // Copies of a donor that has not listed them do not count yet, and all would be sent again.
+        // Copies at a donor that has not listed them do not count yet, and would all be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);
-        // The chunks are protected first and looked for then: what is found in use now stays, for nothing that a
-        // session has offered is condemned.
+        // The chunks are protected first and looked up then: no chunk that a session has offered is condemned, so one
+        // that is found in use stays.
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
         let turn = self.read_turns.take(&caller).await?;
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
         drop(turn);
 
-        // A chunk that is on its way out, or at a donor that is not trusted, is sent again: that is how a
-        // damaged file is mended by whoever has it.
+        // A chunk whose copies are leaving or at donors that are not trusted is sent again: this is how writing a
+        // damaged file again mends it.
         let view = self.pool.lock().view(self.time.tick());
-        // As far as is known, chunks that donors told of are in memory and not on disk.
+        // Chunks that donors told of, and that the catalog does not know, may be in memory only.
         let uncommitted: Vec<_> = {
             let pool = self.pool.lock();
             let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);

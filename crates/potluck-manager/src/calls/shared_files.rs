@@ -1,4 +1,4 @@
-//! Answers calls about files that writers share: claims of ranges, and the turn to make a version.
+//! Answers calls about files that writers share: claims of ranges, and turns to make a version.
 
 use super::Answer;
 use crate::access::Access;
@@ -34,13 +34,14 @@ impl SharedFileCalls {
         self.shared_files.lock().expect("no holder panics")
     }
 
-    /// Whether writers may have claims that an earlier manager granted, and have not said so yet.
+    /// Returns true for [`CLAIM_LEASE`] after a restart: writers may have claims that an earlier manager granted, and
+    /// may not have said so yet.
     fn is_just_restarted(&self) -> bool {
         self.time.is_restarted_within(CLAIM_LEASE)
     }
 
-    /// Refuses a call about a file that is not shared: it would be remembered, and anybody could name as many files
-    /// as they like.
+    /// Refuses a call about a file that is not shared: the manager would remember the file, and callers could name any
+    /// number of files.
     async fn need_shared(&self, path: &PoolPath) -> Result<(), Failure> {
         match self.catalog.shared_file(path.clone()).await? {
             Some(_) => Ok(()),

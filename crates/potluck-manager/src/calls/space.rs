@@ -1,4 +1,4 @@
-//! Making, removing and listing spaces.
+//! Answers the calls that make, remove and list spaces.
 
 use super::Answer;
 use super::advice::{self, DonorCounts};
@@ -39,7 +39,7 @@ handles! {
     }
 }
 
-/// The number of spaces that a user may make: more than anybody needs, and few beside what a catalog holds.
+/// The most spaces that a user may have made: more than a user needs, and few for a catalog.
 const MOST_SPACES: u64 = 100;
 
 impl Answer<SpaceCreate> for SpaceCalls {
@@ -73,8 +73,7 @@ impl Answer<SpaceRemove> for SpaceCalls {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
         let what = format!("removed the space {}, with all rights in it", call.name);
         let space = self.catalog.remove_space(call.name, call.recursive).await?;
-        // Nobody could list or release its reservations any more: they end with the right to see
-        // the space.
+        // Nobody could list or release the space's reservations any more, because the rights in the space are gone.
         let reserved = self.pool.lock().reservations();
         for (id, _) in reserved.into_iter().filter(|(_, it)| it.space == space) {
             self.sessions.end(id).await?;

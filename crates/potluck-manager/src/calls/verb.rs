@@ -1,11 +1,11 @@
-//! Every call by its name, for who may make it and for who answers it.
+//! The calls by name, as they are checked for access and dispatched.
 
 use potluck_wire::bodies::BodyLimits;
 use potluck_wire::control::{self, Call};
 
 macro_rules! verbs {
     ($($verb:ident)*) => {
-        /// Every call there is.
+        /// A call that members can make.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Verb { $(
             #[doc = concat!("[`control::", stringify!($verb), "`]")]
@@ -13,7 +13,7 @@ macro_rules! verbs {
         )* }
 
         impl Verb {
-            /// The call that a path names.
+            /// Returns the call that a request's path names, if there is one.
             pub fn named(name: &str) -> Option<Self> {
                 $(if name == <control::$verb as Call>::NAME {
                     return Some(Self::$verb);
@@ -21,12 +21,12 @@ macro_rules! verbs {
                 None
             }
 
-            /// The name of the call in paths.
+            /// Returns the name of the call in paths.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
             }
 
-            /// The bounds of the body of a request.
+            /// Returns the bounds on the body of the call's requests.
             pub fn body_limits(self) -> BodyLimits {
                 match self { $(Self::$verb => BodyLimits::of::<control::$verb>(),)* }
             }

@@ -1,4 +1,4 @@
-//! Watch streams, and bringing what clients know of directories up to date.
+//! Answers the calls of clients that keep metadata: watch streams, and updates of the directories that they know.
 
 use super::{Answer, Verb};
 use crate::access::Access;
@@ -42,7 +42,7 @@ impl Answer<Watch> for WatchCalls {
     }
 }
 
-/// Entries of whole directories that one call looks at; the directory with which there are more is the last.
+/// The number of entries of whole directories after which a call looks at no further directory.
 const LOOKED_AT: usize = 50_000;
 
 impl Answer<Refresh> for WatchCalls {
@@ -62,7 +62,7 @@ impl Answer<Refresh> for WatchCalls {
             }
         }
         let may_list = |dir: &&KnownDir| seen[dir.path.space()].is_ok();
-        // The watch begins before anything is read, so that the stream is told of all that is changed after that.
+        // The watch begins before anything is read, so that the stream is told of every change after the reading.
         let watched = match &watch {
             Some(stream) => {
                 let listed = dirs.iter().filter(may_list).map(|dir| &dir.path);
@@ -103,8 +103,8 @@ impl Answer<Refresh> for WatchCalls {
 }
 
 impl WatchCalls {
-    /// Finds what of a directory is unlike the knowledge of a client, which may see what is `seen`; `found` is behind
-    /// the names that were asked about.
+    /// Compares a directory with what a client knows of it, and adds the differences that the client may see to `news`.
+    /// `found` has the entries of the names that the client asked about.
     async fn compare(
         &self,
         dir: KnownDir,
@@ -146,7 +146,7 @@ impl WatchCalls {
         Ok(())
     }
 
-    /// The digest of a whole directory; `None` if it has more entries than may still be looked at.
+    /// Returns the digest of a whole directory; `None` if it has more entries than may still be looked at.
     async fn digest(
         &self,
         path: &PoolPath,

@@ -1,4 +1,4 @@
-//! Whether donors may go, judged by what is known of them.
+//! Judges whether donors may go, by the facts about them.
 
 use super::{Departure, Departures};
 use crate::failure;
@@ -8,7 +8,7 @@ use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Going, MayGo};
 
 impl Departures {
-    /// Judges whether donors may go, by what a look at all they have found, or the last scan.
+    /// Judges whether donors may go, by what a look at all files, or the last scan, found to be leaving.
     pub async fn may_go(&self, departure: &Departure, leaving: Leaving) -> Result<MayGo, Error> {
         let donors = &departure.donors;
         let mut used = 0;
@@ -42,27 +42,27 @@ impl Departures {
 #[derive(Debug, Clone, Default)]
 struct Facts {
     name: String,
-    /// True if the donor answers.
+    /// True if each of the donors is heard, was given up, or never lent.
     heard: bool,
-    /// True if the donor was given up.
+    /// True if each of the donors was given up, or never lent.
     given_up: bool,
-    /// True if the donor has told what it holds.
+    /// True if each of the donors has told what it holds, was given up, or never lent.
     compared: bool,
-    /// Whether its owner or an admin asked for all of it back.
+    /// True if the space of all the donors is being given back.
     gives_back: bool,
-    /// True if only a part of what the donor holds leaves.
+    /// True if only some of the chunks that the donors hold leave.
     part: bool,
-    /// True if a write session may store at the donor.
+    /// True if a write session may store at one of the donors.
     written: bool,
-    /// The number of other donors that take something.
+    /// The number of other donors that take copies now.
     others: usize,
     /// The reason why other donors take nothing, where some do not.
     unwilling: Option<String>,
-    /// Bytes that the other donors can take.
+    /// The bytes that the other donors can take.
     room: u64,
-    /// Whether a scan looked at everything since the manager's start.
+    /// True once a scan has come to its end since the manager's start.
     scanned: bool,
-    /// Chunks at the donor that files use.
+    /// The number of copies at the donors that files use.
     used: u64,
     /// The chunks that have to be made elsewhere first.
     leaving: Leaving,
@@ -104,7 +104,7 @@ impl Facts {
                 ),
             };
         }
-        // Chunks that were to move when the donor was last heard are as unreachable as those found
+        // Chunks that were to move when the donor was last heard cannot be reached now, as those that a scan found
         // since.
         let needed = unreached + awaited + moving.chunks > 0 || self.written || self.part;
         if !self.heard && needed {
@@ -148,7 +148,7 @@ impl Facts {
         say(Going::AfterMoving, why, &advice)
     }
 
-    /// Says why others do not take what leaves.
+    /// Returns the reason why other donors do not take the chunks that leave.
     fn blocked_why(&self) -> String {
         let Leaving { moving, blocked, .. } = self.leaving;
         let narrow = blocked.widest.filter(|wide| wide.donors() as usize > self.others);

@@ -1,4 +1,4 @@
-//! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
+//! Removal of donors, which is refused if files need the donors, unless the caller accepts the effects.
 
 use super::{Departure, Departures, LessSafe, Loss, Outlook};
 use crate::shared_pool::SharedPool;
@@ -8,12 +8,12 @@ use potluck_core::size::count;
 use potluck_wire::control::{Going, MayGo, RemovalNeeds};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The effects that whoever removes a donor puts up with.
+/// The effects that the caller accepts when it removes a donor.
 #[derive(Debug, Clone, Copy)]
 pub struct RemovalTerms {
-    /// Whether files may be less safe until they are made whole again.
+    /// True if files may be less safe until repair has made the rest.
     pub now: bool,
-    /// The digest of a list of files that may be lost.
+    /// The digest ([`Loss::digest`]) of the list of files that may be lost.
     pub agreed: Option<Digest>,
 }
 
@@ -30,8 +30,8 @@ impl Drop for DonorBeingRemoved {
 }
 
 impl Departures {
-    /// Lets a donor go, or says why not and what to do. It is to be removed before what this gives is dropped:
-    /// else a file might be committed behind the look, with all its copies there.
+    /// Lets a donor go, or fails with the reason and what to do. The caller removes the donor before it drops the
+    /// returned guard: otherwise a file might be committed after the look with all its copies at the donor.
     pub async fn allow(
         &self,
         donor: DonorId,
@@ -39,7 +39,7 @@ impl Departures {
     ) -> Result<DonorBeingRemoved, Failure> {
         self.pool.lock().condemn_donor(donor);
         let condemned = DonorBeingRemoved { pool: self.pool.clone(), donor };
-        // After this turn of its writer, files that were committed before are in the catalog.
+        // After this turn of the catalog's writer, files whose commits counted on the donor are in the catalog.
         self.catalog.in_turn().await?;
         let departure = Departure::of(donor);
         let outlook = self.look(&departure).await?;
@@ -96,7 +96,7 @@ impl RemovalTerms {
     }
 }
 
-/// The least that whoever removes donors has to agree to, given the losses and what holds now.
+/// Returns the least that the caller has to accept to remove donors with these effects, by whether they may go.
 pub fn needs(loss: &Loss, less_safe: &LessSafe, may_go: &MayGo) -> RemovalNeeds {
     match (loss.files, less_safe.files) {
         (0, _) if may_go.verdict == Going::NotKnown => RemovalNeeds::Time,

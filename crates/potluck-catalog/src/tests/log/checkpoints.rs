@@ -1,4 +1,4 @@
-//! Checkpoints in the log.
+//! Tests of checkpoints in the log.
 
 use super::{Target, WHEN, base, changes_after, told};
 use crate::checkpoints::{
@@ -10,7 +10,8 @@ use crate::sql::Tx;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 
-/// A replay gives the same staged files and the same visible ones, from wherever the log was read.
+/// A replay gives the same staged and the same visible files, from a base before the checkpoints or in the midst of
+/// them.
 #[test]
 fn checkpoints_are_replayed_open_committed_and_aborted() {
     let mut fixture = Fixture::new();

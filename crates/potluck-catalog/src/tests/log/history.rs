@@ -1,4 +1,5 @@
-//! Steps of what is kept of what was replaced or removed, for the tests that a replayed catalog is equal to the original.
+//! Steps that change what is kept of replaced or removed files, for the tests that a replayed catalog equals the
+//! original.
 
 use super::{MADE, WHEN};
 use crate::fixture::{Fixture, file, path};
@@ -17,10 +18,10 @@ use potluck_core::ids::VersionId;
 use potluck_core::policy::{Override, SeriesRule};
 use potluck_wire::control::{Condition, NewLink};
 
-/// Later than the time of anything that these steps keep.
+/// A time later than that until which these steps keep anything.
 const LATER_MS: u64 = 1 << 40;
 
-/// What the rows about kept things say, as far as something is kept.
+/// Returns the rows of kept entries and the snapshots with their entries, as text.
 pub fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
     for number in 0..1000 {
@@ -45,7 +46,7 @@ pub fn told(db: &Tx) -> Vec<String> {
     told
 }
 
-/// Every kind of change to what is kept, one step at a time.
+/// Returns steps that together make every kind of change to what is kept.
 pub fn steps() -> Vec<fn(&mut Fixture)> {
     fn remove(f: &Fixture, at: &str) {
         names::remove(&f.db, &path(at), true, WHEN).expect("removed");

@@ -1,4 +1,4 @@
-//! Which changes the log may forget: those that every copy has that goes on.
+//! Tests of which changes the catalog forgets: those that every copy of the log which goes on has.
 
 use super::steps;
 use crate::Error;

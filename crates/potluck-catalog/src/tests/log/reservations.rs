@@ -1,4 +1,4 @@
-//! Reserved room in the log.
+//! Tests of reserved room in the log.
 
 use super::{Target, base, changes_after};
 use crate::fixture::{Fixture, new_space, path};
@@ -41,7 +41,7 @@ fn reserve(db: &Tx, number: u8, at: &str, bytes: u64) {
     sessions::insert(db, &session).expect("reserved");
 }
 
-/// The reservations that hold, and the time by which they end.
+/// Returns the reservations that hold, and the saved pool's time with its leaps, by which they end.
 fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
     for mut kept in sessions::all(db).expect("read") {
@@ -56,7 +56,8 @@ fn told(db: &Tx) -> Vec<String> {
     told
 }
 
-/// Who reserved room for a job of the night has it also where the manager is lost meanwhile; what has ended is not there again.
+/// A member who reserved room for a job at night has it also if the manager is lost meanwhile. A reservation that has
+/// ended does not come back.
 #[test]
 fn reserved_room_comes_back_as_it_was_and_what_has_ended_does_not_f4() {
     let steps: [fn(&Tx); 6] = [

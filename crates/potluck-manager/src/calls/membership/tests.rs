@@ -1,4 +1,4 @@
-//! What strangers and members who leave cost all others.
+//! Tests of the work that strangers and members who leave cause.
 
 use crate::handles::Handles;
 use crate::scan_state::{Priority, ScanScope};
@@ -31,7 +31,7 @@ fn join(secret: Digest) -> Join {
     Join { secret, name: "u".into(), request: Blob(request) }
 }
 
-/// How many jobs the catalog's writer has done, as monitoring is told.
+/// Returns the line of the metrics that counts the jobs of the catalog's writer.
 fn jobs(manager: &Handles) -> String {
     let mut exposition = Exposition::of("manager");
     exposition.times("jobs", "Jobs", &manager.catalog.writer_times().jobs);
