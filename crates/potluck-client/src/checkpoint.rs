@@ -74,8 +74,8 @@ fn rebased(path: &PoolPath, from: &PoolPath, to: &PoolPath) -> Result<PoolPath, 
 impl Pool {
     /// Begins a checkpoint for the directory `target`, which need not be there.
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::WRONG_KIND`] where a file is in the way, [`code::BAD_PATH`] for a space
-    /// that is to be replaced, [`code::TOO_MANY_CHECKPOINTS`].
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::WRONG_KIND`] where a file is in the way, [`code::BAD_PATH`] for a
+    /// space that is to be replaced, [`code::TOO_MANY_CHECKPOINTS`].
     pub async fn begin_checkpoint(
         &self,
         target: &PoolPath,
@@ -88,7 +88,8 @@ impl Pool {
     /// Begins a checkpoint under this identifier, or joins the one that is open under it, which then stays open for
     /// longer.
     ///
-    /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another target.
+    /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another
+    /// target.
     pub async fn join_checkpoint(
         &self,
         id: CheckpointId,
@@ -105,8 +106,8 @@ impl Pool {
     /// takes the place of one with content. A checkpoint that was committed before stays as it is.
     ///
     /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; where files are merged,
-    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`], and
-    /// [`code::BAD_REQUEST`] for too many of them.
+    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`],
+    /// and [`code::BAD_REQUEST`] for too many of them.
     pub async fn commit_checkpoint(
         &self,
         space: &str,

@@ -22,7 +22,8 @@ impl Pool {
     /// Opens a file for reading. One call to the manager; none follows while its donors answer.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::NOT_RECURSIVE`] for a
-    /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of the file's digest.
+    /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of
+    /// the file's digest.
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
         File::open(self, path, false).await
     }
@@ -43,8 +44,9 @@ impl Pool {
 
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`]
-    /// where the pool has too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`];
+    /// [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`] where the pool has
+    /// too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
     pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
         Session::open(self, root, options).await
     }

@@ -366,8 +366,8 @@ impl Reader {
         self.left
     }
 
-    /// Returns the next bytes of the range, as far as they came in one piece; `None` at its end. Drop them before the next
-    /// are asked for: they take memory that all reads share. A call that is given up loses nothing.
+    /// Returns the next bytes of the range, as far as they came in one piece; `None` at its end. Drop them before the
+    /// next are asked for: they take memory that all reads share. A call that is given up loses nothing.
     ///
     /// After an error the range cannot be read on.
     pub async fn next(&mut self) -> Option<Result<Part, Failure>> {

@@ -45,7 +45,7 @@ handles! {
 impl Overview {
     /// Returns the status of the pool now, as it is shown to a reader who may know of the spaces that are `seen`. Files
     /// in other spaces count in its sums and in its verdict, which is the same for everybody but for the names of
-    /// spaces.
+    /// spaces and the reasons why donors are not reached.
     pub async fn pool_status(
         &self,
         seen: &SeenSpaces,

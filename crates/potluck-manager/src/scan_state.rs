@@ -190,9 +190,9 @@ impl ScanState {
         kept.worse = Some((now, why));
     }
 
-    /// Notes versions that are found less safe than they should be. Where the last scan found none, the pool is not called
-    /// healthy until the next, which looks at these: a walk over all files, for a file that somebody happened to ask for
-    /// when its donor died, would take longer than the repair.
+    /// Notes versions that are found less safe than they should be. If the last scan found none, the pool is not called
+    /// healthy until the next, which looks at these versions only: a walk over all files would take longer than the
+    /// repair.
     pub fn found_worse(&self, now: Tick, versions: impl IntoIterator<Item = VersionId>) {
         if !self.is_known_worse() {
             self.worse(now, "a file was found less safe than promised");

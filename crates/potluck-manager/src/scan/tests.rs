@@ -180,8 +180,8 @@ async fn asked<C: Call>(manager: &Handles, call: &C) -> C::Reply {
     serde_json::from_slice(&answered.expect("answered")).expect("JSON")
 }
 
-/// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody asked
-/// for one of its files before the scan had looked.
+/// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody
+/// asked for one of its files before the scan had looked.
 #[tokio::test]
 async fn whoever_finds_a_file_less_safe_has_the_files_of_its_donor_looked_at_and_no_others() {
     let (_dir, manager) = still().await;
