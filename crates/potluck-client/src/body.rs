@@ -1,8 +1,9 @@
-//! The bytes of a chunk on its way to donors: in memory, or still in the local file that they come from, or in the pool.
+//! The bytes of a chunk on its way to donors: in memory, or still in the local file that they come from, or in the
+//! pool.
 //!
-//! A chunk that is stored as its file has it was hashed as it was read, in pieces that stay in the processor's cache,
-//! and goes from the system's file cache straight to the socket: two copies less of each byte. The file may change
-//! between the two; donors find that by the chunk's name, and the file is not stored.
+//! A chunk that is stored as its file has it is hashed while it is read, in pieces that stay in the processor's cache,
+//! and goes from the system's file cache straight to the socket, which saves two copies of each byte. If the file
+//! changes between hashing and sending, donors find that by the chunk's name, and the file is not stored.
 
 use crate::buffer::{Buffer, Claim};
 use potluck_core::chunk::{ChunkHasher, ChunkName};
@@ -25,19 +26,19 @@ pub enum Body {
     Kept(KeptChunk),
 }
 
-/// A chunk that the pool has, and that is read only if it lacks copies of it.
+/// A chunk that the pool has. It is read only if the pool lacks copies of it.
 pub struct KeptChunk {
     /// The reader of the row of chunks that this chunk is stored with.
     pub row: Arc<dyn ReadRow>,
     /// The position of the chunk in its row, parity after the data.
     pub position: usize,
-    /// Stored bytes of the chunk.
+    /// The number of stored bytes of the chunk.
     pub len: u32,
 }
 
 /// Reads chunks that are stored together.
 pub trait ReadRow: Send + Sync {
-    /// The stored bytes of the chunk at a position, in memory.
+    /// Reads the stored bytes of the chunk at a position into memory.
     fn read(&self, position: usize) -> BoxFuture<'_, Result<Arc<Body>, Failure>>;
 }
 
@@ -54,7 +55,7 @@ pub struct FileRange {
     pub file: Arc<File>,
     /// The offset of the part in the file, in bytes.
     pub offset: u64,
-    /// Bytes of the part.
+    /// The number of bytes of the part.
     pub len: u32,
     /// The share of the part in the budget for bytes on their way, as if it were in memory.
     _claim: Claim,
@@ -70,7 +71,7 @@ impl Body {
         }
     }
 
-    /// Returns the bytes where they can be sent from: a chunk that is kept is read.
+    /// Returns the bytes in memory or in a local file, from which they can be sent: a chunk that the pool has is read.
     pub async fn in_hand(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
         match &*self {
             Self::Kept(KeptChunk { row, position, .. }) => row.read(*position).await,
@@ -92,7 +93,8 @@ impl Body {
         }
     }
 
-    /// Whether the local file of this body has other bytes by now than those that are called `name`. Blocks.
+    /// Returns whether the local file of this body has other bytes by now than those of the chunk `name`, or cannot be
+    /// read. It blocks.
     pub fn has_changed(&self, name: &ChunkName) -> bool {
         match self {
             Self::Memory(_) | Self::Kept(_) => false,
@@ -107,7 +109,7 @@ impl FileRange {
         Self { file, offset, len, _claim: claim }
     }
 
-    /// Computes the name of the bytes that are there now; `None` if they cannot be read, or are fewer.
+    /// Computes the name of the bytes that are in the file now; `None` if they cannot be read, or are fewer.
     fn name_now(&self) -> Option<ChunkName> {
         let (mut hasher, mut piece) = (ChunkHasher::default(), vec![0; PIECE]);
         let end = self.offset + u64::from(self.len);

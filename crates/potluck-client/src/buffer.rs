@@ -1,8 +1,8 @@
-//! Memory for chunks on their way: bounded in sum, and used again.
+//! The memory for chunks on their way, which is bounded in sum and used again.
 //!
-//! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
-//! so large buffers go back to a free list instead of to the system. So do those for a segment, which random reads
-//! would fill with fresh pages one after the other.
+//! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk; so large buffers go
+//! back to a free list instead of to the system. So do the buffers for a segment, which random reads would fill with
+//! fresh pages one after the other.
 
 use potluck_core::chunk::sealed_len;
 use potluck_core::merkle::SEGMENT;
@@ -10,19 +10,20 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The size from which buffers are kept for reuse; the allocator does as well with smaller ones, except for segments.
+/// The size in bytes from which buffers are kept for reuse; the allocator does as well with smaller ones, except for
+/// segments.
 const LARGE: usize = 1 << 20;
 
-/// Sizes of buffers for one segment, sealed or not.
+/// The sizes in bytes of buffers for one segment, sealed or not.
 const ONE_SEGMENT: Range<usize> = SEGMENT as usize..2 * SEGMENT as usize;
 
-/// Most free buffers for segments that are kept: as many as are read at once.
+/// The most free buffers for segments that are kept: as many as are read at once.
 const SEGMENTS_KEPT: usize = 64;
 
-/// Bytes per permit of the budget.
+/// The number of bytes per permit of the budget.
 const GRAIN: usize = 4096;
 
-/// Chunk buffers whose sizes together stay under a budget.
+/// A pool of chunk buffers whose claims together stay under a budget.
 #[derive(Debug, Clone)]
 pub struct Buffers {
     large: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -32,7 +33,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Makes a pool of buffers, which take at most `budget` bytes together.
+    /// Makes a pool of buffers whose claims take at most `budget` bytes together.
     pub fn new(budget: usize) -> Self {
         let grains = (budget / GRAIN).max(1);
         Self {
@@ -53,7 +54,7 @@ impl Buffers {
         Some((free.lock().expect("no holder panics"), most))
     }
 
-    /// The budget in bytes.
+    /// Returns the budget in bytes.
     pub fn size(&self) -> usize {
         self.grains as usize * GRAIN
     }
@@ -75,7 +76,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Splits off what `bytes` need, or all that is left.
+    /// Splits off the share that `bytes` need, or all that is left.
     pub fn split(&mut self, bytes: usize) -> Self {
         let grains = bytes.div_ceil(GRAIN).clamp(1, self.permit.num_permits().max(1));
         let permit = self
@@ -85,7 +86,7 @@ impl Claim {
         Self { permit, buffers: self.buffers.clone() }
     }
 
-    /// Returns a buffer of `len` bytes, whose content is whatever was there before.
+    /// Returns a buffer of `len` bytes with unspecified content: it may be that of an earlier chunk.
     pub fn buffer(self, len: usize) -> Buffer {
         let kept = self.buffers.free_list(len).and_then(|(mut free, _)| free.pop());
         let mut bytes = kept.unwrap_or_default();
@@ -99,7 +100,7 @@ impl Claim {
     }
 }
 
-/// A chunk's bytes; give their memory and budget back when dropped.
+/// The bytes of a chunk, which give their memory and their share of the budget back when they are dropped.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -107,7 +108,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// The bytes, to grow or shrink in place.
+    /// Returns the bytes, to grow or shrink in place.
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

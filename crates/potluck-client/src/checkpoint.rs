@@ -10,11 +10,11 @@ use potluck_wire::control::{
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::time::Duration;
 
-/// How many times a checkpoint is renewed within the time for which it stays open unused.
+/// The number of times that a checkpoint is renewed within the time for which it stays open unused.
 const RENEWALS: u32 = 4;
 
-/// A checkpoint that is open. What is written below [`Checkpoint::staging`] becomes visible with its commit; where this
-/// is dropped, the checkpoint stays open until it expires.
+/// A checkpoint that is open. The files that are written below [`Checkpoint::staging`] become visible with its commit.
+/// If this is dropped, the checkpoint stays open until it expires.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     id: CheckpointId,
@@ -50,7 +50,7 @@ impl Checkpoint {
         rebased(path, &self.target, &self.staging)
     }
 
-    /// Rewrites a failure so that it names files where they will be, and not where they are staged.
+    /// Rewrites a failure so that it names files by their final paths, and not by those at which they are staged.
     pub fn in_terms_of_target(&self, mut failure: Failure) -> Failure {
         failure.message =
             failure.message.replace(&self.staging.to_string(), &self.target.to_string());
@@ -74,8 +74,8 @@ fn rebased(path: &PoolPath, from: &PoolPath, to: &PoolPath) -> Result<PoolPath, 
 impl Pool {
     /// Begins a checkpoint for the directory `target`, which need not be there.
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::WRONG_KIND`] where a file is in the way, [`code::BAD_PATH`] for a space
-    /// that is to be replaced, [`code::TOO_MANY_CHECKPOINTS`].
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::WRONG_KIND`] where a file is in the way, [`code::BAD_PATH`] for a
+    /// space that is to be replaced, [`code::TOO_MANY_CHECKPOINTS`].
     pub async fn begin_checkpoint(
         &self,
         target: &PoolPath,
@@ -88,7 +88,8 @@ impl Pool {
     /// Begins a checkpoint under this identifier, or joins the one that is open under it, which then stays open for
     /// longer.
     ///
-    /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another target.
+    /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another
+    /// target.
     pub async fn join_checkpoint(
         &self,
         id: CheckpointId,
@@ -105,8 +106,8 @@ impl Pool {
     /// takes the place of one with content. A checkpoint that was committed before stays as it is.
     ///
     /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; where files are merged,
-    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`], and
-    /// [`code::BAD_REQUEST`] for too many of them.
+    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`],
+    /// and [`code::BAD_REQUEST`] for too many of them.
     pub async fn commit_checkpoint(
         &self,
         space: &str,
@@ -128,17 +129,18 @@ impl Pool {
             .map(drop)
     }
 
-    /// Lists the open checkpoints of the spaces that this member may list.
+    /// Lists the open checkpoints of the spaces that this member may list, and the checkpoints of this member that were
+    /// committed in the last day.
     pub async fn checkpoints(&self) -> Result<Checkpoints, Failure> {
         self.call(&CheckpointList {}).await
     }
 }
 
-/// A checkpoint of one piece of work, which is aborted where the work ends without its commit.
+/// A checkpoint of one piece of work, which is aborted if the work ends without its commit.
 pub struct CheckpointedWork {
     client: Pool,
     checkpoint: Checkpoint,
-    /// Whether the checkpoint has ended, so that there is nothing to abort.
+    /// True if the checkpoint was committed, or may have been, so that it must not be aborted.
     has_ended: bool,
 }
 
@@ -173,7 +175,8 @@ impl CheckpointedWork {
         }
     }
 
-    /// Makes the files of the checkpoint visible; where that is refused the checkpoint is aborted.
+    /// Makes the files of the checkpoint visible. If that is refused the checkpoint is aborted; if the manager does not
+    /// answer it is left as it is.
     ///
     /// Errors: those of [`Pool::commit_checkpoint`].
     pub async fn commit(

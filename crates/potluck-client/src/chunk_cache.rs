@@ -1,7 +1,8 @@
-//! A cache of what was read: segments in memory, and chunks in a directory that all mounts of a user share.
+//! A cache of the segments that were read: in memory, and in a directory that all mounts of a user share.
 //!
-//! What comes out of the directory is verified segment by segment, against hashes that are kept with it and that say which
-//! segment of which chunk it is; a disk that changes a bit makes a miss of it. Segments are plaintext.
+//! Bytes from the directory are verified segment by segment, against hashes that are kept with them and that cover the
+//! name of the chunk and the number of the segment, so that a bit changed by the disk is a miss. Segments are
+//! plaintext.
 
 pub(crate) mod directory;
 mod memory;
@@ -18,7 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
-/// The longest run of segments that is kept in memory. Longer runs are read in order, and hardly ever again soon.
+/// The longest run of segments that is kept in memory, in bytes. Longer runs are read in order, and hardly ever again
+/// soon.
 const MOST_IN_MEMORY: usize = 256 << 10;
 /// The most bytes that may wait to be written to the directory; while so many wait, further segments are not kept
 /// there.
@@ -33,12 +35,12 @@ pub struct ChunkCache {
     found: Arc<AtomicU64>,
 }
 
-/// Segments that wait to be written to the directory.
+/// The segments that wait to be written to the directory.
 #[derive(Default)]
 struct UnwrittenSegments {
     runs: VecDeque<(SegmentRun, Vec<u8>)>,
     bytes: usize,
-    /// Whether a task is writing them.
+    /// True while a task is writing them.
     is_written: bool,
 }
 
@@ -47,7 +49,7 @@ struct UnwrittenSegments {
 pub(crate) struct SegmentRun {
     /// The name of the chunk, as stored.
     pub chunk: ChunkName,
-    /// Bytes of plaintext of the whole chunk.
+    /// The number of plaintext bytes of the whole chunk.
     pub chunk_len: u32,
     /// The numbers of the segments in their chunk, from 0.
     pub segments: Range<u32>,
@@ -64,7 +66,7 @@ impl SegmentRun {
         self.segments.clone().map(|segment| self.len_of(segment)).sum()
     }
 
-    /// Whether the run has all segments of its chunk.
+    /// Returns whether the run has all segments of its chunk.
     fn is_whole(&self) -> bool {
         self.segments == (0..self.chunk_len.div_ceil(SEGMENT))
     }
@@ -118,7 +120,7 @@ impl ChunkCache {
         self.remember(run, bytes);
         let Some(dir) = self.dir.clone() else { return };
         let mut waiting = self.waiting.lock().expect("no holder panics");
-        // A slow disk keeps nothing rather than holding reads up.
+        // If the disk is too slow, segments are not kept, so that reads do not wait for it.
         if waiting.bytes + bytes.len() > MOST_WAITING {
             return;
         }

@@ -1,4 +1,5 @@
-//! Where the bytes of a file come from that is stored: a local file, in which they may stay, or anything else.
+//! The sources of the bytes of a file that is to be stored: a local file, in which they may stay until they are sent,
+//! or any other reader.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +15,7 @@ pub trait ContentReader: Read + Send {
     }
 }
 
-/// A part of a local file, read from its beginning.
+/// A reader of a local file from an offset on.
 pub struct LocalBytes {
     file: Arc<File>,
     at: u64,
@@ -41,7 +42,7 @@ impl ContentReader for LocalBytes {
     }
 }
 
-/// Bytes that are in no local file.
+/// A reader of bytes that are in no local file.
 pub struct StreamedBytes<R>(pub R);
 
 impl<R: Read> Read for StreamedBytes<R> {

@@ -33,7 +33,7 @@ impl WrittenExtent {
         self.at..self.at + self.len
     }
 
-    /// Whether `next` begins where this extent ends, both in the file and in the contribution.
+    /// Returns whether `next` begins where this extent ends, both in the file and in the contribution.
     pub fn adjoins(&self, next: &Self) -> bool {
         self.at + self.len == next.at && self.from + self.len == next.from
     }
@@ -61,7 +61,8 @@ impl Index {
         bytes
     }
 
-    /// Reads a footer: returns the bytes of the extents before it, and the size that the contribution asks for.
+    /// Reads a footer: returns the number of bytes of the extents before it, and the least size that the contribution
+    /// asks for.
     ///
     /// Errors: [`ErrorKind::Integrity`] where `footer` is no footer of a contribution.
     pub fn of_footer(footer: &[u8]) -> Result<(usize, u64), Failure> {
@@ -75,7 +76,8 @@ impl Index {
 
     /// Decodes the index whose extents are these `bytes`, behind `len` bytes of content.
     ///
-    /// Errors: [`ErrorKind::Integrity`] where extents lie outside of the content.
+    /// Errors: [`ErrorKind::Integrity`] where extents lie outside of the content, or they or `size` beyond the largest
+    /// file.
     pub fn decode(bytes: &[u8], size: u64, len: u64) -> Result<Self, Failure> {
         let numbers: Vec<u64> =
             bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
@@ -108,7 +110,7 @@ pub enum ByteSource {
     Contribution { number: usize, from: u64 },
     /// The bytes are those that the version before has at this place.
     Before,
-    /// Nobody wrote them, and the version before does not have them.
+    /// No writer wrote the bytes, and the version before does not have them.
     Zeros,
 }
 

@@ -1,5 +1,5 @@
-//! Copying inside the pool: by new versions of the same chunks, which moves no byte, or where the
-//! spaces are sealed with different keys by reading and writing again.
+//! Copies files inside the pool: by new versions of the same chunks, which moves no byte, or by reading and writing
+//! every byte again, for example between spaces that are sealed with different keys.
 
 use crate::get::{self, ByteRange};
 use crate::pending_links::PendingLinks;
@@ -33,7 +33,7 @@ const PARTS_AHEAD: usize = 2;
 pub struct CopyReport {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// How many links were copied.
+    /// The number of links that were copied.
     pub links: u64,
     /// The files that were not copied, and why. Those that only lack holders ([`NotCopied::lacks_holders`]) can
     /// be copied through this client.
@@ -79,8 +79,8 @@ impl Pool {
         }
     }
 
-    /// Copies files or trees through this client, which reads and writes every byte: each of `pairs` has a source
-    /// and its target, below `root`. `options.bytes` is what that comes to.
+    /// Copies files or trees through this client, which reads and writes every byte: each of `pairs` has a source and
+    /// its target, below `root`. `options.bytes` is the number of all these bytes.
     ///
     /// Errors: those of [`put`], which ended the write session. Sources that cannot be read are in the report.
     pub async fn copy_through(
@@ -107,7 +107,7 @@ impl Pool {
         let writing = put(self, root, Box::new(queue.into_iter()), options, progress);
         tokio::pin!(reading, writing);
         let mut read = None;
-        // The writer waits for the reader; when the writer has given up, nobody reads on.
+        // The writer waits for the reader; when the writer has given up, the reader stops.
         let written = loop {
             tokio::select! {
                 result = &mut reading, if read.is_none() => read = Some(result),
@@ -123,7 +123,8 @@ impl Pool {
     }
 }
 
-/// Reads everything at `from`, one file after the other, and makes directories that have no file, and links.
+/// Reads all files at `from`, one after the other, and makes the links, and the directories that are empty or have
+/// permissions of their own.
 async fn feed(
     client: &Pool,
     from: &PoolPath,

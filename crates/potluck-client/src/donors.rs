@@ -1,4 +1,4 @@
-//! The donors of one client: how to reach them, the open links, and what is known of their rates.
+//! The donors of one session or read: how to reach them, the open links, and the estimates of their rates.
 
 use crate::buffer::Buffers;
 use crate::leases::ReadTickets;
@@ -32,9 +32,9 @@ pub struct Donors {
 struct Known {
     /// The access to the donor; shared because each request for a chunk looks at it.
     access: Arc<DonorAccess>,
-    /// When the current ticket came.
+    /// The moment at which the current ticket came.
     since: Tick,
-    /// Whether the next ticket replaces the current one, and the link that was opened with it.
+    /// True if the next ticket replaces the current one, and the link that was opened with it.
     is_discarded: bool,
     /// Serialises opening, so that many chunks waiting for one donor open one link.
     link: Arc<tokio::sync::Mutex<Option<Link>>>,
@@ -62,9 +62,9 @@ impl Donors {
         Self { client: Some(client), ..self }
     }
 
-    /// Learns how to reach donors; what is known of their rates stays. For the first half of its life a ticket
-    /// is used whatever others come, and with it the link that was opened with it: what is sent by then is
-    /// taken while the ticket is still good.
+    /// Learns how to reach donors; the estimates of their rates stay. A new ticket does not replace one that is in the
+    /// first half of its life, nor the link that was opened with that, unless the older ticket was discarded or the
+    /// donor's addresses changed: chunks sent by the older ticket are then taken while it is still valid.
     pub fn learn(&self, access: Vec<DonorAccess>) {
         let now = self.env.clock.now();
         let mut known = self.known.lock().expect("no holder panics");
@@ -90,7 +90,7 @@ impl Donors {
         }
     }
 
-    /// Marks the ticket of a donor that did not let this client in, or does not answer: the next ticket replaces it,
+    /// Discards the ticket of a donor that did not let this client in, or does not answer: the next ticket replaces it,
     /// and the link that was opened with it.
     pub fn discard(&self, donor: DonorId) {
         if let Some(known) = self.known.lock().expect("no holder panics").get_mut(&donor) {
@@ -98,7 +98,7 @@ impl Donors {
         }
     }
 
-    /// Returns when the ticket came that is now used for a donor.
+    /// Returns the moment at which the ticket came that is now used for a donor.
     pub fn ticket_since(&self, donor: DonorId) -> Option<Tick> {
         self.known.lock().expect("no holder panics").get(&donor).map(|known| known.since)
     }
@@ -111,7 +111,7 @@ impl Donors {
         old.map(|(donor, _)| *donor).collect()
     }
 
-    /// Runs `look` on what is known of the donors' rates.
+    /// Runs `look` on the estimates of the donors' rates.
     pub fn rates<T>(&self, look: impl FnOnce(&mut Rates) -> T) -> T {
         look(&mut self.rates.lock().expect("no holder panics"))
     }

@@ -1,4 +1,4 @@
-//! What programs do in a pool: open and write files, and change names and directories.
+//! The calls by which programs use a pool: they open and write files, and change names and directories.
 //!
 //! Each of these calls the manager, so that the errors of [`Pool::call`] are possible beside those that a method
 //! names.
@@ -22,13 +22,14 @@ impl Pool {
     /// Opens a file for reading. One call to the manager; none follows while its donors answer.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::NOT_RECURSIVE`] for a
-    /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of the file's digest.
+    /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of
+    /// the file's digest.
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
         File::open(self, path, false).await
     }
 
     /// Opens a file that is to stay readable for as long as it is open, though it is replaced or removed: its version
-    /// is leased, which one call each 20 s renews for all files that this client has open so.
+    /// is leased, and the client renews the leases of all such files until they are dropped.
     ///
     /// Errors: those of [`Pool::open`].
     pub async fn open_leased(&self, path: &PoolPath) -> Result<File, Failure> {
@@ -36,20 +37,21 @@ impl Pool {
     }
 
     /// Renews the leases of all files that are open under one now, instead of when they are due: a manager that has
-    /// just started knows of none, and reclaims what is replaced or removed before they are renewed.
+    /// just started knows of none, and believes renewals only as long as a lease lasts.
     pub fn renew_leases_now(&self) {
         self.leases.renew_now();
     }
 
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`]
-    /// where the pool has too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`];
+    /// [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`] where the pool has
+    /// too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
     pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
         Session::open(self, root, options).await
     }
 
-    /// Writes one file in a session of its own.
+    /// Begins to write one file in a session of its own.
     ///
     /// Errors: those of [`Pool::session`].
     pub async fn create(
@@ -100,7 +102,7 @@ impl Pool {
         self.call(&Stat { path: path.clone(), chunks: false }).await
     }
 
-    /// Tells all facts of a path, and of every chunk of a file.
+    /// Returns the metadata of a path as [`Pool::stat`] does, and of a file also every chunk.
     ///
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_chunks(&self, path: &PoolPath) -> Result<Stated, Failure> {
@@ -121,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// Sums over a file or tree, and over each of its direct children.
+    /// Returns the sums over a file or tree, and over each of its direct children.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::CATALOG`] of kind
     /// [`ErrorKind::Retry`](potluck_wire::error::ErrorKind::Retry) where too many wait for such sums.
@@ -134,7 +136,7 @@ impl Pool {
         Ok(used)
     }
 
-    /// Makes a directory; with `parents` those above it that are missing too, and one that is there is no error.
+    /// Makes a directory; with `parents` also the missing ones above it, and one that is there is no error.
     ///
     /// Errors: [`code::EXISTS`], [`code::NO_ENTRY`] without `parents`, [`code::WRONG_KIND`] where a file is in the way,
     /// [`code::BAD_PATH`] for a path outside of spaces.
@@ -153,8 +155,8 @@ impl Pool {
         self.call(call).await
     }
 
-    /// Sets when a file or directory was modified, and who may do what with it, as `call` says; a file keeps its
-    /// version.
+    /// Sets the modification time, the permissions and the owner of a file or directory, as `call` says; a file keeps
+    /// its version.
     ///
     /// Errors: [`code::NO_ENTRY`], [`code::WRONG_VERSION`] where the file is not of the version that is meant,
     /// [`code::BAD_PATH`] for the root of the pool.

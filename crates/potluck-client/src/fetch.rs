@@ -1,5 +1,5 @@
-//! Fetching the chunks of a file: a chunk that has copies from the one expected first, or from another when that
-//! one fails or hangs; and chunks of a group, which can stand in for each other. Both are gathered by the same code.
+//! Fetches the chunks of a file. A chunk with copies comes from the copy that is expected first, or from another when
+//! that one fails or hangs. Chunks of a group can stand in for each other. Both are gathered by the same code.
 
 mod gather;
 mod group;
@@ -47,7 +47,7 @@ pub struct Fetcher {
     outage: Arc<Outage>,
 }
 
-/// Verified plaintext of a chunk, all of it or some segments, and its place among the bytes read ahead.
+/// The verified plaintext of a chunk, all of it or some segments, and its share of the memory for reading.
 pub struct Fetched {
     /// The plaintext of the piece.
     pub bytes: Buffer,
@@ -72,7 +72,7 @@ impl Fetched {
     }
 }
 
-/// Counts a request in its donor's rate estimate until it is answered or given up.
+/// A request under way, which counts in its donor's rate estimate until it is answered or given up.
 struct Asked<'a> {
     donors: &'a Donors,
     clock: &'a dyn Clock,
@@ -83,7 +83,7 @@ struct Asked<'a> {
 
 /// The way in which a request ended.
 enum End {
-    /// The request was answered, and is counted in its donor's rate estimate.
+    /// The request was answered, which its donor's rate estimate knows already.
     Answered,
     /// The request was refused, or was not answered as it should be.
     Failed,
@@ -126,7 +126,7 @@ impl Fetcher {
         }
     }
 
-    /// Whether what this fetcher reads is sealed with `key`, or not sealed where `key` is `None`.
+    /// Returns whether the chunks that this fetcher reads are sealed with `key`, or not sealed if `key` is `None`.
     pub fn is_sealed_with(&self, key: Option<&SpaceKey>) -> bool {
         self.key.as_ref() == key
     }
@@ -142,18 +142,20 @@ impl Fetcher {
         self.donors.learn(access);
     }
 
-    /// Counts how often another copy stood in for one that failed or hung, and how many chunks were rebuilt.
+    /// Returns how often another copy stood in for one that failed or hung, plus the number of chunks that were
+    /// rebuilt.
     pub fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Relaxed)
     }
 
-    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Where too few can be
-    /// had the manager is asked where they are now; and donors that are away in the middle of the read are
-    /// waited for as long as the client's retry limits say. The unit keeps its place in the memory meanwhile,
-    /// for those after it in the file may hold all the rest until it is read.
+    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one for each piece. If too few can be
+    /// had, the manager is asked where they are now; and donors that are away in the middle of the read are waited for
+    /// as long as the client's retry limits say. The unit keeps its place in the memory meanwhile, for the units after
+    /// it in the file may hold all the rest until it is read.
     ///
-    /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
-    /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
+    /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all copies
+    /// that were tried are spoiled or a rebuilt chunk is wrong, and the failure of a manager that refuses to open the
+    /// file again.
     pub async fn unit(
         &self,
         recipe: &Recipe,
@@ -213,7 +215,7 @@ impl Fetcher {
         let Some(cache) = &self.client.cache else { return };
         for (piece, fetched) in pieces.iter().zip(fetched) {
             let run = segment_run(recipe, piece);
-            // More of a group may have been fetched than was asked for.
+            // The whole chunks of a group may have been fetched though a part was asked for.
             let before = (run.segments.start * SEGMENT).checked_sub(fetched.start);
             let bytes = before.and_then(|at| fetched.bytes.get(at as usize..)?.get(..run.len()));
             if let Some(bytes) = bytes {

@@ -1,4 +1,4 @@
-//! An open file: what the manager said of it once, and reads of any of its bytes from then on.
+//! An open file: the facts that the manager told of it when it was opened, and reads of any of its bytes from then on.
 
 use crate::fetch::{Fetched, Fetcher};
 use crate::leases::Lease;
@@ -29,15 +29,15 @@ use tokio::task::JoinSet;
 /// The most units of one file, each a chunk or a group, that are asked for at once; memory bounds them further.
 pub(crate) const UNITS_AT_ONCE: usize = 64;
 
-/// One version of a file. Cheap to clone, and for any number of threads: clones share what is known of the
-/// file, the connections to its donors, and with all files of their pool handle the memory for what is read.
+/// One version of a file. It is cheap to clone, and any number of threads can use it: clones share the facts about the
+/// file, the connections to its donors, and with all files of their pool handle the memory for reading.
 ///
-/// A file that is replaced or removed while it is open stays readable for as long as the pool keeps the
-/// chunks of that version: a minute, or with [`Pool::open_leased`] as long as it is open.
+/// A file that is replaced or removed while it is open stays readable for as long as the pool keeps the chunks of that
+/// version: for the manager's GC delay, or with [`Pool::open_leased`] as long as it is open.
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
-    /// Whether several writers shared the file when it was opened.
+    /// True if several writers shared the file when it was opened.
     is_shared: bool,
 }
 
@@ -63,7 +63,7 @@ struct About {
     ec: Option<Ec>,
 }
 
-/// The content of a file, or where it is found.
+/// The content of a file, or the recipes by which it is found.
 enum Content {
     /// The recipe of the whole file, which has its content itself if that lives in the catalog.
     Own(Arc<Recipe>),
@@ -170,7 +170,7 @@ impl File {
         self.inner.about.digest
     }
 
-    /// Whether several writers shared the file when it was opened ([`Pool::shared_writer`]).
+    /// Returns whether several writers shared the file when it was opened ([`Pool::shared_writer`]).
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -180,22 +180,23 @@ impl File {
         self.inner.about.version
     }
 
-    /// Returns the modification time and the permissions that the file had when it was opened.
+    /// Returns the modification time, the permissions and the owner that the file had when it was opened.
     pub fn attributes(&self) -> EntryAttributes {
         self.inner.about.attributes
     }
 
-    /// Counts how often another copy stood in for one that failed or was late, and how many chunks were rebuilt from
-    /// others of their group.
+    /// Returns how often another copy stood in for one that failed or was late, plus the number of chunks that were
+    /// rebuilt from others of their group.
     pub fn failovers(&self) -> u64 {
         self.inner.fetcher.failovers()
     }
 
-    /// Reads `len` bytes from `offset` on, or as many as the file has there. Only the 64 KiB segments that they are in
-    /// are moved, and each is verified. The manager is not asked.
+    /// Reads `len` bytes from `offset` on, or as many as the file has there. While all donors are well, only the 64 KiB
+    /// segments that they are in are moved; each is verified. The manager is asked only for a part of the file that was
+    /// not opened yet, for new tickets, and when donors fail.
     ///
-    /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all
-    /// that was reached is spoiled.
+    /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all copies
+    /// that were tried are spoiled or a rebuilt chunk is wrong.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         let range = offset..offset.saturating_add(len as u64).min(self.size());
         if range.is_empty() {
@@ -236,8 +237,8 @@ impl File {
         }
     }
 
-    /// Whether a file that `policy` cuts, and `key` seals, has the same chunks where it has the same bytes, and the digest
-    /// of such a file follows from those of its chunks.
+    /// Returns whether a file that is cut by `policy` and sealed with `key` has the same chunks as this one where it
+    /// has the same bytes, and a digest that follows from those of its chunks.
     pub(crate) fn is_cut_by(&self, policy: &Policy, key: Option<&SpaceKey>) -> bool {
         let About { chunk_size, ec, .. } = self.inner.about;
         let is_subtree =
@@ -301,7 +302,7 @@ impl File {
         }
     }
 
-    /// Fetches the chunks of one unit of a recipe for a caller that writes them away at once.
+    /// Fetches the chunks of one unit of a recipe for a caller that waits for them.
     pub(crate) async fn unit(
         &self,
         recipe: &Recipe,
@@ -312,7 +313,7 @@ impl File {
         fetcher.unit(recipe, pieces, place).await.map_err(|failure| self.named(failure))
     }
 
-    /// The failure, with the name of a file that is one of many.
+    /// Adds the path of a file that is one of many to a failure.
     fn named(&self, failure: Failure) -> Failure {
         let path = &self.inner.about.path;
         match path.is_empty() {
@@ -339,20 +340,20 @@ type Unit = (Vec<Piece>, Result<Vec<Fetched>, Failure>);
 
 /// A part of a range that cannot be read now.
 pub struct Unreadable {
-    /// The range of the file that cannot be read now.
+    /// The number of bytes that cannot be read now.
     pub bytes: u64,
     pub failure: Failure,
 }
 
-/// A range of a file, read in order. What is read ahead keeps its place in the memory that all files of the
-/// pool handle share until the reader is dropped.
+/// A reader of a range of a file, in order. Bytes that are read ahead keep their place in the memory that all files of
+/// the pool handle share, until they are given out and dropped or the reader is dropped.
 pub struct Reader {
     file: File,
     /// The unread rest of a file that lives in the catalog.
     inline: Option<Range<usize>>,
     /// The range whose units have not been looked up yet.
     rest: Range<u64>,
-    /// Units that were not asked for yet, each with its recipe.
+    /// The units that were not asked for yet, each with its recipe.
     units: VecDeque<(Arc<Recipe>, Vec<Piece>)>,
     under_way: FuturesOrdered<BoxFuture<'static, Unit>>,
     parts: VecDeque<Part>,
@@ -365,8 +366,8 @@ impl Reader {
         self.left
     }
 
-    /// Returns the next bytes of the range, as many as came together; `None` at its end. Drop them before the next are
-    /// asked for, for their memory is part of what all reads share. A call that is given up loses nothing.
+    /// Returns the next bytes of the range, as far as they came in one piece; `None` at its end. Drop them before the
+    /// next are asked for: they take memory that all reads share. A call that is given up loses nothing.
     ///
     /// After an error the range cannot be read on.
     pub async fn next(&mut self) -> Option<Result<Part, Failure>> {
@@ -374,7 +375,7 @@ impl Reader {
         Some(next.map_err(|unreadable| self.fail(unreadable.failure)))
     }
 
-    /// Returns the bytes that came together with those that were given last, as far as they were not given yet.
+    /// Returns the next bytes of the range if they came together with those that were returned last, without waiting.
     pub fn at_hand(&mut self) -> Option<Part> {
         self.parts.pop_front().map(|part| self.gives(part))
     }
@@ -473,7 +474,7 @@ impl Reader {
     }
 }
 
-/// Verified bytes of a file.
+/// A part of a file's bytes, which are verified.
 pub struct Part(Bytes);
 
 enum Bytes {

@@ -1,4 +1,4 @@
-//! Reading files: to a stream in order, or to local files, one or a whole tree.
+//! Reads files: to a stream in order, or to local files, one or a whole tree.
 
 mod leftovers;
 mod local;
@@ -27,31 +27,32 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
+/// The number of files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
 const FILES_AT_ONCE: usize = 32;
 
 /// The report of a get.
 #[derive(Debug, Clone, Default)]
 pub struct GetReport {
-    /// Number of files that were read whole.
+    /// The number of files that were read, or of which a range was.
     pub files: u64,
-    /// Number of symbolic links that were made.
+    /// The number of symbolic links that were made.
     pub links: u64,
-    /// Size of these files together, in bytes of plaintext.
+    /// The number of plaintext bytes that were read of these files.
     pub bytes: u64,
-    /// Files and links that could not be copied, by paths relative to the one that was asked for, and why.
+    /// The files, links and directories that could not be copied, by paths relative to the one that was asked for, and
+    /// why.
     pub failed: Vec<(String, Failure)>,
-    /// Counts how often another copy stood in for one that failed or hung, and how many chunks were rebuilt from
-    /// others of their group.
+    /// The number of times that another copy stood in for one that failed or hung, plus the number of chunks that were
+    /// rebuilt from others of their group.
     pub failovers: u64,
 }
 
-/// A range of a file that its reader asks for; negative starts count from the end.
+/// A range of a file, as its reader asks for it before the size of the file is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
     /// Bytes from `start` up to, not including, `end`.
     From(u64, Option<u64>),
-    /// The last bytes of the file, as many as this says.
+    /// The last bytes of the file, so many or all.
     Last(u64),
 }
 
@@ -59,8 +60,7 @@ impl ByteRange {
     /// The range that covers a whole file.
     pub const ALL: Self = Self::From(0, None);
 
-    /// Returns the bytes of a file of `size` bytes that are meant; `None` where the range begins after the end of the
-    /// file.
+    /// Returns the range in a file of `size` bytes; `None` if it begins after the end of the file.
     fn resolve(self, size: u64) -> Option<Range<u64>> {
         match self {
             Self::From(start, _) if start > size => None,
@@ -70,17 +70,17 @@ impl ByteRange {
     }
 }
 
-/// The options of a get. A file for which a condition does not hold is neither read nor written.
+/// The options of a get. A file for which a condition does not hold is not written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GetOptions {
-    /// True where nothing may be at the path of the copy.
+    /// True if nothing may be at the path of the copy.
     pub if_absent: bool,
     /// The version that the file must have, if one is given.
     pub if_version: Option<VersionId>,
-    /// True where the directory that the copy goes to is made if need be.
+    /// True if the directory that the copy goes to is made if need be.
     pub make_dir: bool,
-    /// True where the copy gets the owner and group as far as the caller may give them, and directories their times
-    /// and modes.
+    /// True if the copy gets the owner and group as far as the caller may give them, and directories their times and
+    /// modes.
     pub archive: bool,
 }
 
@@ -152,7 +152,7 @@ pub async fn get_file(
     Ok(GetReport { files: 1, bytes, failovers, ..GetReport::default() })
 }
 
-/// Makes the link at `path` at the local path `to`, where nothing or another link is.
+/// Copies the link at `path` to the local path `to`, at which there may be nothing or another link.
 ///
 /// Errors: those of [`Pool::stat`]; [`code::WRONG_KIND`] where no link is at `path`, or something else at `to`;
 /// [`code::EXISTS`] as `options` say; [`code::LOCAL_IO`] where the link cannot be made.

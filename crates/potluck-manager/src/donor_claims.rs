@@ -1,11 +1,11 @@
-//! Brings within bounds, as it comes in, all that a donor says of itself: no donor makes the pool's sums overflow, forges lines of
-//! a log or moves the cursor of a terminal.
+//! Bounds the sizes, counts and texts that a donor says of itself as they come in: no donor makes the pool's sums
+//! overflow, forges lines of a log or moves the cursor of a terminal.
 
 use potluck_core::owner_limits::DiskState;
 use potluck_core::text::is_unseen;
 use potluck_wire::control::{DiskFault, Heartbeat, Register};
 
-/// The most bytes that a donor is believed to have: a pebibyte, so that the sum for 16,384 donors fits in 64 bits.
+/// The most bytes that a donor is believed to have: a pebibyte, so that the sum for 16,383 donors fits in 64 bits.
 const MOST_BYTES: u64 = 1 << 50;
 /// The most characters of a text that a donor says of itself.
 const MOST_TEXT: usize = 512;
@@ -48,7 +48,7 @@ fn fault(fault: DiskFault) -> DiskFault {
     DiskFault { why: words(&fault.why), ..fault }
 }
 
-/// Makes of a text one line that every terminal shows as it is.
+/// Cuts a text to [`MOST_TEXT`] characters and makes it one line that every terminal shows as it is.
 fn words(text: &str) -> String {
     text.chars().take(MOST_TEXT).map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }

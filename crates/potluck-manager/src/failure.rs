@@ -1,5 +1,5 @@
-//! Refusals as they reach a person: what the pool and requests are refused for, as [`Failure`]s.
-//! The catalog says its own.
+//! Makes the [`Failure`]s that tell a person why placement, a policy or a path was refused. The catalog makes those
+//! for its own errors.
 
 use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
@@ -7,8 +7,8 @@ use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_core::size::count;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The failure for a plan that cannot be made for files kept by `redundancy`; `joined` donors are of the pool, and
-/// `expected` of them take files now or when they are back.
+/// Returns the failure for a plan that cannot be made for files kept by `redundancy`. The pool has `joined` donors, of
+/// which `expected` take files now or when they are back.
 pub fn of_placement(
     why: Refusal,
     redundancy: Redundancy,
@@ -51,7 +51,7 @@ pub fn of_placement(
     }
 }
 
-/// Says how many donors a redundancy lacks where so many are there.
+/// Says how many donors a redundancy needs, and that only `have` are available.
 pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     let needs = match redundancy {
         Redundancy::Copies(copies) if copies > 1 => "need",
@@ -62,20 +62,20 @@ pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     format!("{redundancy} {needs} {donors} and {have} {are} available")
 }
 
-/// The failure for a policy that the pool, with `joined` donors, cannot keep.
+/// Returns the failure for a policy that needs more donors than the `joined` ones that can take files.
 pub fn of_redundancy(redundancy: Redundancy, joined: usize) -> Failure {
     let what = too_few_donors(redundancy, joined);
     Failure::new(ErrorKind::NoSpace, code::TOO_FEW_DONORS, what)
         .hint("ask for less redundancy, or lend more with `potluck lend`")
 }
 
-/// The failure for a policy that no pool can keep.
+/// Returns the failure for a policy that no pool can keep.
 pub fn of_policy(why: &BadPolicy) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string())
         .hint("change the option named here")
 }
 
-/// The failure for a name that the pool cannot hold.
+/// Returns the failure for a path that the pool cannot hold.
 pub fn of_path(why: &BadPath) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()).hint("choose another name")
 }

@@ -12,7 +12,7 @@ impl GcFreeze {
         Self(Mutex::new(why))
     }
 
-    /// Returns the reason of the freeze, while there is one. Asked before every deletion.
+    /// Returns the reason of the freeze, while there is one. It is asked for before deletions are decided on or sent.
     pub fn why(&self) -> Option<String> {
         self.0.lock().expect("no holder panics").clone()
     }

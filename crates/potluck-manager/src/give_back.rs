@@ -1,11 +1,11 @@
-//! Give-back: a donor's space returns to its owner. What it holds is made elsewhere first, and
-//! deleted when every unit is whole without it; repair and trim do both, since its copies count
-//! for nothing.
+//! Give-back: a donor's space returns to its owner. Repair first makes the donor's chunks elsewhere,
+//! and trim deletes them at the donor when every unit is whole without them; both follow from its
+//! copies counting for nothing.
 //!
-//! With `--now` nothing is waited for where a file can be read without the donor. Where it cannot,
-//! the last copy goes only if its version was listed before, and its owner agreed: that list is made
-//! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
-//! `--now` leaves to this donor alone, is moved first.
+//! With `--now` the donor waits for no file that can be read without it. The last copy of any other
+//! file goes only if its version was listed before: that list is made and kept when the give-back
+//! begins, so that a file written afterwards, or one that another owner's `--now` leaves to this
+//! donor alone, is moved first.
 
 use crate::departure::{Departure, Departures, Outlook, needs};
 use crate::handles::handles;
@@ -31,7 +31,7 @@ handles! {
 }
 
 impl GiveBacks {
-    /// Begins a give-back: at once where `lose` lists the files that may be lost for that.
+    /// Begins a give-back. With `lose`, the versions that may be lost, the space is given back at once.
     pub async fn begin(
         &self,
         donor: DonorId,
@@ -59,7 +59,7 @@ impl GiveBacks {
         Ok(())
     }
 
-    /// The progress of a donor's give-back.
+    /// Returns the progress of a donor's give-back.
     pub async fn progress(&self, donor: DonorId) -> Result<GivingBack, Error> {
         let leaving = self.scan_state.kept().of(donor);
         self.of(&Departure::of(donor), leaving).await

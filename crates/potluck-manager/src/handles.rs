@@ -55,7 +55,7 @@ parts! {
     watches: Arc<Watches>,
     /// The authorities over the locks of files, and their holders.
     locks: SharedLockTable,
-    /// The rates at which write sessions stored what they wrote.
+    /// The rates at which write sessions stored files.
     rates: Arc<SessionRates>,
     /// The series in which uses may count.
     uses: Arc<SeriesUses>,
@@ -77,9 +77,9 @@ parts! {
     bodies: Arc<Bodies<MemberId>>,
     /// The lines of the log about single donors and members, of which some are only counted.
     notices: Arc<RecurringNotices>,
-    /// Turns of members who read the catalog.
+    /// The turns of members who read the catalog.
     read_turns: Arc<ReadTurns>,
-    /// Turns of donors that list what they hold.
+    /// The turns of donors that list the chunks that they hold.
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
     members: Arc<KnownMembers>,
@@ -107,7 +107,7 @@ parts! {
     state: Arc<StateDir>,
 }
 
-/// Makes a struct of handles that is taken from [`Handles`], or from structs that are.
+/// Defines a struct of handles that is made from [`Handles`]. A field may itself be such a struct.
 macro_rules! handles {
     ($(#[$about:meta])* $vis:vis struct $name:ident { $($field:ident: $of:ty),* $(,)? }) => {
         $(#[$about])*

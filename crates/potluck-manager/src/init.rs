@@ -22,7 +22,7 @@ const FIRST_ADMIN: &str = "admin";
 /// identity in `admin/`. A directory that holds a whole pool is left as it is; one where this was
 /// interrupted is completed.
 ///
-/// Refused while a manager runs there, and where a restore was not finished or a catalog is missing.
+/// Errors: a manager runs there, a restore was not finished, or the catalog of a pool is missing.
 pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     let existed = config.state.exists();
     let made; // declared first, so that it is dropped after the directory was given up
@@ -47,16 +47,16 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     Ok(made)
 }
 
-/// The state directory that [`init`] made. Dropped before it is to be kept, a pool that is new is taken
-/// back: a start that failed, as for a port that is taken, must not leave an empty pool where the next
-/// restore is to go, with an identity that this user's commands would go by.
+/// The state directory that [`init`] made. A new pool is removed again when this is dropped without
+/// [`Made::keep`]: a failed start, for example for a port that is taken, must not leave an empty pool
+/// where the next restore is to go, with an identity that this user's commands would use.
 #[derive(Debug)]
 #[must_use = "a new pool that is dropped is taken back"]
 pub struct Made {
     root: PathBuf,
-    /// Whether there was no pool before, so that the new one is taken back unless it is kept.
+    /// True if there was no pool before and the new one is not kept yet: it is removed on drop.
     is_new: bool,
-    /// The names that were in the directory before; `None` if the directory was not there.
+    /// The names that were in the directory before [`init`] filled it; `None` if the directory was not there.
     before: Option<BTreeSet<String>>,
 }
 
@@ -69,12 +69,12 @@ impl Made {
         Ok(Self { root: state.root().into(), is_new: !state.has_catalog(), before })
     }
 
-    /// Whether there was no pool before.
+    /// Returns true if there was no pool before; false after [`Made::keep`].
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Keeps the pool: it is not taken back any more.
+    /// Keeps the pool: it is not removed on drop any more.
     pub fn keep(&mut self) {
         self.is_new = false;
     }

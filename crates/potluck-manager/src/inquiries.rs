@@ -1,6 +1,6 @@
-//! Inquiries: a copy that its donor calls sound, and of which a member got wrong bytes, is fetched by others. The
-//! pool decides who fetches and what follows (`pool/pool/trust`); here donors are asked to, and the manager fetches
-//! itself what too few of them can.
+//! Inquiries: other donors fetch a copy of which a member got wrong bytes or none, if its donor calls it sound or does
+//! not verify it in time. The pool decides who fetches and what follows (`pool/trust.rs` of `potluck-pool`); this file
+//! asks the donors, and fetches a copy by itself if too few of them can.
 
 use crate::handles::handles;
 use crate::outcomes::Outcomes;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 handles! {
-    /// The handles for finding out whether a donor sends what it says it has.
+    /// The handles for finding out whether a donor sends the copies that it claims to have.
     pub struct Inquiries {
         env: Env,
         time: PoolTime,
@@ -28,7 +28,7 @@ handles! {
     }
 }
 
-/// The time between two looks whether copies are in doubt.
+/// The time between two rounds of inquiries.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Inquiries {
@@ -71,7 +71,8 @@ impl Inquiries {
         self.pool.lock().looked(suspect, &copy.name, right);
     }
 
-    /// Whether the donor sends the bytes of this name; `None`: it does not say.
+    /// Returns true if the donor sends the bytes of this name, and false if it sends others or says that it has none;
+    /// `None` if the copy cannot be fetched for another reason.
     async fn is_right(&self, source: &Source, copy: Holding) -> Option<bool> {
         let (net, entropy) = (&*self.env.net, &*self.env.entropy);
         let (at, ticket) = (&source.addresses, &source.ticket);

@@ -1,9 +1,10 @@
-//! Turns of donors that list what they hold: after a start of the manager all of them want to at once, and heartbeats,
-//! commits and readers go on meanwhile.
+//! The turns of donors that list the chunks that they hold: after a start of the manager all of them list at once, and
+//! heartbeats, commits and readers must go on meanwhile.
 //!
-//! A donor has its turn from the page with which it begins to its last one, and whoever has none is refused at once: it asks
-//! again by an empty page, and its heartbeats do not wait behind. While others wait no turn is without end, and no owner of
-//! several donors has several: a donor whose turn was given to another goes on with the page at which it was, in its next turn.
+//! A donor has its turn from its first page to its last. A donor without a turn is refused at once and asks again with
+//! an empty page, so that its heartbeats do not wait behind its list. While other donors ask, a turn has an end, and an
+//! owner of several donors gives turns up to owners that have none. A donor whose turn was given to another goes on in
+//! its next turn with the page at which it was.
 
 use potluck_catalog::CountedCopies;
 use potluck_core::clock::Tick;
@@ -14,16 +15,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
-/// Donors whose lists are compared with the catalog at once.
+/// The number of donors whose lists are compared with the catalog at once.
 const AT_ONCE: usize = 8;
 /// The time without a page after which a donor's turn is given to another that asks; the donor has to ask for
 /// another turn.
 const IDLE: Duration = Duration::from_secs(30);
-/// A turn that has lasted longer is given to whoever asks for one. Most lists are compared in seconds; a donor that
-/// begins its list anew again and again, or that sends a page now and then, would otherwise keep its turn for ever.
+/// The age at which a turn may be given to another donor that asks for one. Most lists are compared in seconds; a donor
+/// that begins its list anew again and again, or that sends a page now and then, would otherwise keep its turn for
+/// ever.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Copies of a donor, about, that are kept in memory to be compared with its list: 16 bytes each. The others are looked up
-/// one by one.
+/// The approximate number of copies of a donor that are kept in memory, in 16 bytes each, to be compared with its list.
+/// The others are looked up in the catalog.
 pub const MOST_COUNTED: usize = 1 << 20;
 
 /// The turns in which donors' lists are compared with the catalog.
@@ -33,7 +35,7 @@ pub struct InventoryTurns(Mutex<BTreeMap<DonorId, Turn>>);
 #[derive(Debug)]
 struct Turn {
     incarnation: Incarnation,
-    /// The owner of the donor: the first of the donors that invited one another, down to this one.
+    /// The owner of the donor: the first donor of the chain of invitations that led to this one.
     owner: MemberId,
     began: Tick,
     /// The moment at which the donor's last page came.
@@ -41,12 +43,14 @@ struct Turn {
     counted: Arc<tokio::sync::Mutex<Counted>>,
 }
 
-/// The copies that count at a donor whose turn it is, once they were read.
+/// The copies that count at a donor whose turn it is; `None` until they were read.
 pub type Counted = Option<CountedCopies>;
 
 impl InventoryTurns {
-    /// Begins a turn with a page of a donor, or goes on with its next: pages of one donor are compared one after
-    /// the other.
+    /// Begins a donor's turn, or goes on with it, and locks the donor's counted copies for one page: the pages of one
+    /// donor are compared one after the other.
+    ///
+    /// Errors: all turns are taken, or an earlier page of the donor is being compared. The donor is to ask again.
     pub fn take(
         &self,
         donor: DonorId,
@@ -83,8 +87,9 @@ impl InventoryTurns {
     }
 }
 
-/// The donor whose turn a donor of `owner` may have, when all are taken: the one that has lasted longest, if it has lasted
-/// long enough, or else the last to begin of those whose owner has several while `owner` has none.
+/// Returns the donor that gives its turn to a donor of `owner` when all turns are taken: the donor with the oldest
+/// turn, if that is older than [`LONGEST`]; otherwise, if `owner` has no turn, the last to begin of those whose owner
+/// has several.
 fn gives_way(turns: &BTreeMap<DonorId, Turn>, owner: MemberId, now: Tick) -> Option<DonorId> {
     let oldest = turns.iter().min_by_key(|(_, turn)| turn.began);
     if let Some((donor, _)) = oldest.filter(|(_, it)| now.saturating_sub(it.began) > LONGEST) {

@@ -1,10 +1,10 @@
-//! The manager: metadata, placement and housekeeping of a pool. It never touches file bytes.
+//! The manager: metadata, placement and housekeeping of a pool. Members' file bytes do not pass through it; it
+//! fetches a copy of a chunk only to test a donor (`inquiries`).
 //!
-//! [`init()`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: [`potluck_wire::serve`]
-//! waits and `tasks` work unasked; `calls` translates each call, a file
-//! for each group; below them lie the pool's two kinds of state, soft in [`potluck_pool`] (a state machine
-//! without clock or waiting) and hard in [`potluck_catalog`]. Each group of calls and each task is a struct
-//! of the `handles` that it works with.
+//! [`init()`] makes a pool in a directory; [`Manager`] serves it. There are three layers. [`potluck_wire::serve`]
+//! waits for calls, and `tasks` does the background work. `calls` answers each call, with one file for each group.
+//! Below them lie the pool's two kinds of state, soft in [`potluck_pool`] (a state machine without clock or waiting)
+//! and hard in [`potluck_catalog`]. Each group of calls and each task is a struct of the `handles` that it works with.
 
 mod access;
 mod alarms;

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Holders that one member may have: its mounts, on all machines that share an identity.
+/// The most holders that one member may have: its mounts, on all machines that share an identity.
 const HOLDERS_OF_MEMBER: usize = 128;
-/// Files that all holders of one member may have the authority over, or wait for.
+/// The most files that all holders of one member may have the authority over, or wait for.
 const LOCKED_OF_MEMBER: usize = 16 * MOST_LOCKED;
 /// The time for which a place in the row of waiting holders is kept for a holder that has to ask again.
 const PLACE_KEPT: Duration = LOCK_WAIT.saturating_mul(2);
@@ -32,9 +32,9 @@ pub type HolderKey = (MemberId, LockHolderId);
 pub enum Taking {
     /// The holder has the authority now.
     Granted,
-    /// All holders that have the authority say that they need it; this is notified when one gives it back.
+    /// All other holders whose authority is in the way say that they need it; this is notified when one gives it back.
     Busy(Arc<Notify>),
-    /// The manager does not know the holder, which has to say first what it has.
+    /// The manager does not know the holder, which has to report its authorities first.
     Unknown,
     /// The authority may be free once this was notified.
     Waits(Arc<Notify>),
@@ -48,7 +48,7 @@ pub struct LockTable {
     /// The number of files in which each member has a part, by an authority or a place in the row, counted once for
     /// each holder.
     counts: HashMap<MemberId, usize>,
-    /// The moment at which each holder loses what it has, unless it is heard.
+    /// The moment at which each holder loses its authorities, unless it is heard.
     leases: Deadlines<HolderKey>,
     /// The moment at which a place in the row for a file is lost, unless its holder asks again.
     places: Deadlines<(HolderKey, PoolPath)>,
@@ -71,18 +71,18 @@ struct Place {
 
 struct Holder {
     held: BTreeSet<PoolPath>,
-    /// Notified when another holder wants something of what this one has.
+    /// Notified when another holder wants an authority that this one has.
     wanted: Arc<Notify>,
 }
 
 impl LockedFile {
-    /// Other holders of the file whose authority does not go with `level`.
+    /// Returns the other holders of the file whose authority does not go with `level`.
     fn in_the_way(&self, key: HolderKey, level: LockLevel) -> Vec<HolderKey> {
         let others = self.held.iter().filter(|(other, _)| **other != key);
         others.filter(|(_, held)| !level.goes_with(**held)).map(|(other, _)| *other).collect()
     }
 
-    /// The highest level that other holders wait for and that does not go with what a holder has.
+    /// Returns the highest level that other holders wait for and that does not go with what a holder has.
     fn wanted_of(&self, key: HolderKey) -> Option<LockLevel> {
         let held = self.held.get(&key)?;
         let others = self.row.iter().filter(|place| place.key != key);
@@ -189,15 +189,15 @@ impl LockTable {
         }
     }
 
-    /// Whether a holder has the authority over a file, or waits for it.
+    /// Returns whether a holder has the authority over a file, or waits for it.
     fn has_part(&self, key: HolderKey, path: &PoolPath) -> bool {
         self.files.get(path).is_some_and(|file| {
             file.held.contains_key(&key) || file.row.iter().any(|place| place.key == key)
         })
     }
 
-    /// Notes that a holder is there; gives what notifies it of requests, or `None` where it has to say first what
-    /// it has.
+    /// Notes that a holder is there. Returns what notifies it of requests, or `None` if the table does not know the
+    /// holder, which has to report its authorities first.
     pub fn hear(&mut self, key: HolderKey, now: Tick) -> Option<Arc<Notify>> {
         let holder = self.holders.get(&key)?;
         self.leases.set(key, now + LOCK_LEASE);
@@ -235,7 +235,7 @@ impl LockTable {
         Ok(lost)
     }
 
-    /// The authorities of a holder that others want, each with the level that they want.
+    /// Returns the authorities of a holder that others want, each with the level that they want.
     pub fn wanted(&self, key: HolderKey) -> Vec<LockAuthority> {
         let held = self.holders.get(&key).into_iter().flat_map(|holder| &holder.held);
         let wanted = held.filter_map(|path| {
@@ -272,7 +272,7 @@ impl LockTable {
         });
     }
 
-    /// Takes everything away from a holder.
+    /// Removes a holder with its authorities. Its places in rows stay until they expire.
     fn release(&mut self, key: HolderKey) {
         let Some(holder) = self.holders.remove(&key) else { return };
         self.leases.remove(&key);
@@ -304,8 +304,8 @@ impl LockTable {
         Ok(())
     }
 
-    /// Takes everything away from holders that were not heard, and the places in rows from those that did not ask
-    /// again.
+    /// Removes the holders that were not heard, with their authorities, and the places in rows of holders that did not
+    /// ask again.
     fn sweep(&mut self, now: Tick) {
         while let Some(key) = self.leases.take_over(now) {
             self.release(key);

@@ -13,12 +13,12 @@ use potluck_core::placement::Refusal;
 use potluck_pool::TooManyOffered;
 use potluck_wire::peer_connection::PeerError;
 
-/// Whether a donor is there that takes anything.
+/// Returns whether any donor can take copies now.
 pub fn any_taker(pool: &SharedPool, time: &PoolTime) -> bool {
     !pool.lock().takers(time.tick()).is_empty()
 }
 
-/// Why the pool did not take a part of its own metadata.
+/// The reason why the pool did not take a part of its own metadata.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataTrouble {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Ends the work that members have open when rights to it are taken from them.
+//! Ends the write sessions that members have open when their right to write is taken from them.
 
 use crate::callers::KnownMembers;
 use crate::handles::handles;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 handles! {
-    /// The handles for ending what members may not go on with.
+    /// The handles for ending the sessions of members who lost their rights.
     pub struct LostRights {
         pool: SharedPool,
         catalog: Catalog,

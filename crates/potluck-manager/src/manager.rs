@@ -58,8 +58,8 @@ impl Manager {
     /// Starts a manager on the pool that [`init()`](crate::init()) made. Without `admit` peers prove
     /// themselves by TLS under the pool's authority.
     ///
-    /// Errors: no pool, a damaged catalog, another manager on the same directory, a port that is
-    /// taken.
+    /// Errors: no pool, a damaged catalog or one of another authority, another manager on the same directory, an
+    /// address on which it cannot listen.
     pub async fn start(
         config: ManagerConfig,
         env: Env,
@@ -152,7 +152,7 @@ impl Manager {
         Ok(Self { handles, listener, metrics, address, told, admit })
     }
 
-    /// The handles on the parts of the manager, for tests.
+    /// Returns the handles on the parts of the manager, for tests.
     #[cfg(test)]
     pub(crate) fn handles(&self) -> Handles {
         self.handles.clone()
@@ -179,6 +179,8 @@ impl Manager {
     }
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
+    ///
+    /// Errors: the catalog was found damaged, which ends the serving as well.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), StateError> {
         let Self { handles, listener, metrics, admit, address, told } = self;
         let watch = AddressWatch::new(Arc::clone(&handles.env.net), address, told);
@@ -218,7 +220,7 @@ impl Manager {
 }
 
 handles! {
-    /// Changes a manager that runs.
+    /// The controls that change a running manager.
     pub struct ManagerControls {
         settings: Arc<Settings>,
         pool: SharedPool,
@@ -227,22 +229,22 @@ handles! {
 }
 
 impl ManagerControls {
-    /// Goes by `config` from now on, apart from what is fixed at the start: the state directory, the
-    /// pool's name, where it listens and what it advertises.
+    /// Goes by `config` from now on, apart from what is fixed at the start: the state directory, the pool's name, where
+    /// it listens, what it advertises and how often it audits.
     pub fn retune(&self, config: ManagerConfig) {
         self.pool.lock().set_limits(config.limits());
         self.settings.change(config);
         self.background.wake();
     }
 
-    /// Has `potluck status` show why new settings cannot be used, so that the manager goes by earlier ones; `None`
-    /// if they can.
+    /// Has `potluck status` show why new settings cannot be used, while the manager goes by earlier ones; `None` if
+    /// they can be used.
     pub fn settings_fault(&self, why: Option<String>) {
         self.settings.set_fault(why);
     }
 }
 
-/// Waits until the catalog, which was too large to be checked at the start, is found damaged.
+/// Checks a catalog that was too large to be checked at the start, and returns only if it is found damaged.
 async fn damaged(handles: &Handles) -> OpenError {
     match handles.catalog.check(handles.state.catalog()).await {
         Err(found @ OpenError::Damaged { .. }) => found,

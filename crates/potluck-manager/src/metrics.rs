@@ -1,8 +1,8 @@
 //! `/metrics` of the manager: the pool in figures, for Prometheus.
 //!
-//! The control port wants a certificate of the pool, which no monitoring has. The metrics have a
-//! listener of their own, plain HTTP, which is there only where it was asked for. It tells names of
-//! donors and spaces and how they are; no paths, no keys.
+//! The control port wants a certificate of the pool, which no monitoring has. Therefore the metrics have a listener of
+//! their own, plain HTTP, which is there only where it was asked for. It tells the names and the states of donors and
+//! spaces; no paths, no keys.
 
 pub mod counted;
 
@@ -42,7 +42,7 @@ handles! {
     }
 }
 
-/// Connections at once: a few monitors, and whoever looks by hand.
+/// The number of connections that are served at once, which is enough for a few monitors. Further ones are closed.
 const CONNECTIONS: usize = 16;
 /// The longest time that one connection may take from its beginning to its end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -50,7 +50,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Exporter {
-    /// Answers scrapes until dropped; for ever without a listener.
+    /// Answers scrapes until it is dropped. Without a listener it waits for ever.
     pub async fn serve(self, listener: Option<Box<dyn Listener>>) {
         let Some(mut listener) = listener else { return std::future::pending().await };
         let router = Router::new().route("/metrics", get(scrape)).with_state(self);
@@ -83,7 +83,7 @@ async fn scrape(State(exporter): State<Exporter>) -> Response {
 }
 
 impl Exporter {
-    /// The metrics now, or a moment ago. Those who ask while they are put together wait for that.
+    /// Returns the metrics of now, or of a moment ago. Callers that ask while they are put together wait for that.
     async fn text(&self) -> Result<Arc<str>, Failure> {
         let _one = self.metrics.making.lock().await;
         let now = self.time.tick();
@@ -126,7 +126,7 @@ impl Exporter {
     }
 }
 
-/// The pool's figures; `to_pool` says whether donors keep a copy of the metadata log.
+/// Makes the pool's figures; `to_pool` says whether donors are to keep a copy of the metadata log.
 fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Exposition {
     let mut out = Exposition::of("manager");
     let flag = |set: bool| f64::from(u8::from(set));
@@ -199,7 +199,7 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
 
 fn repair(out: &mut Exposition, status: &PoolStatus) {
     let repair = &status.repair;
-    // A priority of which nothing waits is shown, too, so that a graph has its line.
+    // A priority with no waiting chunks is shown, too, so that a graph has its line.
     let waiting = repair.queued.iter().copied().chain(std::iter::repeat(0));
     let queued = waiting.take(repair.queued.len().max(3)).enumerate();
     out.gauges(
@@ -234,7 +234,7 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
         "state",
         states.map(|state| (state.word().to_owned(), in_state(state))),
     );
-    // A donor that has lent nothing yet is missed by nobody.
+    // A donor that has joined and lent nothing yet has no figures of its own.
     let lending = || donors.iter().filter(|donor| donor.state != DonorState::Joined);
     let mut each = |name: &str, help: &str, value: &dyn Fn(&DonorStatus) -> f64| {
         out.gauges(name, help, "donor", lending().map(|donor| (donor.name.clone(), value(donor))));

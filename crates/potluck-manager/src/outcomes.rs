@@ -1,5 +1,5 @@
-//! Tells in the log how background work ends: a failure is told when it begins and when it is over, and not at
-//! every attempt between.
+//! Tells in the log how background work ends: a failure is told when it begins, when its reason changes and when it is
+//! over, and not at every attempt between.
 
 use potluck_catalog::Error;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ impl Outcomes {
     pub fn note(&mut self, what: &'static str, result: Result<(), Error>) {
         match result {
             Err(Error::Closed) => {}
-            // A fault of the catalog's own disk is reported once, for all who write there.
+            // A fault of the catalog's own disk is reported once, for all work that writes there.
             Err(why) if why.is_disks() => {}
             Err(why) => {
                 let why = why.to_string();

@@ -16,22 +16,22 @@ pub struct OwnTerm {
 }
 
 impl OwnTerm {
-    /// A term that begins in `epoch`.
+    /// Makes a term that begins in `epoch`.
     pub fn new(pool_name: String, start: u64, epoch: Epoch) -> Self {
         Self { pool_name, start, epoch: AtomicU64::new(epoch.0) }
     }
 
-    /// The term's number, its epoch. It grows within one term only when a newer catalog ran before.
+    /// Returns the term's epoch. It grows within one term only when a newer catalog ran before.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Raises the term's number to a later one, which is durable.
+    /// Raises the term's epoch to a later one, which is durable already.
     pub fn raise_epoch(&self, epoch: Epoch) {
         self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
-    /// The moment by which tokens are judged.
+    /// Returns the moment by which tokens are judged.
     pub fn moment(&self, time: &PoolTime) -> Moment {
         Moment { epoch: self.epoch(), pool_ms: time.now_ms(), wall_ms: time.wall_ms() }
     }

@@ -43,8 +43,9 @@ handles! {
 }
 
 impl Overview {
-    /// The pool now, as it is shown to whoever may know of the spaces that are `seen`. Files of others count in
-    /// its sums and in its verdict, which is the same for everybody but for the names of spaces.
+    /// Returns the status of the pool now, as it is shown to a reader who may know of the spaces that are `seen`. Files
+    /// in other spaces count in its sums and in its verdict, which is the same for everybody but for the names of
+    /// spaces and the reasons why donors are not reached.
     pub async fn pool_status(
         &self,
         seen: &SeenSpaces,
@@ -108,7 +109,7 @@ impl Overview {
         Ok(status)
     }
 
-    /// Every donor, with what the catalog counts there.
+    /// Returns every donor, with the numbers of copies that the catalog counts there.
     fn donors(&self, stats: &Stats) -> Vec<DonorStatus> {
         let mut donors = self.pool.lock().status(self.time.tick());
         for donor in &mut donors {
@@ -118,7 +119,7 @@ impl Overview {
         donors
     }
 
-    /// Returns why what the last scan found may not be so any more, if there is a reason.
+    /// Returns the reason why the findings of the last scan may not hold any more, if there is one.
     fn unseen_now(&self, donors: &[DonorStatus]) -> Option<Unseen> {
         let now = self.time.tick();
         let (mut unheard, in_doubt) = {
@@ -131,9 +132,9 @@ impl Overview {
         self.scan_state.unseen(&unheard).or(doubt)
     }
 
-    /// A state of repair that says nothing but what it waits for though nothing is to be made yet, as far as
-    /// anybody knows. It has to be asked for before what is to be made then: a scan that ends in between has handed
-    /// out what it found.
+    /// Returns a state of repair with only these parts: why it is not known whether all files are safe, and the donors
+    /// whose chunks repair makes later unless they return. It has to be asked for before the pool's own state of
+    /// repair, so that the findings of a scan that ends in between are in the latter.
     fn awaited(&self, donors: &[DonorStatus]) -> RepairState {
         let unseen = self.unseen_now(donors);
         let fresh = self.scan_state.not_seen_gone(donors);
@@ -154,13 +155,13 @@ impl Overview {
         }
     }
 
-    /// The state of repair for callers who ask for it alone.
+    /// Returns the state of repair for callers who ask for it alone; `state` is the pool's own.
     pub fn repair_state(&self, state: RepairState, stats: &Stats) -> RepairState {
         with_changes(state, self.awaited(&self.donors(stats)), stats)
     }
 }
 
-/// The members whom the state of the pool is told, by how much of it they may know.
+/// A reader of the pool's state, by how much of it the reader may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusReader {
     /// The manager's own machine, or an admin.
@@ -178,8 +179,9 @@ impl StatusReader {
         }
     }
 
-    /// Leaves out what became of the manager's tries to reach donors, which each other member is told that they failed. A
-    /// donor may say any addresses, and its owner would learn through the manager what answers there.
+    /// Clears the reasons why the manager could not reach donors, except for an admin and for a donor's own; that it
+    /// could not is still told. A donor may announce any address, and its owner would learn through the manager what
+    /// answers there.
     fn leave_out(&self, donors: &mut [DonorStatus]) {
         let is_own = |donor: &DonorStatus| *self == Self::Member(MemberId(donor.donor.0));
         if *self == Self::Admin {
@@ -191,7 +193,7 @@ impl StatusReader {
     }
 }
 
-/// The state with what it waits for, and with the files whose redundancy is being changed.
+/// Returns the state with what it waits for, and with the files whose redundancy is being changed.
 fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> RepairState {
     let Stats { changing, changing_bytes, .. } = *stats;
     let RepairState { not_known, begins_seconds, waits_for, .. } = awaited;
@@ -199,7 +201,7 @@ fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> Repa
 }
 
 impl Overview {
-    /// The verdict on the safety of each space, as of the last scan.
+    /// Returns the health of each space: its safety as of the last scan, its files, policy and quota as of now.
     fn verdicts(
         &self,
         spaces: impl Iterator<Item = SpaceInfo>,
@@ -216,7 +218,7 @@ impl Overview {
             let (policy, quota) = (Some(space.policy.redundancy()), quota_of(&space));
             let mut found = kept.spaces.get(&space.name).cloned().unwrap_or_default();
             if space.files == 0 {
-                // What was found before the space's last file was removed is not so any more.
+                // The findings from before the space's last file was removed do not hold any more.
                 let SpaceHealth { level, scanned, .. } = found;
                 let level = level.map(|_| HealthLevel::Safe);
                 found = SpaceHealth { level, scanned, ..SpaceHealth::default() };
@@ -227,7 +229,7 @@ impl Overview {
         spaces.map(health).collect()
     }
 
-    /// The pool's own metadata on donors, if any is to be there.
+    /// Returns the health of the pool's own metadata on donors, if any is to be there and a scan has ended.
     fn metadata(&self) -> Option<MetadataHealth> {
         let kept = self.scan_state.kept();
         let asked = self.settings.get().metadata_copies > 0;

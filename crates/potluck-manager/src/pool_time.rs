@@ -1,8 +1,8 @@
 //! The pool's time: milliseconds that only grow, over all starts of a manager on one catalog.
 //!
-//! Tickets, tokens, and the GC delay of unused chunks are measured on it. It stands still while no
-//! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
-//! nothing early (promise C1).
+//! Tickets, tokens, and the GC delay of unused chunks are measured on it. It stands still while no manager runs, leaps
+//! by [`TIME_LEAP`] at each start but the first, and follows the monotonic clock while a manager runs, so a wall clock
+//! that jumps ends nothing early (promise C1).
 
 use potluck_catalog::{TIME_LEAP, When};
 use potluck_core::clock::{SharedClock, Tick};
@@ -33,8 +33,8 @@ impl PoolTime {
         self.base_ms + self.uptime().as_millis() as u64
     }
 
-    /// Returns the pool's time without its leaps: what somebody asked for, such as a reservation or an absence, lasts so
-    /// long by this, and a restart of the manager takes nothing off it.
+    /// Returns the pool's time without its leaps. Reservations and announced absences are measured on it, so that a
+    /// restart of the manager does not shorten them.
     pub fn without_leaps_ms(&self) -> u64 {
         self.now_ms().saturating_sub(self.leapt_ms)
     }
@@ -44,22 +44,22 @@ impl PoolTime {
         self.tick().saturating_sub(self.started)
     }
 
-    /// Whether the manager was started again less than `time` ago; its first start does not count.
+    /// Returns whether the manager was started again less than `time` ago; its first start does not count.
     pub fn is_restarted_within(&self, time: Duration) -> bool {
         self.base_ms > 0 && self.uptime() < time
     }
 
-    /// The manager's own monotonic clock.
+    /// Returns the time on the manager's own monotonic clock.
     pub fn tick(&self) -> Tick {
         self.clock.now()
     }
 
-    /// The wall time in milliseconds, for people.
+    /// Returns the wall time in milliseconds, for people.
     pub fn wall_ms(&self) -> i64 {
         self.clock.wall()
     }
 
-    /// The moment of a change to names.
+    /// Returns this moment as that of a change to names.
     pub fn when(&self) -> When {
         When { pool_ms: self.now_ms(), wall_ms: self.wall_ms(), ..When::default() }
     }

@@ -1,5 +1,5 @@
-//! Trusting a donor again: an admin asks for it, and other donors fetch a sample of what it holds
-//! first. Until all of it proved right the donor stays in quarantine.
+//! Probation of a quarantined donor: when an admin asks to trust it again, other donors first fetch a sample of its
+//! chunks. The donor stays in quarantine until all of the sample proved right.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -31,7 +31,7 @@ handles! {
 const SAMPLE: usize = 16;
 
 impl Probation {
-    /// Begins to test a donor; a donor that holds nothing, or that nobody else is there to test, is trusted on the
+    /// Begins to test a donor. A donor that holds nothing, or that is the only one of the pool, is trusted on the
     /// admin's word.
     pub async fn begin(&self, donor: DonorId) -> Result<(), Error> {
         let Some(why) = self.pool.lock().why_quarantined(donor) else { return Ok(()) };
@@ -57,7 +57,7 @@ impl Probation {
         }
     }
 
-    /// Takes what came of another donor's try to fetch a chunk from `suspect`.
+    /// Takes the outcome of another donor's try to fetch a chunk from `suspect`.
     pub async fn heard(
         &self,
         suspect: DonorId,

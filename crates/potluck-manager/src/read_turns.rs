@@ -1,8 +1,8 @@
-//! Turns of members who read the catalog.
+//! The turns of members who read the catalog.
 //!
-//! Each read holds a thread and a connection to the catalog, with a cache of its own, and a member may have a thousand calls
-//! under way. Commits and what the manager does by itself need no turn. Heartbeats, and what is told of the whole pool, wait for
-//! calls of the same owner alone.
+//! Each read holds a thread and a connection to the catalog, with a cache of its own, and a member may have a thousand
+//! calls under way. Commits and the manager's own work need no turn. Heartbeats, and calls about the whole pool, wait
+//! only for calls of the same owner.
 
 use crate::callers::CallingMember;
 use potluck_core::ids::MemberId;
@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 const ALL: usize = 32;
 /// The number of reads of one member at once.
 const EACH: usize = 8;
-/// Heartbeats of the donors of one owner that are answered at once, of which each sends one after the other; and questions of
-/// one member about the whole pool, or about the sums of a tree.
+/// The number of calls of one owner at once that wait only for each other: the heartbeats of its donors, and its
+/// questions about the whole pool or about the sums of a tree.
 const OWN: usize = 8;
 /// The longest time for which a read waits for its turn: its caller waits little longer.
 const WAIT: Duration = Duration::from_secs(10);
@@ -39,15 +39,15 @@ impl Default for ReadTurns {
 }
 
 impl ReadTurns {
-    /// Waits until a member may read, behind those who asked before; strangers are one member together. The turn is to be
-    /// held while the catalog is read, and while nothing else is waited for.
+    /// Waits until a member may read, behind those who asked before; all callers without a certificate count as one
+    /// member. The turn is to be held while the catalog is read, and while nothing else is waited for.
     pub async fn take(&self, caller: &CallingMember) -> Result<ServingTurn, Failure> {
         let member = caller.who.as_ref().map_or(STRANGERS, |who| who.member);
         in_time(self.reads.turn(member)).await
     }
 
-    /// Waits for a turn behind calls of the same owner alone: for calls whose answer is made for all at once, or
-    /// that are not to wait for others.
+    /// Waits for a turn behind calls of the same owner only: for calls whose answer is made once for all callers, or
+    /// that are not to wait for other owners.
     pub async fn take_among_own(&self, owner: MemberId) -> Result<ServingTurn, Failure> {
         in_time(self.own.turn(owner)).await
     }

@@ -1,6 +1,6 @@
-//! Lines of the log about what a single donor or member brings about, as often as it likes. The log tells each kind
-//! a few times a minute of each donor or member; what comes beyond that is counted, and told as a number at the end
-//! of the minute. So nobody fills the disk of the manager's machine with such lines.
+//! Limits the lines of the log about events that a single donor or member can cause as often as it likes. The log tells
+//! each kind a few times a minute of each donor or member; further ones are counted, and told as a number at the end of
+//! the minute. Therefore no member fills the disk of the manager's machine with such lines.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The time in which the log tells a kind of notice of one donor or member [`IN_FULL`] times.
+/// The time in which the log tells a kind of notice of one donor or member at most [`IN_FULL`] times.
 const EVERY: Duration = Duration::from_secs(60);
-/// Notices of one kind that are told of one donor or member within [`EVERY`].
+/// The number of notices of one kind that are told of one donor or member within [`EVERY`].
 const IN_FULL: u32 = 3;
 
 /// The kinds of events that the log tells of a donor or member.
@@ -38,7 +38,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// The line that tells how many events of this kind were only counted.
+    /// Returns the line that tells how many events of this kind were only counted.
     fn of_many(self, number: u64) -> String {
         let (one, what) = match self {
             Self::RegisteredAnew => ("time", "it registered anew"),

@@ -1,11 +1,11 @@
-//! The scan: judges units by where their copies are and how their donors stand at that moment, and finds
-//! what to make, what is too many, and what is lost.
+//! The scan judges units by where their copies are and by the states of the donors at that moment, and finds the copies
+//! to make, the copies that are too many, and the files that are lost.
 //!
-//! When donors change it follows their copies to the files that need them, and looks at these and at those that
-//! were not as they should be; the figures of all others are remembered. Now and then, and whenever it is not
-//! known which files may have changed, it walks all spaces and remembers nothing, so that whatever went wrong is
-//! seen again. It goes a page at a time, each page in a snapshot of its own, and rests between pages: a
-//! walk over millions of files holds up nobody.
+//! When donors change it follows their copies to the files that need them, and looks at these and at those that were
+//! not as they should be; the figures of all others are remembered. Now and then, and whenever it is not known which
+//! files may have changed, it walks over all spaces and remembers nothing, so that nothing stays overlooked. It goes a
+//! page at a time, each page in a snapshot of its own, and rests between pages: a walk over millions of files holds up
+//! no other work.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -40,14 +40,14 @@ handles! {
 /// The most that a scan looks at in one page, which takes some ten milliseconds.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
-/// Copies of a donor that are followed in one page.
+/// The number of copies of a donor that are followed in one page.
 const COPIES: usize = 4096;
-/// Uses of chunks that are followed at most; where there are more, all files are walked over.
+/// The most uses of chunks that are followed; if there are more, all files are walked over.
 const MAX_FOLLOWED: usize = 1 << 20;
 
 impl Scan {
-    /// Looks at what is in `scope`, and says whether that took a walk over all files; `None`: something happened
-    /// meanwhile that another scan should see now.
+    /// Looks at the files in `scope`. Returns the findings, and whether that took a walk over all files; `None` if
+    /// something happened meanwhile that another scan should see now.
     pub async fn run(
         &self,
         scope: ScanScope,
@@ -80,7 +80,8 @@ impl Scan {
         findings
     }
 
-    /// The versions that a scan since the last looks at; `None` where a walk over all files costs less.
+    /// Returns the versions that a scan of what changed since the last one looks at; `None` if a walk over all files
+    /// costs less.
     async fn concerned(
         &self,
         last: &Remembered,
@@ -122,8 +123,8 @@ impl Scan {
         Ok(Some(concerned.into_iter().map(of).collect()))
     }
 
-    /// Looks at these versions, at all that is the pool's own, and at all of those spaces in which the last scan saw no
-    /// files: whatever is there is new.
+    /// Looks at these versions, at all of the pool's own files, and at all files of the spaces in which the last scan
+    /// saw none.
     async fn follow(
         &self,
         last: Remembered,
@@ -194,14 +195,14 @@ impl Scan {
         let mut cursor: Option<String> = None;
         loop {
             let began = self.time.tick();
-            // The findings of a leisurely walk are true of the time before, so whoever waits does not wait for its
-            // end. A walk in a hurry goes on, so that changes without end do not keep it from its end.
+            // The findings of a leisurely walk are true of the time before the change, so it ends for the urgent scan.
+            // A walk in a hurry goes on, so that changes without end do not keep it from its end.
             if priority == Priority::Routine && self.is_urgent(began) {
                 return Ok(None);
             }
             let page = self.catalog.files_of(&space, cursor, PAGE).await?;
             let of = Arc::clone(&space);
-            // A page has one file whole, which may be of any size, so it is judged where that holds up nobody.
+            // A page has at least one whole file, which may be of any size, so it is judged on another thread.
             let judge = move || {
                 judge_files(&of, page.files, &mut findings);
                 findings
@@ -217,7 +218,7 @@ impl Scan {
         Ok(Some(findings))
     }
 
-    /// Whether another scan is due that something waits for.
+    /// Returns whether an urgent scan is due.
     fn is_urgent(&self, now: Tick) -> bool {
         self.scan_state.due(now, &self.settings.get(), false, None) == Some(Priority::Urgent)
     }
@@ -257,10 +258,9 @@ async fn rest(time: Duration) {
     if time.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(time).await }
 }
 
-/// Chooses which copies leave a donor so that it holds `over` bytes less, given the bytes it has in each part of
-/// the names: those with names in parts below the number that it returns. Names are random, so that any share of
-/// them is a fair one; and as the copies in low parts go, what must go shrinks with them, so that the choice stays
-/// the same.
+/// Chooses which copies leave a donor so that it holds `over` bytes less, given its bytes in each name partition: the
+/// copies with names in the partitions below the returned number. Names are random, so that any partition is a fair
+/// sample of them. As the copies in low partitions go, `over` shrinks with them, so that the choice stays the same.
 pub fn leaving_below(bytes: &[u64], over: u64) -> u32 {
     let sums = bytes.iter().scan(0, |sum, part| {
         *sum += part;

@@ -22,14 +22,15 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// expected list what they hold one after the other, each of which counts once. It never waits longer than the
 /// grace for any of them.
 const ASSEMBLING: Duration = Duration::from_secs(15);
-/// The shortest time between two looks at everything while repair goes on.
+/// The shortest time from the start of a scan to the start of an urgent one, or a change's time to settle if that is
+/// shorter.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The time after which a chunk that found no source or no taker is tried again, because nothing tells the manager
 /// when there is room, or when a donor may be asked again. It is longer after a long scan, and shorter where scans are
 /// set to be more frequent. A scan that failed is also begun again after this time.
 pub(crate) const RETRY: Duration = Duration::from_secs(15);
 
-/// The share of the time that a scan may take: it rests this many times as long as it worked.
+/// The urgency of a scan, which sets how long it rests between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// Something happened, so the scan hurries.
@@ -39,7 +40,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// The number of times as long as it worked that a scan rests.
+    /// Returns how many times as long as it worked a scan rests.
     pub fn rest(self) -> u32 {
         match self {
             Self::Urgent => 1,
@@ -57,86 +58,87 @@ pub enum ScanScope {
     Since {
         /// The memory that the last scan left behind.
         last: Remembered,
-        /// Donors whose copies changed in number, besides those that count otherwise now.
+        /// The donors that hold other copies than before. Donors whose state changed are found without this.
         donors: BTreeSet<DonorId>,
-        /// Versions that something happened to.
+        /// The versions that were written, or found less safe than they should be.
         versions: BTreeSet<VersionId>,
     },
 }
 
-/// The manager's knowledge of the pool's safety, from scan to scan.
+/// The memory of scans, shared by calls and background tasks.
 #[derive(Debug, Default)]
 pub struct ScanState(Mutex<ScanMemory>);
 
-/// The last scan, and what calls for the next.
+/// The findings of the last scan, and the reasons for the next.
 #[derive(Debug, Default)]
 pub struct ScanMemory {
-    /// Each space, as of the last scan.
+    /// The health of each space, as of the last scan.
     pub spaces: BTreeMap<String, SpaceHealth>,
-    /// The pool's own metadata, as of the last scan.
+    /// The health of the pool's own metadata, as of the last scan.
     pub metadata: MetadataHealth,
     /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
-    /// Chunks among the leaving copies that no other donor takes.
+    /// The chunks among the leaving copies that no other donor takes, by the donor that they leave.
     blocked: BTreeMap<DonorId, Blocked>,
-    /// Files that donors which were given up may bring back.
+    /// The number of files that each donor which was given up may bring back.
     awaited: BTreeMap<DonorId, u64>,
-    /// Chunks at donors that leave and are not heard, which files are less safe without.
+    /// The number of chunks at each donor that leaves and is not heard, without which files are less safe.
     unreached: BTreeMap<DonorId, u64>,
-    /// The effects of a donor's leaving, found when it began to; a scan that began later knows.
+    /// The effects of a donor's leaving, found when it began to leave; the findings of a scan that began later replace
+    /// them.
     foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
-    /// The moment at which the last scan began that came to its end.
+    /// The moment at which the last completed scan began.
     pub began: Option<Tick>,
-    /// The moment at which a scan last began, whatever came of it.
+    /// The moment at which a scan last began, whether or not it was completed.
     tried: Option<Tick>,
-    /// The time that the last scan took. What waits for room is looked at again at leisure.
+    /// The time that the last scan took, whether or not it was completed; retries are rarer after a long one.
     pub(crate) took: Duration,
-    /// The time that the last scan took that walked over all files and came to its end.
+    /// The time that the last completed walk over all files took.
     walk_took: Duration,
-    /// The moment at which the last scan began that walked over all files and came to its end.
+    /// The moment at which the last completed walk over all files began.
     walked: Option<Tick>,
     /// The memory that the last scan left behind for one that looks at less than all files.
     remembered: Option<Remembered>,
     /// The files that the next scan is to look at besides those that it finds by itself.
     unseen: Touched,
-    /// The moment at which a donor that this manager expected when it started last told all that it holds for the
-    /// first time.
+    /// The latest moment at which one of the donors that this manager expected at its start completed its first list of
+    /// all that it holds.
     listed: Option<Tick>,
-    /// The reason why the last scan did not come to its end.
+    /// The reason why the last scan failed.
     pub failed: Option<String>,
-    /// Files of which the last scan could not see what they are made of.
+    /// The files whose records the last scan found damaged.
     pub damaged: Damaged,
     /// The moment of the first change that the last scan has not seen.
     pub(crate) dirty: Option<Tick>,
-    /// The moment at which something first got worse that the last scan has not seen, and what it was.
+    /// The latest moment at which files may have become less safe than the last scan found, and the reason.
     worse: Option<(Tick, &'static str)>,
-    /// Donors whose copies the last scan could not rely on at its moment.
+    /// The donors whose copies the last scan could not rely on.
     unheard: BTreeSet<DonorId>,
-    /// Donors among `unheard` whose copies counted for nothing.
+    /// The donors among `unheard` whose copies counted for nothing.
     lost: BTreeSet<DonorId>,
-    /// Whether someone waits now for a scan to begin.
+    /// True if a scan is to begin at once.
     pub(crate) hurry: bool,
-    /// Whether a scan that someone waits for is under way, or what follows from it is.
+    /// True while a scan that was to begin at once is under way, or its results are applied.
     pub(crate) looking: bool,
-    /// Answers of the first of two donors that compute the same parity.
+    /// The answers of the first of two donors that compute the same parity.
     pub(crate) encoded: BTreeMap<GroupInCode, Encoded>,
-    /// First answers to audits.
+    /// The first answers to audits, by chunk and key.
     pub audits: BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>,
 }
 
 impl ScanState {
-    /// Locks the facts that are kept. The lock is never held while waiting.
+    /// Locks the memory of scans. The lock is never held while waiting.
     pub fn kept(&self) -> MutexGuard<'_, ScanMemory> {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Notes that something changed that donors' states show, or the files which the last scan found wanting: a
+    /// Notes a change that a scan sees in the states of donors, or in the files that the last scan found wanting: a
     /// scan should look again.
     pub fn changed(&self, now: Tick) {
         self.kept().dirty.get_or_insert(now);
     }
 
-    /// Notes that what a donor holds changed, or may have: a scan should look at all that it holds.
+    /// Notes that the copies of a donor changed, or may have: a scan should look at all of them.
     pub fn changed_at(&self, donor: DonorId, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
@@ -159,8 +161,8 @@ impl ScanState {
         }
     }
 
-    /// Notes that a file that tolerates so many deaths came into `space`: the space is no safer than that from now
-    /// on, and a scan looks what else follows.
+    /// Notes that a file that tolerates so many deaths came into `space`: from now on the space is no safer than that,
+    /// and a scan is to look again.
     pub fn tolerates_at_most(&self, space: &str, tolerates: u32, now: Tick) {
         let mut kept = self.kept();
         let Some(space) = kept.spaces.get_mut(space) else { return };
@@ -173,7 +175,7 @@ impl ScanState {
         kept.dirty.get_or_insert(now);
     }
 
-    /// Notes that something changed, and nobody can say of which files: a scan should walk over all.
+    /// Notes that something changed, and that it is not known which files are concerned: a scan should walk over all.
     pub fn changed_anywhere(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
@@ -188,9 +190,9 @@ impl ScanState {
         kept.worse = Some((now, why));
     }
 
-    /// Notes versions that are found less safe than they should be. Where the last scan found none, the pool is not called
-    /// healthy until the next, which looks at these: a walk over all files, for a file that somebody happened to ask for
-    /// when its donor died, would take longer than the repair.
+    /// Notes versions that are found less safe than they should be. If the last scan found none, the pool is not called
+    /// healthy until the next, which looks at these versions only: a walk over all files would take longer than the
+    /// repair.
     pub fn found_worse(&self, now: Tick, versions: impl IntoIterator<Item = VersionId>) {
         if !self.is_known_worse() {
             self.worse(now, "a file was found less safe than promised");
@@ -198,13 +200,13 @@ impl ScanState {
         }
     }
 
-    /// Whether the last scan found files less safe than promised.
+    /// Returns whether the last scan found files less safe than promised.
     pub fn is_known_worse(&self) -> bool {
         let worse = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
         self.kept().spaces.values().any(worse)
     }
 
-    /// Returns what the last scan does not know, by which files may be less safe than it found.
+    /// Returns the change since the last scan by which files may be less safe than it found, if there is one.
     pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
         let kept = self.kept();
         if kept.began.is_none() {
@@ -217,14 +219,14 @@ impl ScanState {
         kept.worse.map(|(_, why)| Unseen::Worse(why))
     }
 
-    /// Whether the last scan has not seen all that is known by now, and another one soon will.
+    /// Returns whether the last scan has not seen all that is known by now, and another one soon will.
     pub fn is_behind(&self, unheard: &BTreeSet<DonorId>) -> bool {
         let kept = self.kept();
         let fresh = kept.began.is_none() || kept.worse.is_some() || kept.unheard != *unheard;
         kept.failed.is_none() && (fresh || kept.hurry || kept.looking)
     }
 
-    /// Whether someone waits for a scan.
+    /// Returns whether a scan is to begin at once, or one that was is under way.
     pub fn is_looking(&self) -> bool {
         let kept = self.kept();
         kept.hurry || kept.looking
@@ -238,22 +240,22 @@ impl ScanState {
         Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
     }
 
-    /// Has a scan look now.
+    /// Has a scan begin without waiting for more changes.
     pub fn hurry(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
         kept.hurry = true;
     }
 
-    /// Has a scan look now, once there was one: the first waits for the donors.
+    /// Has a scan begin without waiting for more changes, if one was completed before: the first waits for the donors.
     pub fn look_again(&self, now: Tick) {
         if self.kept().began.is_some() {
             self.hurry(now);
         }
     }
 
-    /// Whether a scan is due, and how it may go about it. `stuck`: repair waits for room or sources;
-    /// `assembling`: not all donors have come since the start, `uptime` ago.
+    /// Returns the priority of the scan that is due; `None` if none is. `stuck` says that repair waits for room or
+    /// sources. `assembling` is the manager's uptime while not all expected donors have listed what they hold.
     pub fn due(
         &self,
         now: Tick,
@@ -275,21 +277,21 @@ impl ScanState {
     }
 }
 
-/// Why the verdict is in doubt when a reader complains of a copy.
+/// The reason why the verdict is in doubt when a reader complains of a copy.
 pub const BAD_COPY_MET: &str = "a reader met a bad copy";
 
 /// The changes that a scan has not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {
-    /// Anything may have changed: there was no scan since the manager's start.
+    /// Anything may have changed: no scan was completed since the manager's start.
     All,
-    /// Donors that are not heard any more.
+    /// These donors are not heard any more.
     Silent(BTreeSet<DonorId>),
-    /// Something else has changed.
+    /// Files may be less safe for this reason.
     Worse(&'static str),
 }
 
-/// Versions to be looked at that are remembered one by one.
+/// The most versions to be looked at that are remembered one by one; if there are more, the scan walks over all files.
 const MAX_UNSEEN: usize = 65_536;
 
 /// The files that a scan has to look at besides those that it finds by itself.
@@ -300,7 +302,7 @@ struct Touched {
     versions: BTreeSet<VersionId>,
 }
 
-/// The changes that a scan is to see, until it has.
+/// The changes that a scan is to see, kept until it has seen them.
 #[derive(Default)]
 pub struct Due {
     pub(crate) dirty: Option<Tick>,
@@ -313,16 +315,16 @@ pub struct Due {
 pub struct Leaving {
     /// The chunks that have to be made elsewhere first.
     pub moving: Moving,
-    /// Chunks among the leaving ones that no other donor takes.
+    /// The chunks among the leaving ones that no other donor takes.
     pub blocked: Blocked,
-    /// Files that only the return of the donor brings back.
+    /// The number of files that only the return of the donor brings back.
     pub awaited: u64,
-    /// Chunks at the donor that files are less safe without, though it is not heard.
+    /// The number of chunks at the donor, which is not heard, without which files are less safe.
     pub unreached: u64,
 }
 
-/// Whether a walk over all files is so late that one in a hurry takes its place: leisurely ones may never come to
-/// their end where donors change without end.
+/// Returns whether a walk over all files is so late that an urgent one takes its place: leisurely ones may never come
+/// to their end where donors change without end.
 fn is_overdue(walked: Option<Duration>, every: Duration, took: Duration) -> bool {
     // A leisurely walk takes ten times its work, and one in a hurry twice.
     walked.is_some_and(|walked| walked >= (2 * every).max(every + 11 * took))
@@ -343,7 +345,7 @@ impl ScanMemory {
         }
     }
 
-    /// Whether it is known what leaves a donor that began to at `since`.
+    /// Returns whether it is known what leaves a donor that began to leave at `since`.
     pub fn knows(&self, donor: DonorId, since: Tick) -> bool {
         self.began.is_some_and(|began| began >= since) || self.foreseen.contains_key(&donor)
     }
@@ -384,7 +386,7 @@ impl ScanMemory {
         }
     }
 
-    /// Notes that a scan begins, and returns what is due to it and what it is to look at.
+    /// Notes that a scan begins, and returns the changes that it is to see and the files that it is to look at.
     pub(crate) fn begin(
         &mut self,
         now: Tick,
@@ -405,7 +407,7 @@ impl ScanMemory {
         (Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry), unseen }, scope)
     }
 
-    /// Gives up a scan that did not come to its end: what it was to see is still to be seen.
+    /// Gives up a scan that was not completed: the next one is to see the changes that this one was to see.
     pub(crate) fn give_up(&mut self, due: Due) {
         self.dirty = due.dirty.into_iter().chain(self.dirty).min();
         self.hurry |= due.hurry;
@@ -414,8 +416,8 @@ impl ScanMemory {
         self.unseen.versions.extend(due.unseen.versions);
     }
 
-    /// Notes the findings of a scan that began at `began` and has seen everything; `walk`: how long it has walked
-    /// over all files for that.
+    /// Notes the findings of a completed scan that began at `began`; `walk` is the time that it took if it walked over
+    /// all files.
     pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick, walk: Option<Duration>) {
         let spaces = findings.spaces.iter().map(|FoundSpace { health, .. }| health);
         self.spaces = spaces.map(|space| (space.name.clone(), space.clone())).collect();

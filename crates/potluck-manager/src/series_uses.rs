@@ -1,5 +1,5 @@
-//! The directories whose steps are purged by a rule, as far as readers and writers have to know them: readers and
-//! writers of other paths ask the catalog nothing about uses.
+//! Remembers the directories whose steps are purged by a rule, so that readers and writers of other paths need not ask
+//! the catalog to note uses.
 
 use potluck_catalog::Catalog;
 use potluck_core::path::PoolPath;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 /// The directories in which uses may count.
 #[derive(Debug, Default)]
 pub struct SeriesUses {
-    /// The directories, or `None` where they are to be looked for anew: any path may be in one.
+    /// The directories, or `None` if they have to be looked up anew and any path may be in one.
     counted_in: Mutex<Option<Vec<PoolPath>>>,
 }
 
@@ -18,7 +18,7 @@ impl SeriesUses {
         *self.counted_in.lock().expect("no holder panics") = Some(series);
     }
 
-    /// Notes that uses may count in other directories: a policy was set.
+    /// Notes that uses may count in other directories now, for example because a policy was set.
     pub fn may_be_others(&self) {
         *self.counted_in.lock().expect("no holder panics") = None;
     }
@@ -37,8 +37,8 @@ impl SeriesUses {
         counted_in.as_ref().is_none_or(|series| series.iter().any(touches))
     }
 
-    /// Notes that somebody reads or writes what is at a path, or below it. Where that cannot be noted the work goes
-    /// on.
+    /// Notes in the catalog that files at a path, or below it, are read or written. A failure to note it is only
+    /// logged.
     pub async fn note(&self, catalog: &Catalog, path: &PoolPath, now_ms: u64) {
         if self.count_at(path)
             && let Err(why) = catalog.note_use(path.clone(), now_ms).await

@@ -1,5 +1,5 @@
-//! The rates at which write sessions stored what they wrote (checkpoint store, section V.B): until it was visible,
-//! and until all copies were made. They are known since the manager's start.
+//! The rates at which write sessions stored files (checkpoint store, section V.B): until they were visible, and until
+//! all copies were made. Only sessions that were opened since the manager's start count.
 
 use potluck_core::checkpoint::{CheckpointId, StagedPlace};
 use potluck_core::clock::Tick;
@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The number of checkpoints that are remembered: all that open sessions write to, and of the others those that were
-/// written to last.
+/// The number of checkpoints that are remembered: all that open sessions write to, even if they are more, and of the
+/// others those that were written to last.
 const CHECKPOINTS: usize = 1024;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The amounts that sessions have written, and the times that they took.
+/// The bytes that sessions have written, and the times that they took.
 #[derive(Debug, Default)]
 pub struct SessionRates(Mutex<Written>);
 
@@ -97,7 +97,7 @@ impl SessionRates {
     ) {
         let mut written = self.written();
         let Written { sessions, checkpoints, .. } = &mut *written;
-        // A session of before the manager's start is not known here.
+        // A session from before the manager's start is not known here.
         let Some(open) = sessions.get_mut(&session) else { return };
         for (path, bytes) in files {
             open.visible = Some(now);

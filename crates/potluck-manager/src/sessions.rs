@@ -1,4 +1,4 @@
-//! Open write sessions: who is let in, and how one ends.
+//! Open write sessions: lets their members' calls in, and ends them.
 
 use crate::callers::CallingMember;
 use crate::handles::handles;
@@ -28,7 +28,7 @@ handles! {
 }
 
 impl WriteSessions {
-    /// Lets one of a session's calls in.
+    /// Lets one of a session's calls in; while the guard lives, the session's lease does not end.
     pub fn enter(
         &self,
         session: SessionId,
@@ -40,7 +40,7 @@ impl WriteSessions {
         Ok((ticketed, InSession::new(self.pool.clone(), self.time.clone(), session)))
     }
 
-    /// Ends a session; what it offered is accounted for in the background.
+    /// Ends a session; the chunks that it offered are accounted for in the background.
     pub async fn end(&self, session: SessionId) -> Result<(), Error> {
         self.catalog.end_session(session).await?;
         self.close(session).await
@@ -58,8 +58,8 @@ impl WriteSessions {
         self.close(session).await
     }
 
-    /// Closes a session that has ended in the catalog: what it needs no more is free, and what it offered is
-    /// accounted for in the background.
+    /// Closes a session that has ended in the catalog: the space that was promised to it is free, and the chunks that
+    /// it offered are accounted for in the background.
     async fn close(&self, session: SessionId) -> Result<(), Error> {
         self.pool.lock().end_session(&session);
         self.rates.ended(session, self.time.tick());
@@ -67,7 +67,7 @@ impl WriteSessions {
         self.keep_reservation(session).await
     }
 
-    /// Saves what is left of the reservation from which a session takes, for when the manager is started again.
+    /// Saves the rest of the reservation on which a session draws, for when the manager is started again.
     pub async fn keep_reservation(&self, session: SessionId) -> Result<(), Error> {
         let left = self.pool.lock().reservation_plan(&session);
         match left {
@@ -78,13 +78,13 @@ impl WriteSessions {
         }
     }
 
-    /// Whether the log is to tell now of what became of a session.
+    /// Returns whether the log is to tell now of an event of a session; see [`RecurringNotices::tells`].
     pub fn tells(&self, what: Notice, session: SessionId) -> bool {
         let member = self.pool.lock().member_of(&session);
         member.is_none_or(|member| self.notices.tells(what, member, 1, self.time.tick()))
     }
 
-    /// Ends a session that was interrupted, or keeps what it stored for when it is taken up again.
+    /// Ends a session that was interrupted, or keeps the chunks that it stored until the upload is resumed.
     pub async fn interrupt(&self, session: SessionId) -> Result<(), Error> {
         let now = self.time.tick();
         let window = self.settings.get().resume_window;
@@ -98,7 +98,7 @@ impl WriteSessions {
     }
 }
 
-/// A session's call that is being answered: its lease does not end meanwhile.
+/// The guard of a session's call that is being answered: the session's lease does not end meanwhile.
 pub struct InSession {
     pool: SharedPool,
     time: PoolTime,

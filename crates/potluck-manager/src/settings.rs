@@ -1,4 +1,4 @@
-//! The manager's settings while it runs: its owner may change them.
+//! The manager's settings, which its owner may change while it runs.
 
 use crate::config::ManagerConfig;
 use crate::pool_time::PoolTime;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 pub struct Settings {
     config: RwLock<Arc<ManagerConfig>>,
     fault: Mutex<Option<String>>,
-    /// Wakes whoever sleeps for a time that the settings say.
+    /// Wakes the tasks that sleep for a time which the settings say.
     changed: watch::Sender<()>,
 }
 
@@ -25,7 +25,7 @@ impl Settings {
         }
     }
 
-    /// Returns the settings that hold now.
+    /// Returns the settings in force.
     pub fn get(&self) -> Arc<ManagerConfig> {
         Arc::clone(&self.config.read().expect("no holder panics"))
     }
@@ -44,7 +44,7 @@ impl Settings {
         self.changed.send_replace(());
     }
 
-    /// The reason why new settings cannot be used, so that earlier ones stay in force.
+    /// Returns the reason why new settings cannot be used, so that earlier ones stay in force.
     pub fn fault(&self) -> Option<String> {
         self.fault.lock().expect("no holder panics").clone()
     }
@@ -54,7 +54,8 @@ impl Settings {
         *self.fault.lock().expect("no holder panics") = why;
     }
 
-    /// Sleeps as long as `length` says of the settings, or until that is shorter and over.
+    /// Sleeps for the `length` that the settings give, counted from the call. A change of the settings meanwhile
+    /// counts.
     pub async fn pause(&self, time: &PoolTime, length: impl Fn(&ManagerConfig) -> Duration) {
         let (began, mut changed) = (time.tick(), self.changed.subscribe());
         loop {

@@ -1,5 +1,5 @@
 //! Keeps which writer writes which bytes of the files that writers share (docs/notes/0016-shared-writers.md). It is
-//! soft state: contributions are staged, and whoever makes a version of them finds there which writers have not
+//! soft state: the staged contributions themselves tell the writer that makes a version of them which writers have not
 //! finished. Claims keep writers from writing the same bytes before that.
 
 use crate::deadlines::Deadlines;
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writers that one member may have in all files together, with its turns to make a version.
+/// The most writers that one member may have in all files together, with its turns to make a version.
 const WRITERS_OF_MEMBER: usize = 4096;
-/// Ranges that all writers of one member may have claimed, of all files together.
+/// The most ranges that all writers of one member may have claimed, in all files together.
 const RANGES_OF_MEMBER: usize = 1 << 20;
 /// The time for which the claims of writers that have finished are remembered while nobody makes a version.
 const FINISHED_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -29,7 +29,7 @@ pub type AllSharedFiles = Arc<Mutex<SharedFiles>>;
 /// A writer, whose number nobody but its member may use.
 pub type SharedWriterKey = (MemberId, SharedWriterId);
 
-/// A claim that is refused.
+/// The reason why a claim is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClaimRefusal {
     /// Another writer has claimed a part of the range.
@@ -41,12 +41,12 @@ pub enum ClaimRefusal {
         /// The member to whom the other writer belongs.
         member: MemberId,
     },
-    /// Another writer of that name is there, which belongs to this member.
+    /// Another writer of that name writes to the file, which belongs to this member.
     Named(MemberId),
-    /// The member has as many writers or ranges as it may have, or the file as many ranges: what there are too many of,
-    /// and the limit.
+    /// The member has as many writers or ranges as it may have, or the file as many ranges: the words for what there
+    /// are too many of, and the limit.
     TooMany(&'static str, usize),
-    /// The manager has to be told all that the writer has.
+    /// The manager does not know the writer, which has to report all its ranges.
     Unknown,
     /// A version of the file is being made.
     Closed,
@@ -61,16 +61,16 @@ pub struct SharedFiles {
     writers: Deadlines<(PoolPath, SharedWriterKey)>,
     /// The moment at which the turn to make a version of each file is lost, unless it is kept.
     turns: Deadlines<PoolPath>,
-    /// Writers whose contributions are in a version, and who may not know it yet.
+    /// The writers whose contributions are in a version, and who may not know it yet.
     published: Deadlines<(PoolPath, SharedWriterKey)>,
 }
 
 /// The parts of the manager's memory that one member takes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct MemberCounts {
-    /// Writers, and turns to make a version.
+    /// The number of writers, and of turns to make a version.
     writers: usize,
-    /// Ranges that these writers claimed.
+    /// The number of ranges that these writers claimed.
     ranges: usize,
 }
 
@@ -95,9 +95,9 @@ pub struct WriterFacts {
     pub name: String,
     /// The member to whom the writer belongs.
     pub member: MemberId,
-    /// Whether the writer has done its part.
+    /// True if the writer has done its part.
     pub has_finished: bool,
-    /// Bytes that it has claimed.
+    /// The number of bytes that the writer has claimed.
     pub claimed: u64,
 }
 
@@ -107,14 +107,14 @@ impl Sharing {
         turn.is_some_and(|(_, heard)| now.saturating_sub(heard) < CLAIM_LEASE)
     }
 
-    /// The number of ranges that a writer has claimed.
+    /// Returns the number of ranges that a writer has claimed.
     fn ranges_of(&self, key: SharedWriterKey) -> usize {
         self.claims.iter().filter(|(_, of)| *of == key).count()
     }
 }
 
 impl SharedFiles {
-    /// Claims ranges for a writer, or notes all that it says it has, or that it is there.
+    /// Claims ranges for a writer, or notes all the ranges that it says it has, or only that it is there.
     pub fn claim(
         &mut self,
         member: MemberId,
@@ -193,9 +193,9 @@ impl SharedFiles {
         }
     }
 
-    /// Ends the part of a writer, which has finished or gives up, and tells whether it was the last. Other writers
-    /// are known to be at work only if they were heard since it left. `may_be_more` says that the manager has just
-    /// started, and there may be writers that it has not heard yet.
+    /// Ends the part of a writer, which has finished or gives up, and tells whether it was the last. Other writers are
+    /// known to be at work only if they were heard since it left. `may_be_more` says that the manager has just started,
+    /// so that there may be writers that it has not heard yet.
     pub fn leave(
         &mut self,
         member: MemberId,
@@ -225,7 +225,7 @@ impl SharedFiles {
         if is_alone && !may_be_more { SharedLeft::Last } else { SharedLeft::NotKnown }
     }
 
-    /// Gives a writer the turn to make a version, unless it is another's; whether it has the turn.
+    /// Gives a writer the turn to make a version, unless another has it. Returns whether the writer has the turn.
     ///
     /// Errors: [`ClaimRefusal::TooMany`].
     pub fn take_turn(
@@ -259,7 +259,7 @@ impl SharedFiles {
         self.forget_if_unused(path);
     }
 
-    /// A turn is over. What the writers claimed who are in a version, or were left out, is free.
+    /// Ends a writer's turn, and frees the claims of the finished writers that are in the version or were left out.
     pub fn end_turn(
         &mut self,
         path: &PoolPath,
@@ -286,14 +286,14 @@ impl SharedFiles {
         self.drop_turn(path);
     }
 
-    /// Forgets all that was claimed of a file. Its writers are told when they are heard next.
+    /// Forgets all writers of a file with their claims. The writers are told when they are heard next.
     pub fn forget(&mut self, path: &PoolPath) {
         let writers = self.files.get(path).into_iter().flat_map(|file| file.writers.keys());
         let writers: Vec<SharedWriterKey> = writers.copied().collect();
         writers.into_iter().for_each(|key| self.remove(path, key));
     }
 
-    /// The writers of a file.
+    /// Returns the facts about the writers of a file.
     pub fn writers(&mut self, path: &PoolPath, now: Tick) -> Vec<WriterFacts> {
         self.sweep(now);
         let Some(file) = self.files.get(path) else { return Vec::new() };
@@ -310,7 +310,8 @@ impl SharedFiles {
         file.writers.iter().map(facts).collect()
     }
 
-    /// The files at a path, or below it, of which writers wrote, or may have written, what is in no version.
+    /// Returns the files at a path, or below it, to which writers wrote, or may have written, bytes that are in no
+    /// version.
     pub fn written_below(&mut self, path: &PoolPath, now: Tick) -> Vec<PoolPath> {
         self.sweep(now);
         let below = self.files.iter().filter(|(file, _)| file.is_inside(path));
@@ -336,7 +337,8 @@ impl SharedFiles {
         }
     }
 
-    /// Forgets writers that were not heard, and with them their claims.
+    /// Forgets the writers that were not heard, or finished long ago, with their claims; and the turns that were not
+    /// kept.
     fn sweep(&mut self, now: Tick) {
         while let Some((path, key)) = self.writers.take_over(now) {
             self.remove(&path, key);
@@ -348,7 +350,7 @@ impl SharedFiles {
     }
 }
 
-/// The failure of a member that has too many of something.
+/// Returns the failure for a member that has too many of something.
 pub fn too_many(what: &str, most: usize) -> Failure {
     let what = format!("there are {most} {what} already, and nobody has more");
     Failure::new(ErrorKind::Conflict, code::TOO_MANY_LOCKS, what)

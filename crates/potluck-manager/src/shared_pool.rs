@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct SharedPool(Arc<Mutex<Pool>>);
 
 impl SharedPool {
-    /// Shares `pool` among all who have a clone.
+    /// Makes the first handle on `pool`.
     pub fn new(pool: Pool) -> Self {
         Self(Arc::new(Mutex::new(pool)))
     }
 
-    /// Locks it. Never held while waiting, nor inside a job of the catalog.
+    /// Locks the pool. The lock is never held while waiting, nor inside a job of the catalog.
     pub fn lock(&self) -> MutexGuard<'_, Pool> {
         self.0.lock().expect("no holder panics")
     }

@@ -1,13 +1,13 @@
 //! Finds out that a newer catalog than this one ran before, and freezes garbage collection (promise D5).
 //!
-//! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
-//! many changes it told of. A manager that meets a term outside its catalog's history, or one that
-//! went on after the history left it ([`potluck_catalog::term_history`]), runs on a catalog older than one that ran
-//! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
-//! unused may be files of the newer one.
+//! Every donor remembers the highest epoch it heard, which start of a manager had it, and how many changes that manager
+//! told of. A manager that meets a term outside its catalog's history, or one that went on after the history left it
+//! ([`potluck_catalog::term_history`]), runs on a catalog older than one that ran before: a copy that was put back, or
+//! a second one that runs elsewhere. Chunks that it counts as unused may belong to files of the newer one.
 //!
-//! A donor repeats what a manager said, with that manager's proof. One such word is enough, for it may be the only
-//! donor that met the other manager; a word without proof changes nothing ([`crate::unproven_terms`]).
+//! A donor repeats the other manager's statement with that manager's proof. One donor is enough, for it may be the only
+//! one that met the other manager. A statement without proof freezes nothing; a donor that repeats such statements is
+//! quarantined ([`crate::unproven_terms`]).
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
@@ -35,10 +35,10 @@ handles! {
 }
 
 impl StaleCatalog {
-    /// Compares the terms that a donor has heard of with this manager's, and holds garbage collection if another
-    /// manager provably ran later. The own epoch is raised above that one's, so that donors obey again. A donor
-    /// that tells of other terms without proof again and again is not trusted any more. Gives whether there was no
-    /// proof.
+    /// Compares the term that a donor has heard of with this manager's, and freezes garbage collection if another
+    /// manager provably ran later. The own epoch is raised above that one's, so that donors obey again. A donor that
+    /// tells of other terms without proof again and again is quarantined. Returns true if the donor told of another
+    /// term without proof.
     pub async fn compare(
         &self,
         donor: DonorId,
@@ -72,7 +72,7 @@ impl StaleCatalog {
         Ok(false)
     }
 
-    /// Stops to trust a donor that lies, unless it is distrusted already: it may tell lies all the time.
+    /// Quarantines a donor, unless it is quarantined already: it may repeat its statements all the time.
     async fn distrust(&self, donor: DonorId, why: String) -> Result<(), Error> {
         if self.pool.lock().is_quarantined(donor) {
             return Ok(());
@@ -80,7 +80,7 @@ impl StaleCatalog {
         self.audit.quarantine(donor, why).await
     }
 
-    /// Holds garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
+    /// Freezes garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
     async fn begin(&self, why: String, above: Epoch) -> Result<(), Error> {
         // The freeze begins before it is durable, for what was ordered meanwhile cannot be taken back.
         self.gc_freeze.set(Some(why.clone()));
@@ -96,7 +96,7 @@ impl StaleCatalog {
         Ok(())
     }
 
-    /// Lets garbage collection go on: what a newer catalog may have known is given up.
+    /// Ends the freeze: chunks that only the newer catalog knew may be collected.
     pub async fn end(&self) -> Result<(), Error> {
         self.catalog.end_gc_freeze().await?;
         self.gc_freeze.set(None);

@@ -1,4 +1,4 @@
-//! Figures over the whole catalog, counted no more often than they are worth.
+//! The figures over the whole catalog, which are counted again only when the last count is too old.
 
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
@@ -31,7 +31,8 @@ impl CachedMetrics {
         (now < *good_until).then(|| stats.clone())
     }
 
-    /// Keeps figures whose counting began when `forgotten` was the number, unless figures were forgotten since.
+    /// Keeps figures that were counted from the moment when [`Self::forgotten`] was `forgotten`, unless figures were
+    /// forgotten since.
     fn keep(&mut self, forgotten: u64, stats: Stats, good_until: Tick) {
         if self.forgotten == forgotten {
             self.count = Some((stats, good_until));
@@ -45,7 +46,7 @@ impl CachedMetrics {
 }
 
 impl StatsCache {
-    /// Returns the figures, counted now or a moment ago.
+    /// Returns the figures, counted now or not long ago: a count is good for [`SHARE`] times the time that it took.
     pub async fn get(
         &self,
         catalog: &Catalog,

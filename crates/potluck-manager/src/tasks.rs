@@ -1,7 +1,6 @@
-//! The work that a manager does unasked, a file for each task. Each runs until it is dropped, with the
-//! manager.
+//! The background work of a manager, with a file for each task. Each task runs until it is dropped with the manager.
 //!
-//! [`rounds`] has many small ones take turns; the others go by clocks of their own. The metadata log's are
+//! [`rounds`] has many small tasks take turns; the others have timers of their own. The tasks of the metadata log are
 //! in `log`.
 
 pub mod audit;

@@ -1,4 +1,4 @@
-//! Tickets for donors, and donors as clients see them.
+//! Issues tickets for donors, and describes donors to the clients that use the tickets.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -18,10 +18,10 @@ handles! {
     }
 }
 
-/// The validity of a ticket to fetch for an order, which is carried out within a minute or given anew.
+/// The validity of a ticket to fetch for an order. An order is carried out within a minute or given anew.
 const FETCH_FOR: Duration = Duration::from_secs(300);
 
-/// The contacts of `donors`, without those that were removed from the pool.
+/// Returns the contacts of `donors`, without those that were removed from the pool.
 pub fn contacts(
     pool: &Pool,
     donors: impl IntoIterator<Item = DonorId>,
@@ -31,13 +31,13 @@ pub fn contacts(
 }
 
 impl TicketIssuer {
-    /// The caveats of a ticket that is good for `time` from now on.
+    /// Returns the caveats of a ticket that is valid for `time` from now on.
     fn lasting(&self, time: Duration) -> [Caveat; 2] {
         let now = self.time.now_ms();
         [Caveat::Issued(now), Caveat::Expires(now + time.as_millis() as u64)]
     }
 
-    /// Makes tickets that let a session write at `donors`, and read there what it wrote.
+    /// Makes tickets that let a session write to `donors` and read from them.
     pub fn for_writing(
         &self,
         session: SessionId,
@@ -59,7 +59,8 @@ impl TicketIssuer {
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
     }
 
-    /// The source that others are told to fetch from, for a donor; `None` while it cannot be reached.
+    /// Returns a donor as a source from which others may fetch; `None` while the donor is not live or its key is not
+    /// known.
     pub fn source(&self, contact: DonorContact) -> Option<Source> {
         let key = contact.signer.filter(|_| contact.live)?.key;
         let [issued, expires] = self.lasting(FETCH_FOR);
@@ -68,7 +69,7 @@ impl TicketIssuer {
         Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
     }
 
-    /// Makes tickets that let a client read at `donors`.
+    /// Makes tickets that let a client read from `donors`.
     pub fn for_reading(&self, donors: Vec<DonorContact>) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
         let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), issued, expires];

@@ -1,16 +1,16 @@
 //! Trim: copies that no unit needs are deleted, by the same two phases as garbage (tasks/gc.rs).
 //!
-//! Why no unit ever loses a copy it relies on:
-//! 1. Every version that uses the chunk in the whole catalog was seen by one scan, and each can do
-//!    without the copy. When it is marked, all of them are there, are to have what they were judged
-//!    by, and the references are theirs; and where they can do without it because its donor gives
-//!    space back, it still does.
-//! 2. The copies that those versions rely on instead are there, on donors that are live, compared,
-//!    trusted and keep them, at that very moment.
-//! 3. Sessions that offered the chunk keep it as it is. One that offers it after it was marked is
-//!    not told of the copy; one that did so before is seen when the deletion is ordered, and the
-//!    copy stays.
-//! 4. The order carries what the donor had counted before all this, so that a later put voids it.
+//! These are the reasons why no unit ever loses a copy that it relies on:
+//! 1. One scan saw every version in the whole catalog that uses the chunk, and each can do without
+//!    the copy. When the copy is marked, all these versions are there, their redundancy is to be the
+//!    one that they were judged by, and all references to the chunk are theirs. If they can do
+//!    without the copy because its donor gives space back, the donor still does.
+//! 2. The copies that those versions rely on instead are there at that very moment, on donors that
+//!    are live, compared, trusted and keep them.
+//! 3. A chunk that a session offered keeps its copies. A session that offers it after the copy was
+//!    marked is not told of the copy; one that did so before is seen when the deletion is ordered,
+//!    and the copy stays.
+//! 4. The order carries the donor's count of puts from before all this, so that a later put voids it.
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
@@ -43,7 +43,7 @@ const VOTES_PER_JOB: usize = 8192;
 pub struct Trimmed {
     /// The number of deletions ordered.
     pub ordered: u64,
-    /// Copies that are in excess and could not be trimmed yet.
+    /// The number of copies that all their versions can do without and that could not be trimmed yet.
     pub waiting: u64,
 }
 
@@ -78,8 +78,7 @@ impl Trim {
             let pool = self.pool.lock();
             let by_name: Vec<(ChunkName, [DonorId; 1])> =
                 copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
-            // Each chunk loses one copy at a time: what its next copy relies on is judged by the next
-            // scan.
+            // Each chunk loses one copy at a time: the next scan judges whether another may go.
             let mut seen = BTreeSet::new();
             let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
             let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);

@@ -1,5 +1,5 @@
-//! The pool in one sentence: whether it is well, why not, and what to do. Made here and nowhere else,
-//! so that every command, page and alarm tells the same.
+//! Judges the pool in one sentence: whether it is well, why not, and what to do. This is the only place that does, so
+//! that every command and page tells the same.
 
 use crate::scan_state::Unseen;
 use potluck_core::chunk::DEFAULT_CHUNK;
@@ -18,7 +18,7 @@ fn of_files(verdict: Verdict) -> Verdict {
     Verdict { of_files: true, ..verdict }
 }
 
-/// Judges the pool: what is worst goes first.
+/// Judges the pool, and returns the worst verdict that applies.
 pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
     let verdict = unavailable(status).or_else(|| degraded(status));
     let verdict = verdict.or_else(|| fallen_silent(status, unseen));
@@ -31,8 +31,8 @@ pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
     })
 }
 
-/// Donors fell silent since the last look: what is on them is less safe at once, and nobody has to look
-/// at every file to say so. Whether something cannot be read for it is said after that look.
+/// Returns the verdict for donors that fell silent since the last scan: files with copies on them are less safe at
+/// once. Only the next scan tells whether some cannot be read.
 fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     let silent = unseen.filter(|unseen| matches!(unseen, Unseen::Silent(_)))?;
     let reason = format!(
@@ -42,7 +42,7 @@ fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict
     Some(of_files(new(PoolState::Degraded, reason, wait_no_longer(status))))
 }
 
-/// Returns the verdict that nobody can judge the pool yet, where nothing worse is known.
+/// Returns the verdict that it is not known yet how safe files are, if that is so.
 fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     let fresh = |space: &SpaceHealth| space.files > 0 && !space.scanned;
     if status.files == 0 && !status.spaces.iter().any(fresh) {
@@ -62,7 +62,7 @@ fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     ))
 }
 
-/// Says what happened that the last look at everything has not seen, if it matters to any file.
+/// Says what happened that the last scan has not seen, if it matters to any file.
 pub fn unseen_why(donors: &[DonorStatus], unseen: &Unseen) -> Option<String> {
     Some(match unseen {
         Unseen::All => "the manager has just started".into(),
@@ -126,7 +126,7 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     }))
 }
 
-/// Returns the verdict that nothing more can be stored, but for small files, where no donor that answers has room for a chunk.
+/// Returns the verdict that nothing more can be stored, but for small files, if no live donor has room for a chunk.
 fn full(status: &PoolStatus) -> Option<Verdict> {
     let has_room = |donor: &DonorStatus| {
         let takes = donor.state == DonorState::Live && !donor.takes_nothing;
@@ -209,10 +209,10 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     None
 }
 
-/// Says in which spaces fewer donors may go now than may die for ever. Where the next one makes files unreadable, only
+/// Says in which spaces fewer donors may go now than is promised. If the loss of one more makes files unreadable, only
 /// the spaces of these files are named: others tolerate more.
 fn fewer_may_go(status: &PoolStatus) -> Option<String> {
-    // Donors that answer may be of no use either, in quarantine or without their disk.
+    // Even live donors may be of no use, in quarantine or without their disk.
     let while_so = match absent(status).as_str() {
         "" => "as the donors stand now".to_owned(),
         names => format!("while {names} cannot be reached"),
@@ -228,10 +228,10 @@ fn fewer_may_go(status: &PoolStatus) -> Option<String> {
     Some(format!("{while_so}, fewer others may go than is promised in {fewer}"))
 }
 
-/// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
-/// elsewhere, and it may lose no more; where little space is left, there still is some; words that nobody
-/// believes change nothing, nor does one member's of a donor that the manager reaches, nor that of several on receipts,
-/// which they may have made up together.
+/// Returns whether the pool is not well while there is this alarm. The alarms that do not degrade it are these: chunks
+/// that a donor lost, for they are made again elsewhere; little space, for there still is some; a statement that is not
+/// believed; the report of members in one place that they do not reach a donor, if the manager reaches it; and reports
+/// of false receipts, which members may have made up together.
 pub fn degrades(alarm: &Alarm) -> bool {
     use AlarmKind::{
         DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace,
@@ -248,7 +248,7 @@ pub fn degrades(alarm: &Alarm) -> bool {
     !notes.contains(&alarm.kind)
 }
 
-/// Advises what to do where nothing can be made: somebody's own give-back may be in the way.
+/// Advises what to do when chunks cannot be made: a give-back may be in the way.
 fn unstick(status: &PoolStatus) -> String {
     let gives = |donor: &&DonorStatus| donor.giving_back.as_ref().is_some_and(|back| !back.done);
     match status.donors.iter().find(gives) {
@@ -260,13 +260,13 @@ fn unstick(status: &PoolStatus) -> String {
     }
 }
 
-/// Copies that repair is to make.
+/// Returns the number of chunks that repair is to make.
 fn left(repair: &RepairState) -> u64 {
     repair.queued.iter().sum::<u64>() + repair.under_way
 }
 
-/// Lists the names of spaces. Of those that are not to be named, whose names are empty, it is said that there
-/// are some.
+/// Lists the names of spaces. Those that the reader may not know of, whose names are empty, are listed as "spaces of
+/// others".
 fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String {
     let names = spaces.iter().filter(|space| which(space)).map(|space| space.name.as_str());
     let (hidden, mut names): (Vec<_>, Vec<_>) = names.partition(|name| name.is_empty());
@@ -276,8 +276,8 @@ fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String
     names.join(", ")
 }
 
-/// Says what becomes of the chunks that silent donors have, and what to do to have that at once: an
-/// announced absence is waited for until somebody ends it.
+/// Says what becomes of the chunks that silent donors have, and what to do to have that at once: an announced absence
+/// has to be ended first.
 fn wait_no_longer(status: &PoolStatus) -> String {
     let announced = missed(status).filter(|donor| donor.away_seconds.is_some());
     let ends: Vec<_> =
@@ -291,12 +291,12 @@ fn wait_no_longer(status: &PoolStatus) -> String {
     }
 }
 
-/// The donors that are not there and are missed: one that holds nothing makes nothing readable.
+/// Returns the donors that are not live and hold chunks. A donor that holds nothing makes no file unreadable.
 fn missed(status: &PoolStatus) -> impl Iterator<Item = &DonorStatus> {
     status.donors.iter().filter(|donor| donor.state != DonorState::Live && donor.chunks > 0)
 }
 
-/// Lists the names of the donors that are missed.
+/// Lists the names of the donors that are not live and hold chunks.
 fn absent(status: &PoolStatus) -> String {
     missed(status).map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
-//! Calls that are held up for a moment: in the first seconds of a manager's term those that need donors,
-//! until the donors that an earlier term heard have reported, so that a restart is noticed by nobody;
-//! and those that ask for a verdict, while a donor may just have died.
+//! Holds calls up for a moment: in the first seconds of a manager's term the calls that need donors, until the donors
+//! that an earlier term heard have reported, so that callers do not notice a restart; and calls for a verdict, and
+//! commits, while a donor may just have died.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -22,15 +22,15 @@ handles! {
     }
 }
 
-/// The age of the manager's term from which no call is held up any more: a donor that still has not reported died
-/// with the earlier term. It is longer than a donor pauses between two tries, and shorter than a caller waits for
+/// The age of the manager's term from which no call waits for donors to report: a donor that still has not reported
+/// died with the earlier term. It is longer than a donor pauses between two tries, and shorter than a caller waits for
 /// an answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
-/// The longest time for which a call for a verdict is held up; it is told what is known by then.
+/// The longest time for which a call for a verdict, or a commit, is held up; it then goes by what is known.
 const VERDICT_LIMIT: Duration = Duration::from_secs(10);
-/// The time after which the next word of a donor is overdue: donors speak once a second.
+/// The time after which a donor's next heartbeat is overdue: donors send one each second.
 const OVERDUE: Duration = Duration::from_secs(2);
-/// Time between two looks whether donors have reported.
+/// The time between two looks whether donors have reported.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 impl WaitingForDonors {
@@ -41,16 +41,16 @@ impl WaitingForDonors {
         }
     }
 
-    /// Holds a judgement of files up while a donor's next word is overdue, until it is heard or known to be
-    /// silent: else a pulled cable was not seen for some seconds.
+    /// Holds a judgement of files up while a donor's next heartbeat is overdue, until the donor is heard or known to be
+    /// silent: otherwise a pulled cable would not be seen for some seconds.
     pub async fn none_overdue(&self) {
         let began = self.time.tick();
         let overdue = |now: Tick| self.pool.lock().awaits_word(now.saturating_sub(OVERDUE), now);
         self.hold(began, overdue).await;
     }
 
-    /// Holds a commit up while the next word of a donor that took a part of it is overdue: it may have died
-    /// since, and would count.
+    /// Holds a commit up while the next heartbeat of a donor that took a part of it is overdue: a donor that has died
+    /// since would count.
     pub async fn none_overdue_of(&self, donors: &BTreeSet<DonorId>) {
         let began = self.time.tick();
         let overdue = |now: Tick| {
@@ -60,9 +60,8 @@ impl WaitingForDonors {
         self.hold(began, overdue).await;
     }
 
-    /// Holds a verdict up until it is one of this moment: every donor has spoken since it was asked for, or is
-    /// known to be silent, and the last look at everything has seen what happened. Whoever asks next is then
-    /// told the same by every command.
+    /// Holds a verdict up until it is one of this moment: every donor was heard since the verdict was asked for, or is
+    /// known to be silent, and the last scan has seen all changes. Every command then tells the same.
     pub async fn all_seen(&self) {
         let began = self.time.tick();
         self.donors_reported(Pool::expects_listings).await;
@@ -85,7 +84,7 @@ impl WaitingForDonors {
         .await;
     }
 
-    /// Holds a call that came at `began` up while `waits` says so, and no longer than its limit.
+    /// Holds a call that came at `began` up while `waits` says so, and no longer than [`VERDICT_LIMIT`].
     async fn hold(&self, began: Tick, waits: impl Fn(Tick) -> bool) {
         loop {
             let now = self.time.tick();

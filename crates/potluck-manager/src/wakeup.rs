@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 pub struct Wakeup(Arc<Notify>);
 
 impl Wakeup {
-    /// Wakes the background work: something ended or was thrown away.
+    /// Wakes the background work, now or the next time that it waits.
     pub fn wake(&self) {
         self.0.notify_one();
     }

@@ -1,9 +1,9 @@
 //! Keeps which watch streams watch which directories, and the news that each stream has still to hear of them.
 //!
-//! Commits tell their changes here (`catalog/log/committed`). A change costs as much as its directory has watchers, whatever the
-//! pool holds. What a stream has to hear is bounded. When there is too much, the names of a directory are replaced by
-//! "anything in this directory", and too many of these by "anything": with that the stream's watches end, until its client
-//! asks about the directories again.
+//! Commits tell their changes here (`catalog/log/committed`). The cost of a change grows with the watchers of its
+//! directory, and not with the size of the pool. The news of a stream are bounded. When there are too many, the names
+//! of a directory are replaced by "anything in this directory", and too many of these by "anything": with that the
+//! stream's watches end, until its client asks about the directories again.
 
 mod news;
 
@@ -21,15 +21,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Streams that one member may have: mounts on all machines of a group that shares an identity. Further streams are
-/// refused, and their mounts ask the manager about each name: if new streams took the places of others, these would
-/// come back and take theirs.
+/// The most streams that one member may have: mounts on all machines of a group that shares an identity. Further
+/// streams are refused, and their mounts ask the manager about each name: if new streams took the places of others,
+/// these would come back and take theirs.
 const STREAMS_OF_MEMBER: usize = 128;
-/// Directories that one stream may watch: more than a large source tree has.
+/// The most directories that one stream may watch: more than a large source tree has.
 const DIRS_OF_STREAM: usize = 16_384;
-/// Bytes that watched directories of all streams of one member take, counted as [`cost`] says.
+/// The most bytes that the watched directories of all streams of one member take, counted as [`cost`] says.
 const BYTES_OF_MEMBER: usize = 32 << 20;
-/// A stream of which nobody has asked for news for so long is given up: its client asks every [`WATCH_WAIT`].
+/// The time without a call for news after which a stream is given up when another is opened: its client asks every
+/// [`WATCH_WAIT`].
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(20);
 
 /// All watch streams of a manager.
@@ -41,8 +42,8 @@ impl Watches {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Answers a member's call for news: at once where there are some, without any after [`WATCH_WAIT`]. A call without
-    /// a stream, or with one that the member does not have, opens a stream and is answered at once.
+    /// Answers a member's call for news: at once if there are some, otherwise without any after [`WATCH_WAIT`]. A call
+    /// without a stream, or with one that the member does not have, opens a stream and is answered at once.
     ///
     /// Errors: [`code::TOO_MANY_WATCHES`].
     pub async fn news(
@@ -62,7 +63,7 @@ impl Watches {
         let wait = async {
             loop {
                 let mut woken = std::pin::pin!(wake.notified());
-                // From here on whatever happens wakes this, also if that is before it waits.
+                // From here on every change wakes this, even before it waits.
                 woken.as_mut().enable();
                 match self.streams().take_news(&id, turn) {
                     Turn::News(news) => return news,
@@ -75,14 +76,14 @@ impl Watches {
         Ok(tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone()))
     }
 
-    /// The number of times that rights were changed so far.
+    /// Returns the number of times that rights were changed so far.
     pub fn changes_of_rights(&self) -> u64 {
         self.streams().changes_of_rights
     }
 
-    /// Has a member's stream watch directories from now on, and says of each directory whether the stream watches
-    /// it. It is called before the directories are read, and after it was found that the member may list them;
-    /// nothing changed that since there were so many [`Self::changes_of_rights`].
+    /// Has a member's stream watch directories from now on, and says of each directory whether the stream watches it.
+    /// The caller first takes the number of [`Self::changes_of_rights`], then checks that the member may list the
+    /// directories, calls this, and reads them last. After a change of rights in between nothing is watched.
     pub fn watch<'dirs>(
         &self,
         stream: &WatchId,
@@ -98,7 +99,7 @@ impl Watches {
         dirs.map(watch).collect()
     }
 
-    /// Answers all calls that wait for news, now and from now on, without any news: the manager stops.
+    /// Has all calls for news of open streams answered at once and without news: the manager stops.
     pub fn close(&self) {
         let mut streams = self.streams();
         streams.is_closed = true;
@@ -140,14 +141,15 @@ enum Turn {
     News(WatchNews),
     /// Nothing changed yet.
     Waits,
-    /// A later call waits in its place, or the stream ended, or the manager stops.
+    /// A later call waits in place of this one, or the stream ended, or the manager stops.
     Over,
 }
 
 #[derive(Default)]
 struct Streams {
     by_id: HashMap<WatchId, Stream>,
-    /// The streams that watch each directory, by space: all who watch in one are found when rights in it change.
+    /// The streams that watch each directory, by space, so that all watchers in a space are found when rights in it
+    /// change.
     watchers: HashMap<String, HashMap<Arc<PoolPath>, HashSet<WatchId>>>,
     members: HashMap<MemberId, MembersWatches>,
     /// The number of times that any directory was watched; it orders the watches by age.
@@ -171,16 +173,18 @@ struct Stream {
     turn: u64,
     dirs: HashMap<Arc<PoolPath>, u64>,
     by_age: BTreeMap<u64, Arc<PoolPath>>,
-    /// The number of the last news that were sent, and of the last that are known to have arrived.
+    /// The number of the last news that were sent.
     sent_number: u64,
+    /// The number of the last news that are known to have arrived.
     heard_number: u64,
-    /// News that were sent after those that are known to have arrived.
+    /// The news that were sent after those that are known to have arrived.
     sent: News,
     waiting: News,
     wake: Arc<Notify>,
 }
 
-/// The bytes that a watched directory is counted with: its path, and what maps take for it.
+/// Returns the bytes that a watched directory is counted with: those of its path, and about as many as maps take for
+/// it.
 fn cost(dir: &PoolPath) -> usize {
     dir.space().len() + dir.names().iter().map(|name| name.len() + 32).sum::<usize>() + 250
 }
@@ -255,7 +259,7 @@ impl Streams {
         let sent = std::mem::take(&mut stream.sent);
         let whole = match call.heard {
             heard if heard == stream.sent_number => Some(Vec::new()),
-            // What did not arrive is sent again, with what came since.
+            // The news that did not arrive are sent again, with those that came since.
             heard if heard >= stream.heard_number && heard < stream.sent_number => {
                 stream.waiting.add_older(sent)
             }
@@ -351,11 +355,11 @@ impl Streams {
         watchers.map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Tells watchers that something else is behind a path, or nothing any more.
+    /// Tells watchers that there is another entry at a path, or none any more.
     fn entry_changed(&mut self, path: &PoolPath, is_there: bool) {
         match (path.parent(), path.file_name()) {
-            // Whoever knows the name of a staging directory reaches what is in it, so only those who watch it hear of
-            // it.
+            // A client that knows the name of a staging directory reaches the files in it, so only its own watchers are
+            // told the name.
             (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
                 for id in self.watchers_of(path) {
                     self.unwatch(&id, path);
@@ -371,7 +375,7 @@ impl Streams {
                     }
                 }
             }
-            // Not everybody who watches the root of the pool may know the names of all spaces.
+            // A watcher of the root of the pool may not know the names of all spaces.
             _ => {
                 let root = PoolPath::root();
                 for id in self.watchers_of(&root) {
@@ -382,8 +386,8 @@ impl Streams {
         }
     }
 
-    /// Tells watchers that attributes of what is at a path were set. A change of a space's own directory is told to
-    /// those who watch that directory: not everybody who watches the root of the pool may know of the space.
+    /// Tells watchers that attributes of the entry at a path were set. A change of a space's own directory is told to
+    /// the watchers of that directory: a watcher of the root of the pool may not know of the space.
     fn attributes_changed(&mut self, path: &PoolPath) {
         let (dir, name) = match (path.parent(), path.file_name()) {
             (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => return,
@@ -398,7 +402,8 @@ impl Streams {
         }
     }
 
-    /// Notes that whoever watches directories of a space may not list them any more, or may list more.
+    /// Ends the watches of the directories of a space and of the root, and tells their streams: members may have lost
+    /// or gained the right to list them.
     fn rights_changed(&mut self, space: &str) {
         self.changes_of_rights += 1;
         let mut dirs: Vec<Arc<PoolPath>> = vec![Arc::new(PoolPath::root())];

@@ -1,8 +1,8 @@
-//! A cache of chunks in a directory, with a file for each run of segments. Any number of processes use it at the same
-//! time.
+//! A cache of chunks in a directory, with a file for each run of segments. Any number of processes can use it at the
+//! same time.
 //!
 //! A file has the hashes of its segments and then the segments. Files come by renaming and go by unlinking. Readers
-//! wait for nobody; a process that opens the cache or adds a file waits for the lock on the sum of all sizes.
+//! take no lock; a process that opens the cache or adds a file waits for the lock on the sum of all sizes.
 
 use super::SegmentRun;
 use potluck_core::chunk::ChunkName;
@@ -22,7 +22,7 @@ const SUM: &str = "sum";
 /// The context of the hashes of cached segments, which keeps them apart from hashes made for other purposes.
 const CONTEXT: &str = "potluck 2026-11 cached segment";
 const HASH: usize = 32;
-/// The share of the allowed bytes that stays when room is made.
+/// The share of the allowed bytes that stays at most when room is made.
 const KEPT: f64 = 0.9;
 
 /// A directory of cached chunks.
@@ -34,7 +34,8 @@ pub struct CacheDir {
 }
 
 impl CacheDir {
-    /// Opens the directory `dir` for at most `most` bytes; it is made if need be, and only its owner may look in.
+    /// Opens the directory `dir` for at most `most` bytes. If it is not there it is made, with rights for its owner
+    /// only.
     pub fn open(dir: &Path, most: u64) -> io::Result<Self> {
         let cache = Self { dir: dir.into(), most, next: AtomicU64::new(0) };
         // Another process may have left more than this one allows, or was killed before it counted a file.
@@ -63,7 +64,7 @@ impl CacheDir {
         bytes
     }
 
-    /// Keeps a run; files that were not used for longest make room for it.
+    /// Keeps a run, unless it is larger than the cache; the files that were not used for longest make room for it.
     pub fn write(&self, run: &SegmentRun, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(run);
         let size = (bytes.len() + run.segments.len() * HASH) as u64;
@@ -116,7 +117,7 @@ impl CacheDir {
         self.dir.join(format!("new.{}.{number}", std::process::id()))
     }
 
-    /// Waits for the lock on the sum. The directory is made anew where somebody has removed it, as anybody may at any time.
+    /// Waits for the lock on the sum. If the directory was removed, as it may be at any time, it is made anew.
     fn sum(&self) -> io::Result<Sum> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let mut options = OpenOptions::new();
@@ -138,7 +139,7 @@ impl CacheDir {
             let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             match name.to_string_lossy() {
                 name if name == SUM => {}
-                // Whoever writes such a file holds the lock, so this one was left behind.
+                // A process that writes such a file holds the lock, so this one was left behind.
                 name if name.starts_with("new.") => drop(fs::remove_file(entry.path())),
                 _ => files.push((used, about.len(), entry.path())),
             }

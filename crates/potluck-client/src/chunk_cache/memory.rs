@@ -1,11 +1,11 @@
-//! Segments in memory, of which those that were not used for longest are forgotten first.
+//! Keeps segments in memory, and forgets those first that were not used for longest.
 
 use super::SegmentRun;
 use potluck_core::chunk::ChunkName;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The segments that were used last, as many as fit the bytes allowed.
+/// The segments that were used last, as many as fit into `most` bytes.
 pub struct RecentSegments {
     most: usize,
     kept: Mutex<Kept>,

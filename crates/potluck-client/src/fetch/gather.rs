@@ -12,9 +12,9 @@ use potluck_core::read_plan::{GroupStep, ShardState, next_of_group};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A chunk that is gathered, and what this read knows of it.
+/// A chunk that is gathered, and the state of its requests.
 pub(super) struct Shard {
-    /// The request for the chunk; `None` for zeros, which nobody stores.
+    /// The request for the chunk; `None` for zeros, which no donor stores.
     pub request: Option<ChunkRequest>,
     /// The donors that have the chunk, and which of them were asked.
     pub requests: Requests,
@@ -25,7 +25,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// Makes a chunk that nobody was asked for yet; `sources` are the donors that have it.
+    /// Makes a chunk that no donor was asked for yet; `sources` are the donors that have it.
     pub fn new(request: Option<ChunkRequest>, sources: Vec<ReadSource>) -> Self {
         Self { request, requests: Requests::new(sources), had: None, faults: Vec::new() }
     }
@@ -45,7 +45,7 @@ pub(super) struct Code {
     pub data: usize,
     /// The number of chunks that are asked for from the start beyond those that are needed.
     pub extra: usize,
-    /// Whether a chunk that is late is asked for at another donor, too.
+    /// True if a chunk that is late is asked for at another donor, too.
     pub hedged: bool,
 }
 
@@ -166,7 +166,7 @@ impl Fetcher {
     /// Marks requests that are late; returns the late chunks that another donor may be asked for, with that donor.
     fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
         let now = self.client.env.clock.now();
-        // Where nothing else can stand in for a chunk, it is better to ask a suspect than to wait on.
+        // If nothing else can stand in for a chunk, it is better to ask a suspect donor than to wait on.
         let suspects_too = shards.len() == 1;
         self.donors.rates(|rates| {
             let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
@@ -180,7 +180,8 @@ impl Fetcher {
     }
 }
 
-/// Returns when a donor is expected to have sent so many more bytes; a donor of unknown rate comes before all others.
+/// Returns the time after which a donor is expected to have sent so many more bytes; zero for a donor of unknown rate,
+/// so that it comes before all others.
 fn expected_finish(rates: &Rates, donor: DonorId, bytes: u32) -> Duration {
     rates.get(&donor).map_or(Duration::ZERO, |estimate| estimate.expected_finish(bytes))
 }

@@ -1,8 +1,9 @@
-//! Fetching chunks of an erasure-coded group. While all its donors are well, exactly the needed chunks are fetched.
-//! Where one cannot be had in time, as many others as the code asks for are fetched too, and exactly the missing chunk
-//! is rebuilt; for a read of a part the same segments of the others are enough. Sealed chunks are proved by their
-//! seal. Plain chunks are right because every chunk that they are rebuilt from is proved by its name, and because
-//! together they give back a chunk that they were rebuilt from (docs/format/erasure.md).
+//! Fetches chunks of an erasure-coded group. While all its donors are well, exactly the needed chunks are fetched,
+//! unless the policy races a read of the whole group with extra chunks. If one cannot be had in time, as many others as
+//! the code needs are fetched too, and exactly the missing chunk is rebuilt; for a read of a part the same segments of
+//! the others are enough. A rebuilt whole chunk is proved by its name, and a rebuilt part of a sealed chunk by its
+//! seal. A rebuilt part of a plain chunk is right because every chunk that it is rebuilt from is proved by its name,
+//! and because together they give back a parity chunk that it was rebuilt from (docs/format/erasure.md).
 
 use super::gather::{Code, Gathered, Shard};
 use super::{Fetched, Fetcher};
@@ -39,8 +40,8 @@ fn taken(
 }
 
 impl Fetcher {
-    /// Fetches, verifies and opens the data chunks at positions `needed` of a group; of a single chunk perhaps only
-    /// some segments.
+    /// Fetches, verifies and opens the data chunks at positions `needed` of a group; with `segments` only those of a
+    /// single chunk, or more if they cannot be rebuilt alone.
     pub(super) async fn group(
         &self,
         group: &Group<'_>,
@@ -53,8 +54,8 @@ impl Fetcher {
         let start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
         if window != whole {
             match self.gather_part(group, needed, &window).await {
-                // A segment of a sealed chunk that helped is proved only by what is rebuilt of it. The whole
-                // group is read instead, so that what is spoiled is found, reported and done without.
+                // A segment of a sealed chunk that serves to rebuild another is proved only by the rebuilt one. The
+                // whole group is read instead, so that the spoiled copy is found, reported and done without.
                 Err(failure) if failure.kind == ErrorKind::Integrity => {}
                 part => return Ok(taken(part?, needed, start, ahead)),
             }
@@ -105,7 +106,7 @@ impl Fetcher {
         let shard = |position| self.shard(group, position, needed, window);
         let mut shards: Vec<Shard> = (0..group.ec.width()).map(shard).collect();
         let extra = match group.race() {
-            // A read of a part touches only what it needs.
+            // A read of a part of the group asks for no extra chunks.
             Race::Extra(extra) if needed.len() == group.data.len() => extra.into(),
             _ => 0,
         };
@@ -128,11 +129,10 @@ impl Fetcher {
         let request = group.chunk(position).and_then(|(name, len)| {
             let here = clip(window, len);
             let part = (here != (0..len)).then(|| here.clone());
-            // A chunk that only helps to rebuild others is of use as it is stored.
+            // A chunk that only serves to rebuild others is needed as it is stored.
             let request = match group.entry(position).filter(|_| needed.contains(&position)) {
                 Some(entry) => ChunkRequest { part, ..self.chunk_request(entry, None) },
-                // A name proves segments of the stored bytes, and those of a sealed chunk do not begin and end
-                // with them.
+                // A name proves segments of the stored bytes, and sealed segments do not begin and end with them.
                 None if part.is_some() && self.key.is_some() => {
                     ChunkRequest { name, len, part, proof: Proof::Rebuilt }
                 }
@@ -228,7 +228,7 @@ fn short(name: &ChunkName) -> String {
     name.to_string()[..12].to_owned()
 }
 
-/// The input of rebuilding, which burns CPU, so that it belongs on a thread that may.
+/// The input of rebuilding, which takes much CPU time, so that it runs on another thread.
 struct Rebuild {
     codec: Codec,
     key: Option<SpaceKey>,
@@ -236,11 +236,11 @@ struct Rebuild {
     entries: Vec<Entry>,
     /// The chunks that were had, by position.
     had: Vec<Option<Buffer>>,
-    /// Whether each chunk that was had is the plaintext of a sealed one.
+    /// True for each chunk that was had as the plaintext of a sealed one.
     opened: Vec<bool>,
     /// The range of stored bytes of every chunk that is rebuilt, in whole segments.
     window: Range<u32>,
-    /// Whether the range covers the chunks whole.
+    /// True if the range covers the whole chunks.
     whole: bool,
     lacking: Vec<usize>,
     /// Buffers for the chunks that are rebuilt.
@@ -329,8 +329,8 @@ impl Rebuild {
         self.had.iter().enumerate().map(shard).collect()
     }
 
-    /// Whether a rebuilt chunk, together with the others that it was made of, gives back a parity chunk that it was
-    /// made of, too. Codecs that compute with the widest registers have been wrong in silence.
+    /// Returns whether a rebuilt chunk, together with the others that it was rebuilt from, gives back a parity chunk
+    /// that it was rebuilt from, too. Codecs that compute with the widest registers have been wrong in silence.
     fn gives_back(&self, position: usize, rebuilt: &[u8]) -> bool {
         let (data, len) = (self.codec.ec().data(), (self.window.end - self.window.start) as usize);
         let Some(parity) = (data..self.had.len()).find(|at| self.had[*at].is_some()) else {
@@ -343,8 +343,8 @@ impl Rebuild {
         rebuilt.is_ok() && self.had[parity].as_deref() == Some(&again)
     }
 
-    /// Seals chunks again that were opened on arrival, so that they are what is stored: a key seals one plaintext to
-    /// one ciphertext only, and that costs less than to fetch them sealed and verify their names.
+    /// Seals chunks again that were opened on arrival, to get their stored bytes: a key seals one plaintext to one
+    /// ciphertext only, and that costs less than to fetch them sealed and verify their names.
     fn seal_again(&mut self) {
         for (position, entry) in self.entries.iter().enumerate() {
             let (part, count) = self.sealed_part(position);

@@ -1,8 +1,8 @@
-//! Memory for what is read: one budget for all files that a pool handle has open, whoever reads them.
+//! The memory for reading: one budget for all files that a pool handle has open.
 //!
-//! Half of it is for what is read ahead and for what reads write away at once, a quarter for units that a
-//! reader waits for while others have all of that half, and the rest for second requests. A stream that
-//! nobody goes on reading keeps what it has read ahead, and no other read waits for it.
+//! Half of it is for units that are read ahead or written away at once, a quarter for units that a reader waits for
+//! while others have all of that half, and the rest for second requests. A stream that is not read on keeps the units
+//! that it has read ahead, and no other read waits for it.
 
 use crate::buffer::Buffers;
 use potluck_core::chunk::DEFAULT_CHUNK;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// Returns how many chunks are read ahead from so many donors: the chunk that each sends, and for half of them the one
-/// that follows. A donor whose chunk came has the next to send then, though chunks are asked for in the order of the
+/// that follows. Thus a donor whose chunk came has the next to send, though chunks are asked for in the order of the
 /// file.
 pub fn read_ahead(donors: usize) -> usize {
     donors + donors.div_ceil(2)
 }
 
-/// Bytes read ahead at least, where there are: a chunk from each of six donors. Two chunks from each
-/// cost a twelfth more CPU time here, since what is on its way then leaves the processor's cache.
+/// The bytes that may be read ahead from the start, if half of the budget has them: a chunk from each of six donors.
+/// Two chunks from each cost a twelfth more CPU time, since the bytes on their way then leave the processor's cache.
 const AHEAD: usize = 24 << 20;
 
 /// A budget for reads. Clones share it.
@@ -62,7 +62,7 @@ impl ReadMemory {
         self.buffers.size()
     }
 
-    /// Whether a read of `unit` bytes together never waits for memory that it holds itself.
+    /// Returns whether a read of `unit` bytes together never waits for memory that it holds itself.
     pub fn has_room_for(&self, unit: usize) -> bool {
         self.size() >= 4 * unit
     }
@@ -79,7 +79,7 @@ impl ReadMemory {
         need.bytes.min(self.ahead_most) as u32
     }
 
-    /// Returns a place in memory for a unit that nobody waits for yet; `None` while there is none.
+    /// Returns a place in memory for a unit that no reader waits for yet; `None` while there is none.
     pub fn try_ahead(&self, need: Need) -> Option<OwnedSemaphorePermit> {
         self.ahead.clone().try_acquire_many_owned(self.permits(need)).ok()
     }
@@ -106,9 +106,9 @@ impl ReadMemory {
 /// The memory that a unit needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
-    /// Bytes that it takes at most.
+    /// The most bytes that the unit takes.
     pub bytes: usize,
-    /// Bytes that are worth reading ahead of files like this: as much as keeps all donors busy.
+    /// The number of bytes that are worth reading ahead of such a file: as many as keep all donors busy.
     pub worth: usize,
 }
 

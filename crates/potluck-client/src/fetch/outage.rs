@@ -46,18 +46,17 @@ pub(super) struct Outage {
 
 #[derive(Default)]
 struct State {
-    /// Whether anything was read yet; a chunk of a group that cannot be put together does not count.
+    /// True once a whole unit was read; a chunk of a group that cannot be rebuilt does not count.
     begun: bool,
     /// The donors that did not answer at some time.
     away: BTreeMap<DonorId, Away>,
     /// The time at which each donor last did not let this client in.
     denied: BTreeMap<DonorId, Tick>,
-    /// The failure with which the manager refused to open the files again, where this client may not read them any
-    /// more.
+    /// The failure with which the manager refused to open the files again, if this client may not read them any more.
     refused: Option<Failure>,
     /// The path of the file that is read, or of the directory that all files of the read are below.
     root: Option<PoolPath>,
-    /// The locator of the chunks, where the files have no names.
+    /// The locator of the chunks, if the files have no names.
     locator: Option<Arc<dyn ChunkLocator>>,
 }
 
@@ -68,7 +67,7 @@ struct Away {
     last: Tick,
 }
 
-/// How long a manager that does not answer is asked.
+/// The patience with a manager that does not answer: it is asked once, or for as long as the retry limits say.
 #[derive(Clone, Copy)]
 enum Asks {
     Once,
@@ -79,7 +78,7 @@ enum Asks {
 pub(super) struct Failed {
     /// The donors that have any chunk which may serve to read the unit.
     pub holders: BTreeSet<DonorId>,
-    /// When this try to fetch the unit began.
+    /// The moment at which this try to fetch the unit began.
     pub began: Tick,
     /// The failure of the read.
     pub failure: Failure,
@@ -119,9 +118,9 @@ impl Outage {
         self.state.lock().expect("no holder panics").refused = why;
     }
 
-    /// Donors that are away, or were while the unit was tried, since when the first of them is, and how
-    /// long they are waited for for as long as `limit` says, by a client that has `reached` some; `None` if waiting does
-    /// not help.
+    /// Returns the donors of the unit that are away or were while it was tried, the moment since which the first of
+    /// them is, and the time for which they are waited for; `None` if waiting does not help. That time is `limit`, or
+    /// at most [`STRANGERS`] if this client has `reached` none of the donors that are away.
     fn away(
         &self,
         failed: &Failed,
@@ -151,7 +150,7 @@ impl Outage {
 }
 
 impl Fetcher {
-    /// Learns that the files of this read are at or below `root`, where they can be opened again.
+    /// Learns that the files of this read are at or below `root`, by which they can be opened again.
     pub fn reads_below(&self, root: PoolPath) {
         self.outage.state.lock().expect("no holder panics").root = Some(root);
     }
@@ -161,9 +160,9 @@ impl Fetcher {
         self.outage.state.lock().expect("no holder panics").locator = Some(locator);
     }
 
-    /// Asks the manager, as long as `asks` does, where the chunks of a file are now, and for what lets this
-    /// client in there. A file that was moved or removed meanwhile, or a manager that does not answer, changes
-    /// nothing. `false`, and nothing is asked, if somebody did so since `began`.
+    /// Asks the manager, as patiently as `asks` says, where the chunks of a file are now, and for tickets for their
+    /// donors. If the manager does not answer, nothing changes; if the file was moved or removed, or may not be read
+    /// any more, that is noted. Returns false, and asks nothing, if another unit has asked since `began`.
     async fn reopen(&self, recipe: &Recipe, began: Tick, asks: Asks) -> bool {
         let mut last = recipe.reopened.lock().await;
         let (root, has_no_name) = {
@@ -208,7 +207,7 @@ impl Fetcher {
         true
     }
 
-    /// Finds out where the chunks of a file are that has no name yet.
+    /// Finds out where the chunks of a file without a name are.
     pub async fn locate(&self, recipe: &Recipe) -> Result<(), Failure> {
         let locator = self.outage.state.lock().expect("no holder panics").locator.clone();
         if let Some(locator) = locator {
@@ -219,8 +218,8 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Takes in how the manager now says that donors are reached. Donors that answer keep the links that they have, as
-    /// long as their tickets are good.
+    /// Learns from the manager how donors are reached now. Donors that answer keep their links for as long as
+    /// [`Donors::learn`](crate::donors::Donors::learn) says.
     fn learn_anew(&self, donors: Vec<DonorAccess>) {
         {
             let state = self.outage.state.lock().expect("no holder panics");
@@ -237,8 +236,8 @@ impl Fetcher {
         }
     }
 
-    /// Renews the tickets by which these pieces are read before they end, by opening the file again. A file
-    /// that is not there any more, or a manager that does not answer, is not asked for all the time.
+    /// Renews the tickets by which these pieces are read before they end, by opening the file again, at most once in
+    /// [`RENEW_AGAIN`].
     pub(super) async fn renew_tickets(&self, recipe: &Recipe, pieces: &[Piece]) {
         let old = self.donors.to_renew();
         if !old.is_empty() && old.iter().any(|donor| holders(recipe, pieces).contains(donor)) {
@@ -247,8 +246,9 @@ impl Fetcher {
         }
     }
 
-    /// Opens the file again for a unit that could not be fetched; true if what is known since then is worth
-    /// another try at once: chunks have moved, or a donor is elsewhere or has to be shown a new ticket.
+    /// Opens the file again for a unit that could not be fetched. Returns true if the unit is worth another try at
+    /// once: chunks have moved, a donor is elsewhere or has to be shown a new ticket, or another unit has asked
+    /// meanwhile.
     pub(super) async fn reopening_helps(
         &self,
         recipe: &Recipe,

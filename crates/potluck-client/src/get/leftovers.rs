@@ -1,8 +1,8 @@
 //! Finds and removes the leftovers of killed downloads.
 //!
-//! A download is written under a name of its own form, and locked by the process that writes it.
-//! The lock ends with the process, so that a file of that form which nobody has locked belongs to
-//! nobody, and the next download into its directory removes it. Anything else is the user's.
+//! A download is written under a name of its own form, and locked by the process that writes it. The lock ends with the
+//! process, so that a file of that form without a lock is a leftover, and the next download into its directory removes
+//! it. All other files are the user's.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ const END: &str = ".part";
 /// The number of hexadecimal digits that make the name of a download unique.
 const DIGITS: usize = 16;
 
-/// The name of a file while it is downloaded: hidden, beside the one it becomes.
+/// The name of a file while it is downloaded: a hidden one, beside the file that it becomes.
 pub struct PartName<'a> {
     beside: &'a Path,
     name: String,
@@ -37,7 +37,7 @@ impl<'a> PartName<'a> {
     }
 }
 
-/// Whether a file of this name is a download that is under way, or was left by a killed process.
+/// Returns whether a file of this name is a download that is under way, or was left by a killed process.
 fn is_part(name: &str) -> bool {
     let digits = name.strip_prefix('.').and_then(|name| name.strip_suffix(END));
     let digits = digits.and_then(|name| name.rsplit_once(MARK)).map(|(_, digits)| digits);

@@ -1,4 +1,4 @@
-//! A local file that appears whole or not at all.
+//! Writes a local file that appears whole or not at all.
 
 use super::leftovers::{self, PartName};
 use super::ownership;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 /// The permission bits that a file has beside its own while it is being written: its owner may read and write it.
 const OWN: u32 = 0o600;
 
-/// A file under a temporary name; removed unless [`LocalFile::finish`] gives it its own. It
-/// belongs to who waits for the copy: a thread that still writes has the open file only, so that
-/// it leaves nothing behind when nobody waits any more. The lock on it tells what a killed process
-/// left from what another is still writing ([`leftovers`]).
+/// A file under a temporary name, which is removed on drop unless [`LocalFile::finish`] gives it its own. The task that
+/// waits for the copy owns it: a thread that still writes has only the open file, so that it leaves nothing behind when
+/// no task waits any more. The lock on it distinguishes a file that is still being written from one that a killed
+/// process left ([`leftovers`]).
 pub struct LocalFile {
     file: Arc<File>,
     permissions: Permissions,
@@ -28,22 +28,21 @@ pub struct LocalFile {
 }
 
 impl LocalFile {
-    /// Starts the file `to` in its directory. Where `to` is a link, the file is made in the place
-    /// that it leads to, as `cp` does.
+    /// Starts the file `to` in its directory. If `to` is a link, the file is made in the place that it leads to, as
+    /// `cp` does.
     pub fn create(to: &Path, permissions: Permissions, entropy: &dyn Entropy) -> io::Result<Self> {
         let to = if to.is_symlink() { fs::canonicalize(to)? } else { to.to_path_buf() };
         if to.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // Without the set-ID bits a program from the pool runs with the rights of whoever starts it, and no
-        // others.
+        // Without the set-ID bits a program from the pool runs only with the rights of the user who starts it.
         let permissions = permissions.nine_bits();
         // The owner may read it, so that a clean-up after a killed process can open it.
         let mode = permissions.bits() | OWN;
         loop {
             let temp = PartName::of(&to, entropy.u64())?.path();
             let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp)?;
-            // Before it is locked it looks left behind, and another process may just remove it.
+            // Before it is locked it looks like a leftover, and another process may remove it.
             if leftovers::lock(&file) && file.metadata()?.nlink() > 0 {
                 let file = Arc::new(file);
                 return Ok(Self { file, permissions, temp, to, finished: false });
@@ -56,8 +55,8 @@ impl LocalFile {
         LocalWriter(Arc::clone(&self.file))
     }
 
-    /// Gives the file its modification time, if that may be its owner, and its name. All is written. Without
-    /// `replace` this fails with [`io::ErrorKind::AlreadyExists`] where something of that name is there.
+    /// Gives the file, whose bytes are all written, its `owner` if there is one, its modification time, and then its
+    /// name. Without `replace` this fails with [`io::ErrorKind::AlreadyExists`] if there is an entry of that name.
     pub fn finish(
         mut self,
         mtime: FileTime,
@@ -84,7 +83,7 @@ impl LocalFile {
     }
 }
 
-/// Renames unless something is there, in one step.
+/// Renames a file unless there is an entry at `to`, in one step.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Network file systems know no such rename; a second name is refused there just as well.

@@ -1,6 +1,6 @@
-//! The pool's own metadata adapts to the donors there are. A scan tells how many copies can be had; here that
+//! Adapts the pool's own metadata to the donors there are. A scan tells how many copies the donors can hold; here that
 //! number is written down, and files that are lost or have no place any more are given up. Nothing is lost by that:
-//! the catalog itself is here, and writes its metadata anew to donors that take it.
+//! the manager has the catalog itself, and writes its metadata anew to donors that take it.
 
 use super::any_taker;
 use crate::gc_freeze::GcFreeze;
@@ -26,7 +26,8 @@ handles! {
 }
 
 impl Adapting {
-    /// Follows what a scan found; whether anything changed, so that another scan should look.
+    /// Adapts the metadata to the findings of a scan. Returns true if anything changed, so that another scan should
+    /// look.
     pub async fn adapt(&self, found: &Metadata) -> Result<bool, Error> {
         if self.gc_freeze.why().is_some() {
             return Ok(false); // a newer catalog may know more of the metadata
@@ -53,8 +54,8 @@ impl Adapting {
         Ok(true)
     }
 
-    /// Whether the metadata is to be on no donor: nobody asks for it, or all that hold it leave, and nothing of
-    /// users waits there that would be found again by it.
+    /// Returns whether the metadata is to be on no donor: the settings ask for no copies, or all donors that hold it
+    /// leave, and no chunk of users' files waits there which a restore would find by the metadata.
     fn has_no_place(&self, found: &Metadata) -> bool {
         if self.settings.get().metadata_copies == 0 {
             return true;

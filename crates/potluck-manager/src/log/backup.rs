@@ -1,7 +1,8 @@
-//! Backups to files: those that the manager writes by itself, and those that a person asks for.
+//! The backups to files that the manager writes by itself. ([`potluck_recovery::backups`] also writes those that a
+//! person asks for.)
 //!
-//! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
-//! when a new generation of the log is due, and the last few are kept.
+//! They lie in one directory. The newest is added to as the catalog changes. The next begins when a new generation of
+//! the log is due, or when the newest is not as it was left; the last few are kept.
 
 use super::copies::LogCopies;
 use crate::gc_freeze::GcFreeze;
@@ -91,8 +92,8 @@ impl Sink for Files {
     const COPY: LogCopy = LogCopy::InFile;
     type Trouble = StateError;
 
-    /// Whether the file is the newest in the directory, and as it was left. Any other file may be another
-    /// manager's, on a copy of the catalog, and is not touched.
+    /// Returns whether the file at `position` is the newest in the directory and as long as it was left. Any other
+    /// file may be another manager's, on a copy of the catalog, and is not added to.
     async fn goes_on(&self, position: &Position) -> Result<bool, StateError> {
         let Some(place) = position.file.clone() else { return Ok(false) };
         let files = self.clone();
@@ -134,7 +135,7 @@ impl Files {
         fingerprint(self.log.ca.certificate())
     }
 
-    /// Makes the directory ready; gives the highest number there.
+    /// Makes the directory ready, and returns the highest number of a backup there, or 0.
     fn ready(&self) -> Result<u64, StateError> {
         begin(&self.dir, &self.pool())
     }
@@ -146,8 +147,8 @@ impl Files {
         Ok(Sealer { key, pool, epoch, attempt: 0, wall_ms, position, first: 1, has_gaps: false })
     }
 
-    /// Begins a new file, and removes the oldest. An old file that cannot be removed, as an owner may have it,
-    /// stays: without the note that the new one is there, each round would write another.
+    /// Begins a new file, and removes the oldest ones. That an old file cannot be removed is no error: without the note
+    /// that the new file is there, each round would write another.
     fn write_base(&self) -> Result<Position, StateError> {
         let number = self.ready()? + 1;
         let log = &self.log;

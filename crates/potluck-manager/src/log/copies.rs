@@ -1,9 +1,9 @@
-//! The state of each copy of the log: whether it can be written, and since when it is complete.
+//! The state of each copy of the log: whether it can be written, and when it was last complete.
 
 use potluck_core::clock::Tick;
 use std::sync::Mutex;
 
-/// The time since which each copy of the log has all changes, and why it cannot be written.
+/// The states of the copies of the log.
 #[derive(Debug, Default)]
 pub struct LogCopies {
     /// The copy in a file.
@@ -12,7 +12,7 @@ pub struct LogCopies {
     pub donors: LogCopyState,
 }
 
-/// The state of one copy of the log.
+/// The state of one copy of the log: the moment at which it last had all changes, and why it cannot be written.
 #[derive(Debug, Default)]
 pub struct LogCopyState(Mutex<(Option<Tick>, Option<String>)>);
 
@@ -23,7 +23,7 @@ impl LogCopyState {
         *self.0.lock().expect("no holder panics") = (complete, None);
     }
 
-    /// The moment at which the copy was last known to have all changes.
+    /// Returns the moment at which the copy was last known to have all changes.
     pub fn complete_at(&self) -> Option<Tick> {
         self.0.lock().expect("no holder panics").0
     }
@@ -33,12 +33,12 @@ impl LogCopyState {
         self.0.lock().expect("no holder panics").1 = Some(why);
     }
 
-    /// The seconds since the copy was last known to have all changes.
+    /// Returns the seconds since the copy was last known to have all changes.
     pub fn seconds(&self, now: Tick) -> Option<u64> {
         Some(now.saturating_sub(self.complete_at()?).as_secs())
     }
 
-    /// The reason why the last attempt to write the copy failed, if it did.
+    /// Returns the reason why the last attempt to write the copy failed, if it did.
     pub fn failed(&self) -> Option<String> {
         self.0.lock().expect("no holder panics").1.clone()
     }

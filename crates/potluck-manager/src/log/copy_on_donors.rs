@@ -1,4 +1,4 @@
-//! The copy of the log on donors: chunks that are written as any client writes files, so that placement,
+//! Keeps the copy of the log on donors, in chunks that are written as any client writes files, so that placement,
 //! repair and garbage collection care for them.
 
 use super::copies::LogCopies;
@@ -26,10 +26,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest that a change waits to be written, while donors take blocks.
+/// The pause between two attempts to write changes to donors, while none fails.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
-/// The longest pause after failures: each attempt may leave a whole base behind that is nobody's
-/// until it is reclaimed.
+/// The longest pause after failures: each attempt may leave a whole base behind that no file uses until it is
+/// reclaimed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 handles! {
@@ -76,7 +76,7 @@ impl DonorLog {
                     self.log.donors.well(complete);
                 }
                 Err(MetadataTrouble::Catalog(Error::Closed)) => {}
-                // This is no donor's fault, and the catalog itself tells of it.
+                // The catalog's disk failed and no donor did; the catalog tells of it by itself.
                 Err(MetadataTrouble::Catalog(why)) if why.is_disks() => {
                     pause = after_failure(pause)
                 }
@@ -89,7 +89,7 @@ impl DonorLog {
     }
 }
 
-/// The pause after one more failure, where `pause` was the one before.
+/// Returns the pause after one more failure; `pause` was the one before.
 pub(super) fn after_failure(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_PAUSE)
 }
@@ -97,7 +97,7 @@ pub(super) fn after_failure(pause: Duration) -> Duration {
 /// The pool's donors, which take blocks.
 struct Donors<'s> {
     log: &'s DonorLog,
-    /// Number of writes since the manager's start.
+    /// The number of writes since the manager's start.
     attempts: &'s mut u64,
 }
 
@@ -141,7 +141,7 @@ impl Sink for Donors<'_> {
 }
 
 impl<'s> Donors<'s> {
-    /// Begins a write of about `bytes` to the copy, which ends at `before` now. The new blocks follow `position`;
+    /// Begins a write of about `bytes` to the copy, which now ends at `before`. The new blocks follow `position`;
     /// without one they begin a new generation.
     async fn write(
         &mut self,
@@ -153,7 +153,7 @@ impl<'s> Donors<'s> {
         let log = self.log;
         *self.attempts += 1;
         let key = kit::load_key(&log.state.ca()).map_err(io::Error::other)?;
-        // All blocks get one epoch, for a freeze may raise the manager's meanwhile.
+        // All blocks get one epoch: a GC freeze may raise the manager's epoch meanwhile.
         let epoch = log.term.epoch();
         // A catalog that was restored does not know how far the lost one came, but its epoch is later:
         // generations of different terms are far apart.

@@ -1,6 +1,6 @@
-//! Writing the pool's own metadata to its donors, as any client writes files: in a session, offered
-//! before it is sent, committed with receipts. So placement, garbage collection and repair treat it
-//! as they treat everything.
+//! Writes the pool's own metadata to its donors as any client writes files: in a session, with chunks that are offered
+//! before they are sent and committed with receipts. Therefore placement, garbage collection and repair treat it like
+//! other files.
 
 use super::MetadataTrouble;
 use crate::config::ManagerConfig;
@@ -46,10 +46,10 @@ handles! {
     }
 }
 
-/// The validity of a ticket, which outlives the writing of any catalog.
+/// The validity of a ticket, which is longer than the writing of any catalog takes.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
-/// A write under way. Dropped without a commit, its session ends with its lease.
+/// A write under way. If it is dropped without a commit, its session ends with its lease.
 pub struct MetadataWriter {
     handles: WriterHandles,
     session: SessionId,
@@ -118,14 +118,15 @@ impl MetadataWriter {
         })
     }
 
-    /// The number of copies that are wished for.
+    /// Returns the number of copies that each chunk is to have.
     pub fn copies(&self) -> u32 {
         self.ticketed.policy.copies
     }
 
-    /// Sees to it that donors hold `bytes`, called `name`; sends them only where they are missing.
+    /// Has donors hold `bytes` as the chunk `name`; sends only the copies that are missing.
     ///
-    /// Errors: no donor took it. Fewer copies than wished for are no error: repair makes them.
+    /// Errors: no donor has the chunk, or it cannot be offered. Fewer copies than asked for are no error: repair makes
+    /// them.
     pub async fn chunk(
         &mut self,
         kind: ChunkKind,
@@ -202,7 +203,7 @@ impl MetadataWriter {
         Ok(())
     }
 
-    /// Commits the files to the pool, by which the log goes on as `advance` says.
+    /// Commits the files to the pool, and moves the log's position as `advance` says.
     pub async fn commit(
         self,
         files: Vec<PreparedFile>,
@@ -246,7 +247,7 @@ impl MetadataWriter {
         Ok(())
     }
 
-    /// Protects a chunk from garbage collection, and then asks who has it already.
+    /// Protects a chunk from garbage collection, and then returns the donors that have it already.
     async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, MetadataTrouble> {
         let handles = &self.handles;
         let new = handles.pool.lock().offer(&self.session, &[name])?;
@@ -258,15 +259,16 @@ impl MetadataWriter {
     }
 }
 
-/// The number of copies that are asked for when `bytes` of the pool's own metadata are written now: as many as
-/// there are donors that take all of it, for with fewer donors than copies it would not be written at all.
+/// Returns the number of copies that are asked for when `bytes` of the pool's own metadata are written now: as many as
+/// the settings say, but no more than there are donors that take all of it, for with fewer donors than copies it would
+/// not be written at all. It is at least 1.
 pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
     let stored = bytes.div_ceil(PIECE as u64).max(1) * u64::from(sealed_len(PIECE as u32));
     let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
     config.metadata_copies.min(takers as u32).max(1)
 }
 
-/// A block, ready to be committed as a file of its own.
+/// Makes a block ready to be committed as a file of its own.
 pub fn prepared(
     path: PoolPath,
     entry: Entry,
@@ -293,7 +295,7 @@ pub fn prepared(
     PreparedFile { path, version, inline: None, pages, chunks, condition, in_parts: None }
 }
 
-/// The number of donors that the pool's own metadata is written to at once, at least.
+/// The least width of a stripe of the pool's own metadata, in donors.
 const STRIPE: u32 = 4;
 
 /// Returns the policy of the pool's own metadata.

@@ -1,4 +1,4 @@
-//! How the copies of the log are kept up.
+//! Tests that the copies of the log catch up with the catalog.
 
 use super::copy_on_donors::{EVERY, after_failure};
 use crate::handles::Handles;

@@ -1,6 +1,6 @@
-//! The counts of the manager between scrapes.
+//! The parts of the manager's metrics that are kept between scrapes.
 
-/// The counts between scrapes, and the last scrape.
+/// The counts since the manager's start, and the last exposition.
 #[derive(Debug, Default)]
 pub struct ManagerMetrics {
     /// Counts of the calls to the control port.

@@ -23,7 +23,7 @@ const SESSION: SessionId = SessionId([7; 16]);
 /// The time from one walk over all files to the next.
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Makes a plain space, whose policy asks for so many copies.
+/// Makes a space that is not encrypted, whose policy asks for `copies`.
 async fn made(manager: &Handles, name: &str, copies: u32) -> SpaceId {
     let policy = Policy { sealed: false, copies, ..Policy::default() };
     let made = manager.catalog.create_space(new_space(name, policy, None), None, 0).await;
@@ -73,7 +73,7 @@ async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<P
     }
 }
 
-/// A space with files of two copies at six donors that are there, whose policy asks for so many.
+/// Makes a space whose policy asks for `copies`, with files of two copies at six live donors.
 async fn stored(manager: &Handles, copies: u32) {
     for donor in 11..=16 {
         arrives(&mut manager.pool.lock(), donor, manager.time.tick());
@@ -90,7 +90,7 @@ async fn stored(manager: &Handles, copies: u32) {
     put(manager, SESSION, space, files).await;
 }
 
-/// Returns the findings of a scan that are about how safe files are.
+/// Returns those findings of a scan that tell how safe files are.
 fn told(findings: &Findings) -> (Vec<SpaceHealth>, Vec<u64>, BTreeSet<(u64, u32)>) {
     let mut spaces: Vec<_> = findings.spaces.iter().map(|space| space.health.clone()).collect();
     spaces.sort_by(|a, b| a.name.cmp(&b.name));
@@ -180,8 +180,8 @@ async fn asked<C: Call>(manager: &Handles, call: &C) -> C::Reply {
     serde_json::from_slice(&answered.expect("answered")).expect("JSON")
 }
 
-/// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody asked
-/// for one of its files before the scan had looked.
+/// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody
+/// asked for one of its files before the scan had looked.
 #[tokio::test]
 async fn whoever_finds_a_file_less_safe_has_the_files_of_its_donor_looked_at_and_no_others() {
     let (_dir, manager) = still().await;

@@ -1,10 +1,9 @@
-//! Audit: donors prove that they still have what they say they have, without moving it.
+//! Audit: donors prove that they still have the chunks that they say they have.
 //!
-//! Of a chunk with two copies both donors hash the same part under a key drawn that moment; who
-//! has thrown the bytes away cannot answer. Of a chunk with one copy, another donor fetches it and
-//! compares it with its name. Ten donors' worth of challenges a minute ask every donor some 140
-//! times a day: one that lost 5 % of its chunks is found within a day but once in a thousand
-//! (promise R2).
+//! If a chunk has two live copies, both donors hash the same part of it under a key drawn that moment; a donor that has
+//! thrown the bytes away cannot answer. Otherwise another donor fetches the chunk and compares it with its name. A
+//! challenge a minute to a tenth of the donors asks every donor some 140 times a day: a donor that lost 5 % of its
+//! chunks is overlooked for a day less than once in a thousand times (promise R2).
 
 use crate::handles::handles;
 use crate::outcomes::Outcomes;
@@ -37,11 +36,11 @@ handles! {
 
 /// The divisor for the share of donors that are challenged each time: one donor in so many.
 const SHARE: usize = 10;
-/// The number of bytes of a chunk that are hashed at most.
+/// The most bytes of a chunk that are hashed.
 const PART: u32 = 64 << 10;
 
 impl Audit {
-    /// Challenges some donors again and again.
+    /// Challenges a share of the donors in turn at each interval, until it is dropped.
     pub async fn run(&self) {
         let mut interval = tokio::time::interval(self.settings.get().audit_every);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -145,7 +144,7 @@ impl Audit {
         }
     }
 
-    /// Quarantines a donor: it is not trusted any more, for a reason that is kept.
+    /// Quarantines a donor: it is not trusted any more. The catalog keeps the reason.
     pub async fn quarantine(&self, donor: DonorId, why: String) -> Result<(), Error> {
         self.pool.lock().quarantine(donor, Some(why.clone()));
         self.scan_state.hurry(self.time.tick());

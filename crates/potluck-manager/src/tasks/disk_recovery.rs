@@ -1,4 +1,4 @@
-//! Finds out whether the disk that holds the catalog, and did not take a write, takes writes again.
+//! Finds out whether the catalog's disk takes writes again after it failed to take one.
 
 use super::saved_time::SavedTime;
 use crate::handles::handles;
@@ -7,7 +7,7 @@ use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
 use std::sync::Arc;
 
-/// The number of bytes that the disk must take to be well again: some hundred commits.
+/// The number of bytes that the disk must take to count as well again: enough for some hundred commits.
 const PROBE_BYTES: usize = 1 << 20;
 
 handles! {
@@ -21,7 +21,7 @@ handles! {
 }
 
 impl DiskRecovery {
-    /// Whether the disk did not take a write since it was last well.
+    /// Returns whether the disk failed to take a write since it was last well.
     pub fn is_faulty(&self) -> bool {
         self.catalog.disk_fault().is_some()
     }

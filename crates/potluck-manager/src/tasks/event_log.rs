@@ -1,10 +1,9 @@
-//! Tells an operator in the log of each change in how the pool is, once, when it happens.
+//! Tells an operator in the log of each change in the state of the pool, once, when it happens.
 //!
-//! The pool is looked at once a second and compared with what was said of it last. Therefore no line
-//! is repeated while nothing changes, whatever fails however often, and a manager that starts tells
-//! of each trouble that it finds. What is wrong is judged where alarms are made, for every front; here it is
-//! told when an alarm begins and when it is over. What single donors and members did again and again is told here as
-//! numbers ([`RecurringNotices`]).
+//! The pool is looked at once a second and compared with what was said of it last. Therefore no line is repeated while
+//! nothing changes, whatever fails however often, and a manager that starts tells of each trouble that it finds.
+//! [`Alarms`] judges what is wrong, for every front; here it is told when an alarm begins and when it is over. Events
+//! that single donors and members cause again and again are told here as numbers ([`RecurringNotices`]).
 
 use crate::alarms::Alarms;
 use crate::callers::KnownMembers;
@@ -35,20 +34,19 @@ handles! {
     }
 }
 
-/// Time between two looks at the pool.
+/// The time between two looks at the pool.
 const EVERY: Duration = Duration::from_secs(1);
-/// The time for which repair has nothing to do when it has ended: what one change sets going comes in several
-/// steps.
+/// The time without work after which a repair counts as ended: the work that one change causes comes in several steps.
 const REST: Duration = Duration::from_secs(10);
-/// The time for which an alarm has not been there when it is over: one that comes and goes is told once.
+/// The time without an alarm after which it counts as over: an alarm that comes and goes is told once.
 const OVER: Duration = Duration::from_secs(5);
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum EventLine {
-    /// A line about something that somebody may want to do something about.
+    /// A line about a trouble that an operator may want to act on.
     Warn(String),
-    /// A line that says that things are well, or are again.
+    /// A line about a change that calls for no action.
     Info(String),
 }
 
@@ -71,9 +69,9 @@ struct Look {
 struct EventLog {
     donors: BTreeMap<DonorId, Presence>,
     repair: Option<Repairing>,
-    /// Chunks that had been made at the last look, and their bytes.
+    /// The number of chunks that repair had made at the last look, and their bytes.
     made: Option<(u64, u64)>,
-    /// Alarms that were told, with what to call their donors, and when each was there last.
+    /// The alarms that were told, with the names of their donors, and the moment at which each was there last.
     alarms: BTreeMap<Subject, (String, Tick)>,
 }
 
@@ -83,7 +81,7 @@ enum Presence {
     /// The donor was not heard since the manager started.
     Unheard,
     Here,
-    /// The log said that the donor is silent, which it has been for so many seconds.
+    /// The log said that the donor is silent; it has been silent for so many seconds.
     Silent(u64),
     GivenUp(u64),
 }
@@ -122,7 +120,7 @@ impl Events {
         }
     }
 
-    /// The pool now; `bad` are the chunks that donors lost or spoiled, as they were counted last.
+    /// Looks at the pool; `bad` is the number of chunks that each donor lost or spoiled, as counted last.
     fn look(&self, bad: &BTreeMap<DonorId, u64>) -> Look {
         let now = self.time.tick();
         let (mut donors, repair, made_last) = {
@@ -240,7 +238,7 @@ fn over(kind: AlarmKind, donor: &str) -> String {
     }
 }
 
-/// Chunks that wait or are being made, and bytes.
+/// Returns the number of chunks that wait or are being made, and their bytes.
 fn to_make(repair: &RepairState) -> (u64, u64) {
     (repair.queued.iter().sum::<u64>() + repair.under_way, repair.bytes_left)
 }

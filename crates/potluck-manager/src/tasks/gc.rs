@@ -1,9 +1,9 @@
 //! Garbage collection: chunks that no file has used for a while are deleted, in two phases that
 //! are at least one step apart (promise D5).
 //!
-//! Why no chunk that somebody needs is ever deleted:
+//! These are the reasons why no chunk that is needed is ever deleted:
 //! 1. A chunk is condemned only while no file uses it and no session has offered it.
-//! 2. Who needs it afterwards must offer it, is told that it is not held, and puts it again.
+//! 2. A writer that needs it afterwards must offer it, is told that it is not held, and puts it again.
 //! 3. An order carries what the donor had counted at a moment when no session had the chunk
 //!    ([`Pool::decide`](potluck_pool::Pool::decide)), so that a later put voids it.
 //! 4. A file committed from a put before that moment belongs to a session that had ended by then;
@@ -31,16 +31,16 @@ handles! {
     }
 }
 
-/// Chunks handled in one step, each phase.
+/// The most chunks that each phase handles in one step.
 const PER_STEP: usize = 4096;
-/// Chunks that are changed in one transaction.
+/// The most chunks that are changed in one transaction.
 const PER_JOB: usize = 1024;
-/// Copies of removed donors, and chunks that are gone, that are forgotten in one transaction.
+/// The most copies of removed donors, or chunks that are gone, that are forgotten in one transaction.
 const COPIES: usize = 2000;
-/// Transactions in one round that forget copies and chunks.
+/// The most transactions in one round that forget copies, and the most that forget chunks.
 const STEPS: usize = 64;
-/// The time for which a chunk that is gone from everywhere is remembered, in case that a writer whose session is
-/// over still sends it: then it is found and reclaimed again (promise D2).
+/// The least time for which a chunk that is gone from everywhere is remembered, in case a writer whose session is over
+/// still sends it: then it is found and reclaimed again (promise D2).
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The place that the collector has reached in its round.
@@ -153,8 +153,8 @@ impl Garbage {
         Ok(())
     }
 
-    /// Forgets chunks that have been gone for long: for longer than any donor is silent that may come back with
-    /// copies that it had no time to tell of.
+    /// Forgets chunks that have been gone for [`REMEMBERED`] longer than any donor has been silent: a silent donor may
+    /// come back with copies that it had no time to tell of.
     pub async fn prune(&self) -> Result<(), Error> {
         let silent = self.pool.lock().longest_silence(self.time.tick());
         let remembered = (REMEMBERED + silent).as_millis() as u64;

@@ -1,9 +1,9 @@
-//! Tries whether donors are reached at the addresses that others are told. A donor that reports each second may
-//! still be behind a firewall, or tell addresses that only it can use: nobody could store or read there, and nobody
+//! Tries whether donors are reached at the addresses that others are told. A donor that reports each second may still
+//! be behind a firewall, or announce addresses that only it can use: no member could store or read there, and none
 //! would know why.
 //!
-//! Every address is tried with a ticket that no other donor takes, so that another machine that has
-//! the same address elsewhere is not taken for it.
+//! Every address is tried with a ticket that no other donor accepts, so that another machine with the same address in
+//! another network is not taken for the donor.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -29,11 +29,11 @@ handles! {
     }
 }
 
-/// Donors tried side by side: some of them make the manager wait for seconds.
+/// The number of donors that are tried at once: some of them make the manager wait for seconds.
 const AT_ONCE: usize = 16;
-/// Time from one look for donors that are due to the next.
+/// The pause before the next look for donors that are due to be tried.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The time for which the ticket is good with which a donor is tried.
+/// The validity of the ticket with which a donor is tried.
 const TICKET: Duration = Duration::from_secs(60);
 
 impl Reach {
@@ -46,9 +46,8 @@ impl Reach {
         }
     }
 
-    /// Tries a donor when a member's connection ended over which the donor's last word came. If the donor is
-    /// nowhere to be reached, it died, and nobody is told for seconds that all is well: this costs one try, and
-    /// nothing while nobody dies.
+    /// Tries the donor whose last call came over a connection that ended. If it is reached at no address, it counts as
+    /// silent at once, so that the pool is not called well for the seconds until its heartbeats are missed.
     pub async fn connection_ended(&self, connection: u64) {
         let now = self.time.tick();
         let Some((contact, heard)) = self.pool.lock().speaks_over(connection, now) else { return };
@@ -64,8 +63,8 @@ impl Reach {
         self.pool.lock().tried(contact.donor, &contact.addresses, &reached, why, self.time.tick());
     }
 
-    /// The addresses at which a donor is reached, and why it is not reached at the others; `None` where nobody
-    /// could prove to be that donor.
+    /// Returns the addresses at which a donor is reached, and why it is not reached at the others; `None` if the
+    /// manager does not know the donor's key, by which a machine proves to be that donor.
     async fn try_at_all(&self, contact: &DonorContact) -> Option<(Vec<Address>, String)> {
         let key = &contact.signer.as_ref()?.key;
         let now = self.time.now_ms();

@@ -1,5 +1,5 @@
-//! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of it. The
-//! decisions are made in core's `repair_plan` and in [`potluck_pool`]; here is the waiting.
+//! Repair: the loops that run scans, hand out the chunks to be made, and audit donors. The decisions are made in core's
+//! `repair_plan` and in [`potluck_pool`]; this file waits and applies their results.
 
 use crate::applying_task_results::ApplyingTaskResults;
 use crate::converting::Conversions;
@@ -45,11 +45,12 @@ handles! {
     }
 }
 
-/// The time between two rounds that hand out what waits and look how donors are.
+/// The time between two rounds that look at the donors' states and hand out the repair work that waits, and between two
+/// looks whether a scan is due.
 const EVERY: Duration = Duration::from_millis(250);
 
 impl Repair {
-    /// Hands out what waits, scans and audits until it is dropped.
+    /// Hands out repair work, runs scans, audits and inquiries until it is dropped.
     pub async fn run(self) {
         tokio::join!(self.hand_out(), self.look(), self.audit.run(), self.inquiries.run());
     }
@@ -84,7 +85,7 @@ impl Repair {
         }
     }
 
-    /// Looks at everything whenever that is due.
+    /// Runs a scan whenever one is due.
     async fn look(&self) {
         let mut outcomes = Outcomes::default();
         let mut interval = tokio::time::interval(EVERY);
@@ -128,7 +129,7 @@ impl Repair {
         ended.map(drop)
     }
 
-    /// Runs one scan; whether it came to its end.
+    /// Runs one scan and applies its findings. Returns whether the scan was completed.
     async fn look_at(
         &self,
         scope: ScanScope,
@@ -182,7 +183,8 @@ impl Repair {
         Ok(true)
     }
 
-    /// Writes down what versions have by now; gives how many have what they were being changed to.
+    /// Writes down the redundancy that versions have by now. Returns the number of versions that have reached the
+    /// redundancy that they were being changed to.
     async fn conclude(&self, findings: &mut Findings) -> Result<u64, Error> {
         let safe = std::mem::take(&mut findings.safe);
         let open = std::mem::take(&mut findings.open);

@@ -1,5 +1,5 @@
-//! The work that a manager does unasked, in rounds: it ends sessions, takes trash apart, collects garbage,
-//! saves the pool's time.
+//! The background work that a manager does in rounds: it ends sessions, takes trash apart, collects garbage, saves the
+//! pool's time.
 
 use super::disk_recovery::DiskRecovery;
 use super::gc::{self, Garbage};
@@ -13,9 +13,9 @@ use crate::wakeup::Wakeup;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// The time between two looks for background work when nobody asks.
+/// The time between two rounds when no task asks for one earlier.
 const EVERY: Duration = Duration::from_millis(250);
-/// The number of rounds between two steps of garbage collection: a step a second is thousands of chunks.
+/// The number of rounds from one step of garbage collection to the next: a step handles thousands of chunks.
 const GC_ROUNDS: u64 = 2;
 /// The time between two tries of a disk that did not take a write.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ handles! {
 }
 
 impl Rounds {
-    /// Does what is due at each tick until it is dropped.
+    /// Runs rounds until it is dropped.
     pub async fn run(self) {
         let (mut gc, mut outcomes) = (gc::GcRound::default(), Outcomes::default());
         let mut interval = tokio::time::interval(EVERY);

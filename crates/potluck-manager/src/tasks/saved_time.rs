@@ -26,8 +26,8 @@ impl SavedTime {
             .into_iter()
             .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))
             .collect();
-        // Both are saved together, so that the silence of a donor can be told from them after a
-        // crash.
+        // The time and the moments at which donors were heard are saved together, so that the silence of each donor can
+        // be told from them after a crash.
         let seen = self.members.seen();
         self.catalog.save_time(now_ms, seen, heard).await
     }

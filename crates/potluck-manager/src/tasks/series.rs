@@ -1,5 +1,5 @@
-//! Purging old steps of series: what the rule of a directory lets go, but never what is pinned or read, nor the newest step
-//! that is whole.
+//! Purges the old steps of series by the rules of their directories, but never a step that is pinned or being read, nor
+//! the newest step that is whole.
 
 use crate::handles::handles;
 use crate::outcomes::Outcomes;
@@ -30,15 +30,15 @@ handles! {
 
 /// The time between two looks at series.
 const EVERY: Duration = Duration::from_secs(30);
-/// Files and chunks of a step that are judged at once.
+/// The most files and chunks of a step that are judged at once.
 const JUDGED: PageLimit = PageLimit { chunks: 20_000, entries: 2000 };
-/// Steps of which one transaction notes that they are used.
+/// The most steps of which one transaction notes that they are used.
 const NOTED_AT_ONCE: usize = 512;
-/// Steps that one transaction purges. A directory is one entry, whatever is in it.
+/// The most steps that one transaction purges. A directory is one entry, whatever is in it.
 const PURGED_AT_ONCE: usize = 8;
 
 impl SeriesPurger {
-    /// Purges now and then, until it is dropped.
+    /// Purges all series every [`EVERY`], until it is dropped.
     pub async fn run(self) {
         let mut outcomes = Outcomes::default();
         let mut interval = tokio::time::interval(EVERY);
@@ -49,11 +49,11 @@ impl SeriesPurger {
         }
     }
 
-    /// Purges what the rules of all series let go.
+    /// Purges the steps that the rules of all series let go.
     pub async fn purge_all(&self) -> Result<(), Error> {
         let all = self.catalog.all_series().await?;
         self.uses.are_counted_in(all.clone());
-        // Readers have to say again what they have open when a manager has started again.
+        // After a restart of the manager, readers first have to say again which versions they have open.
         if self.time.is_restarted_within(LEASE) {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl SeriesPurger {
         Ok(())
     }
 
-    /// Purges what the rule of a series lets go, or says what that would be.
+    /// Purges the steps that the rule of a series lets go, or with `dry_run` none. Returns the fate of every step.
     pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
         let when = self.time.when();
         let mut series = self.catalog.series(path.clone(), when).await?;
@@ -86,7 +86,7 @@ impl SeriesPurger {
         let mut fates: Vec<StepFate> = fates.collect();
         let is_purged = |fate: &StepFate| matches!(fate, StepFate::Purged(_));
         if fates.iter().any(is_purged) {
-            // The newest whole step is looked for: that an older one is pinned is no reason to lose it.
+            // The newest whole step is kept even if an older one is pinned.
             let mut whole = None;
             for (at, step) in steps.iter().enumerate() {
                 let step = path.join(&step.name).ok();
@@ -100,7 +100,7 @@ impl SeriesPurger {
             match whole {
                 Some(at) if is_purged(&fates[at]) => fates[at] = StepFate::LastWhole,
                 Some(_) => {}
-                // No step is whole now, and nobody knows which of them will be again, so all stay.
+                // No step is whole now, and it is not known which of them will be again, so all stay.
                 None => fates.iter_mut().filter(|fate| is_purged(fate)).for_each(|fate| {
                     *fate = StepFate::LastWhole;
                 }),
@@ -127,7 +127,7 @@ impl SeriesPurger {
         Ok(SeriesSteps { rule: series.rule, steps: about.collect() })
     }
 
-    /// Whether all of a step can be read at this moment. A step without a byte is none to go back to.
+    /// Returns whether all of a step can be read at this moment. A step without a byte is not whole.
     async fn is_whole(&self, path: PoolPath) -> Result<bool, Error> {
         let used = self.catalog.usage(path.clone(), None, 1000, SeenSpaces::ALL).await;
         match used {

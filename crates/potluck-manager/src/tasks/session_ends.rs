@@ -1,5 +1,5 @@
-//! Ends write sessions whose lease ran out, gives interrupted uploads up, and accounts for what ended sessions
-//! stored.
+//! Ends write sessions whose lease ran out and reservations that are over, gives interrupted uploads up, and accounts
+//! for the chunks that ended sessions stored.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -13,7 +13,7 @@ use potluck_wire::control::Holding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Steps for one session in a round, so that none starves the others.
+/// The most steps for one session in a round, so that no session starves the others.
 const STEPS: usize = 64;
 
 handles! {
@@ -28,7 +28,7 @@ handles! {
 }
 
 impl SessionEnds {
-    /// Ends sessions whose lease ran out.
+    /// Interrupts the sessions whose lease ran out, and ends the reservations that are over.
     pub async fn end_expired(&self) -> Result<(), Error> {
         let expired = self.pool.lock().expired(self.time.tick());
         for session in expired {
@@ -47,7 +47,7 @@ impl SessionEnds {
         Ok(())
     }
 
-    /// Ends interrupted uploads that nobody has taken up again, and those that are in the way.
+    /// Ends the interrupted uploads that were not resumed in time, and those whose room is needed.
     pub async fn end_parked(&self) -> Result<(), Error> {
         let window = self.settings.get().resume_window;
         let parked = self.pool.lock().parked_too_long(window, self.time.tick());
@@ -61,8 +61,8 @@ impl SessionEnds {
     }
 
     /// Accounts for the chunks of sessions that have ended. A chunk that no file has used counts as unused for the
-    /// whole GC delay, which is for readers, since nobody reads it: whoever needs the room may be waiting for it
-    /// (promise D2).
+    /// whole GC delay already: the delay protects readers, such a chunk has none, and a writer may be waiting for its
+    /// room (promise D2).
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
         let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
@@ -81,8 +81,8 @@ impl SessionEnds {
         Ok(())
     }
 
-    /// Counts copies that donors told of while their chunks belonged to a session. Those that they tell of from now
-    /// on are counted when they do, for the chunks have rows by now.
+    /// Counts copies that donors told of while their chunks belonged to a session. Copies that donors tell of from now
+    /// on are counted at once, for the chunks have rows by now.
     async fn count(&self, copies: BTreeMap<DonorId, Vec<Holding>>) -> Result<(), Error> {
         for (donor, holdings) in copies {
             let told = ToldCopies { added: holdings, ..ToldCopies::default() };

@@ -1,5 +1,5 @@
-//! Tells where this manager is to those who look for it: signed by the pool's authority, and shown to the donors
-//! that do not find it.
+//! Signs this manager's whereabouts with the pool's authority, and shows them to the donors that do not find the
+//! manager.
 
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
@@ -46,7 +46,7 @@ handles! {
 }
 
 impl OwnWhereabouts {
-    /// Returns the whereabouts of this manager, signed; `None` when they cannot be.
+    /// Returns the signed whereabouts of this manager; `None` if they cannot be signed.
     pub fn signed(&self) -> Option<SignedWhereabouts> {
         self.signpost.shown(&self.ca, self.term.epoch())
     }
@@ -57,16 +57,16 @@ impl OwnWhereabouts {
     }
 }
 
-/// The time that donors have after a start to come by themselves.
+/// The time after a start in which donors may report by themselves, before the first visit.
 const FIRST: Duration = Duration::from_secs(5);
-/// The time between two visits to donors that have not come.
+/// The time between two visits to donors that have not reported.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Donors visited side by side.
+/// The number of donors that are visited at once.
 const AT_ONCE: usize = 16;
 
 impl Signposts {
-    /// Follows the addresses of the machine: when it gets others, what members are told changes, and what is kept
-    /// for later.
+    /// Follows the addresses of the machine: when they change, the manager's signed whereabouts, the first admin's
+    /// identity and the recovery kit get the new ones.
     pub async fn follow_addresses(self, mut watch: AddressWatch, listen: SocketAddr) {
         let here = from_this_machine(listen).into();
         loop {
@@ -84,7 +84,7 @@ impl Signposts {
         }
     }
 
-    /// Visits the donors that do not come by themselves, and all when the manager has moved, until dropped.
+    /// Visits the donors that do not report by themselves, and all when the manager has moved, until it is dropped.
     pub async fn run(self) {
         let mut wait = FIRST;
         loop {

@@ -1,5 +1,5 @@
-//! Has removed trees and versions taken apart, step by step (`reaping` in the catalog), and forgets what is kept for
-//! a while only.
+//! Has removed trees and versions taken apart, step by step (`reaping` in the catalog), and lets kept versions, old
+//! checkpoints and old replies go.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -8,15 +8,15 @@ use potluck_catalog::{Catalog, Error, LEASE, Upkeep};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps in a round, so that others have their turn.
+/// The most steps of one kind in a round, so that other work has its turn. Checkpoints are not bounded by it.
 const STEPS: usize = 128;
-/// Entries of thrown-away trees and chunks of their files in one step, which ends sooner when that takes long.
+/// The most entries of removed trees and chunks of their files in one step, which ends sooner when that takes long.
 const ENTRIES: usize = 2000;
-/// Replies forgotten in one step: some are of a thousand files.
+/// The most replies forgotten in one step: some are of a thousand files.
 const REPLIES: usize = 64;
-/// Checkpoints that are aborted or forgotten in one step.
+/// The most checkpoints that are aborted or forgotten in one step.
 const CHECKPOINTS: usize = 16;
-/// Kept versions that are let go in one step.
+/// The most kept versions that are let go in one step.
 const KEPT: usize = 64;
 /// The time for which the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
@@ -31,9 +31,9 @@ handles! {
 }
 
 impl Trash {
-    /// Takes a part of thrown-away trees apart.
+    /// Takes a part of the removed trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
-        // Readers have to say again what they have open when a manager has started again.
+        // After a restart of the manager, readers first have to say again which versions they have open.
         let kept_ms = match self.time.is_restarted_within(LEASE) {
             true => u64::MAX,
             false => self.settings.get().gc_delay.as_millis() as u64,
@@ -54,7 +54,7 @@ impl Trash {
         Ok(())
     }
 
-    /// Lets old versions and removed files go that were kept for as long as their policy says.
+    /// Lets the old versions and removed files go that were kept as long as their policy says.
     pub async fn let_go(&self) -> Result<(), Error> {
         for _ in 0..STEPS {
             if !self.catalog.upkeep(Upkeep::Kept { most: KEPT }, self.time.now_ms()).await? {
@@ -64,7 +64,7 @@ impl Trash {
         Ok(())
     }
 
-    /// Forgets replies that nobody asks for again.
+    /// Forgets the replies that were kept for [`REPLIES_KEPT`].
     pub async fn prune_replies(&self) -> Result<(), Error> {
         let now_ms = self.time.now_ms();
         let before_ms = now_ms.saturating_sub(REPLIES_KEPT.as_millis() as u64);

@@ -1,18 +1,19 @@
-//! The news that a watch stream has still to hear: bounded, so that a client that does not ask costs no more than its share.
+//! The news that a watch stream has still to hear. They are bounded, so that a client that does not ask takes no more
+//! than its share of memory.
 
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirChange, WatchNews};
 use std::collections::BTreeMap;
 
-/// Names of one directory that are told apart.
+/// The most names of one directory that are told one by one.
 const NAMES_OF_DIR: usize = 256;
-/// Bytes of names and directories that wait for one stream at most.
+/// The most bytes of names and directories that wait for one stream.
 const BYTES: usize = 256 << 10;
-/// Bytes that a directory or a name counts beside those of its text.
+/// The number of bytes that a name counts beside those of its text; a directory counts twice as many.
 const OVERHEAD: usize = 64;
 
-/// Changes that a stream has to hear of.
+/// The changes that a stream has to hear of.
 #[derive(Debug, Default)]
 pub struct News {
     everything: bool,
@@ -29,16 +30,16 @@ enum ChangedNames {
 /// The news of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameNews {
-    /// Attributes of what is behind the name were set.
+    /// The attributes of the entry of this name were set.
     Touched,
-    /// Something else is behind the name.
+    /// There is another entry of this name.
     Changed,
-    /// Nothing is behind the name any more.
+    /// There is no entry of this name any more.
     Absent,
 }
 
 impl NameNews {
-    /// The news that these and `newer`, which are heard after them, add up to.
+    /// Returns the news that these and `newer` ones of the same name add up to.
     fn then(self, newer: Self) -> Self {
         match (self, newer) {
             (Self::Touched, newer) => newer,
@@ -48,8 +49,8 @@ impl NameNews {
     }
 }
 
-/// The part of a stream's news that is told as changed as a whole from now on, so that nothing further of it need
-/// be watched.
+/// The part of the pool that a stream's news tell as changed as a whole from now on, so that it need not be watched any
+/// more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToldWhole {
     Nothing,
@@ -58,7 +59,7 @@ pub enum ToldWhole {
 }
 
 impl News {
-    /// Whether there are no news.
+    /// Returns whether there are no news.
     pub fn is_empty(&self) -> bool {
         !self.everything && self.dirs.is_empty()
     }
@@ -92,7 +93,7 @@ impl News {
         if self.everything {
             return ToldWhole::Everything;
         }
-        // The bytes that its names were counted with stay counted until the news is sent.
+        // The bytes that its names were counted with stay counted until the news are sent.
         let before = self.dirs.insert(dir.clone(), ChangedNames::All);
         self.grow(before.map_or(bytes_of(dir), |_| 0), ToldWhole::Dir)
     }
@@ -108,7 +109,7 @@ impl News {
         if self.bytes > BYTES { self.add_everything() } else { told }
     }
 
-    /// Adds older news to these, and gives the directories that are told as a whole because of that; `None` if
+    /// Adds older news to these, and returns the directories that are told as a whole because of that; `None` if
     /// everything is.
     pub fn add_older(&mut self, older: Self) -> Option<Vec<PoolPath>> {
         if older.everything {
@@ -138,7 +139,7 @@ impl News {
         (!self.everything).then_some(whole)
     }
 
-    /// Puts older news of a name before the news that there are of it, if there are any.
+    /// Puts older news of a name before those that there are of it. Returns false if there are none.
     fn set_older(&mut self, dir: &PoolPath, name: &str, before: NameNews) -> bool {
         let Some(ChangedNames::Some(names)) = self.dirs.get_mut(dir) else { return false };
         let Some(newest) = names.get_mut(name) else { return false };
@@ -146,7 +147,7 @@ impl News {
         true
     }
 
-    /// The news as they are sent, under a number.
+    /// Returns the message by which the news are sent, under a number.
     pub fn to_message(&self, stream: WatchId, number: u64) -> WatchNews {
         let dirs = self.dirs.iter().map(|(dir, names)| {
             let mut change = DirChange::new(dir.clone());

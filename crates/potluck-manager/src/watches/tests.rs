@@ -13,7 +13,7 @@ fn path(text: &str) -> PoolPath {
     text.parse().expect("a path")
 }
 
-/// Watches and the chance that they draw streams from.
+/// Watches, and the entropy from which the numbers of streams are drawn.
 struct Tested {
     watches: Watches,
     entropy: SeededEntropy,

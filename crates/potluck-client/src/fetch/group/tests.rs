@@ -12,8 +12,8 @@ async fn buffer(buffers: &Buffers, bytes: &[u8]) -> Buffer {
     buffer
 }
 
-/// A short sealed group of 4+2: three data chunks, the last of them shorter. Data arrived opened,
-/// parity as it is stored; the chunks at `lost` did not.
+/// Makes a short sealed group of 4+2: three data chunks, the last of them shorter. The data arrived opened, the parity
+/// as it is stored; the chunks at `lost` did not arrive.
 async fn group(lost: &[usize]) -> (Vec<Vec<u8>>, Rebuild) {
     let buffers = Buffers::new(1 << 20);
     let (ec, key) = (Ec::new(4, 2).expect("a code"), SpaceKey::from_bytes([5; 32]));
@@ -80,7 +80,7 @@ async fn parity_of_other_data_is_never_believed_i1() {
     assert_eq!(rebuild.run().err(), Some(name));
 }
 
-/// Segment 1 of the first of two sealed chunks of 2+1, rebuilt from the same bytes of the others.
+/// Rebuilds segment 1 of the first of two sealed chunks of 2+1 from the same bytes of the others.
 #[tokio::test]
 async fn sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open_i1() {
     let buffers = Buffers::new(1 << 20);
@@ -130,8 +130,8 @@ async fn sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open_i1() {
     }
 }
 
-/// Segment 1 of the first of two plain chunks of 2+1, of which the second ends in it: it is believed only if it
-/// gives back the parity that it was made of.
+/// Rebuilds segment 1 of the first of two plain chunks of 2+1, of which the second ends in it: it is believed only if
+/// it gives back the parity that it was rebuilt from.
 #[tokio::test]
 async fn plain_segments_are_rebuilt_alone_and_give_back_what_they_were_made_of_i1() {
     let buffers = Buffers::new(1 << 20);

@@ -26,7 +26,7 @@ async fn make_space(manager: &Handles, name: &'static str) {
     made.expect("a space");
 }
 
-/// The parts of the file at `path` that can be read, and whether they are all.
+/// Returns the parts of the file at `path` that can be read, and whether they are all.
 fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::BlockPart>, bool), StateError> {
     let key = kit::load_key(&manager.state.ca())?;
     let ours = Authority::new(&manager.term.pool_name, &fingerprint(manager.ca.certificate()));

@@ -19,7 +19,7 @@ fn look(second: u64, donor: DonorStatus) -> Look {
     Look { now: Tick::from_secs(second), donors: vec![donor], repair, made_last, alarms }
 }
 
-/// Returns the lines that are told, each with a mark of its weight.
+/// Returns the lines that are told; warnings are marked with "!".
 fn said(lines: Vec<EventLine>) -> Vec<String> {
     let text = |line| match line {
         EventLine::Warn(said) => format!("! {said}"),

@@ -1,4 +1,4 @@
-//! When everything is looked at, and what heartbeats wait for.
+//! Tests of when scans are due, and of what heartbeats wait for.
 
 use super::Repair;
 use crate::applying_task_results::ApplyingTaskResults;
@@ -31,7 +31,7 @@ fn due(kept: &ScanMemory, now: u64) -> Option<Priority> {
     kept.due(at(now), SETTLE, EVERY, false)
 }
 
-/// A manager that is not run: nothing happens in it by itself.
+/// Starts a manager that is not run: nothing happens in it by itself.
 pub(crate) async fn still() -> (TempDir, Handles) {
     install_provider();
     let dir = tempfile::tempdir().expect("a directory");
@@ -68,7 +68,7 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
     assert_eq!(due(&kept, 603), Some(Priority::Routine));
 }
 
-/// Whether the next scan looks at what changed alone.
+/// Returns whether the next scan looks only at what changed.
 fn follows(kept: &mut ScanMemory, now: u64, priority: Priority) -> bool {
     let (_, scope) = kept.begin(at(now), priority, EVERY);
     let follows = matches!(scope, ScanScope::Since { .. });
@@ -137,7 +137,7 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
     // The catalog is told of these copies first, as of those that a heartbeat lists as added.
     let listed = ToldCopies { unused, ..ToldCopies::default() };
     manager.catalog.tell(donor, listed, 0).await.expect("written");
-    // Whoever else writes gets one turn of the writer for each of ours.
+    // Another task that writes gets one turn of the writer for each of ours.
     let turns = Cell::new(0);
     let others = async {
         loop {
