@@ -56,7 +56,7 @@ mod stored_rows;
 mod suspended;
 mod version_composer;
 mod write {
-    //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
+    //! The way of written bytes to donors: the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;
     pub mod options;
     pub mod pushes;

@@ -163,8 +163,8 @@ impl Writer {
         shared.push(Push::Cuts(cuts))
     }
 
-    /// Adds a range of another version at the end. Whole chunks that it has at the same place are neither read nor sent,
-    /// as long as the pool has enough copies of them; anything else is read, and written like other bytes.
+    /// Adds a range of another version at the end. Whole chunks that it has at the same place are neither read nor
+    /// sent, as long as the pool has enough copies of them; anything else is read, and written like other bytes.
     ///
     /// Errors: those of [`Writer::write`], and of reading the other version.
     pub async fn keep(&mut self, base: &File, range: Range<u64>) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
-//! Files of many chunks: each part of such a file is stored and committed like a small file, while the next ones are cut,
-//! so that what is known of its chunks takes memory for a few parts only. When all parts are committed the file becomes
-//! visible as a whole.
+//! Files of many chunks: each part of such a file is stored and committed like a small file, while the next ones are
+//! cut, so that what is known of its chunks takes memory for a few parts only. When all parts are committed the file
+//! becomes visible as a whole.
 
 use super::stages::{PartOf, Whole};
 use super::{Event, FileState, Window};

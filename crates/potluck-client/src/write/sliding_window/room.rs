@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Plaintext bytes by which a session of known size grows at least, when it turns out to be larger.
 const GROW_BYTES: u64 = 256 << 20;
-/// Plaintext bytes by which a session of unknown size grows at most, or an eighth of what it has: what is promised to it
-/// is promised to nobody else.
+/// Plaintext bytes by which a session of unknown size grows at most, or an eighth of what it has: what is promised to
+/// it is promised to nobody else.
 const MOST_AHEAD: u64 = 64 << 20;
 /// The least growth that is asked for: where a growth does not fit, half of it is tried, and so on down to this.
 const LEAST_GROWTH: u64 = 64 << 10;

@@ -1,8 +1,8 @@
 //! Sending again: donors that took chunks of a file, or held them before, went away before it was committed, or were
-//! started again, and the manager refused it. What they had is read as any reader reads it, from the donors that are still
-//! there, and sent once more: a chunk from its other copies, the chunks of a group from the others of the group. A donor
-//! that was started again may have lost what it acknowledged before: it is a source like others, and its copy counts when
-//! it has acknowledged the chunk once more.
+//! started again, and the manager refused it. What they had is read as any reader reads it, from the donors that are
+//! still there, and sent once more: a chunk from its other copies, the chunks of a group from the others of the group.
+//! A donor that was started again may have lost what it acknowledged before: it is a source like others, and its copy
+//! counts when it has acknowledged the chunk once more.
 
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
