@@ -1,4 +1,4 @@
-//! What the pool keeps of files, directories and links that were replaced or removed.
+//! The versions of files, directories and links that the pool keeps after they were replaced or removed.
 
 use crate::pool::Pool;
 use potluck_core::ids::VersionId;

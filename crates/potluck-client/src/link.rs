@@ -35,7 +35,7 @@ pub type PutResult = Result<StoredPut, LinkError>;
 /// the proof is a seal, and stored bytes otherwise; with [`Proof::Rebuilt`] a part is not verified.
 pub type GetResult = Result<Buffer, LinkError>;
 
-/// A donor's word that it stored a chunk.
+/// The acknowledgement of a donor that it stored a chunk.
 #[derive(Debug, Clone)]
 pub struct StoredPut {
     /// The ack level that the copy has reached.
@@ -47,12 +47,12 @@ pub struct StoredPut {
     pub forwarded: Vec<Option<Receipt>>,
 }
 
-/// The donors that a donor is to forward a chunk to once it has stored it.
+/// The donors to which a donor forwards a chunk: while it receives the chunk, or after its answer.
 #[derive(Debug, Clone)]
 pub struct Forwarding {
     /// The donors that copies are forwarded to, at most [`potluck_wire::bulk::MAX_ROUTES`].
     pub to: Vec<Source>,
-    /// True if the answer of the first donor waits for these copies.
+    /// True if the donor forwards the chunk while it receives it, and its answer waits for these copies.
     pub wait: bool,
 }
 
@@ -135,7 +135,7 @@ enum Body {
 pub struct ChunkRequest {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The segments that are asked for; `None` for the whole chunk.
     pub part: Option<Range<u32>>,

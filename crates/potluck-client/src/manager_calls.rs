@@ -1,4 +1,4 @@
-//! Calls to the manager, and the rule by which one that was not answered is made again.
+//! Calls to the manager, and the rules by which a call that failed is made again.
 
 use crate::pool::Pool;
 use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};

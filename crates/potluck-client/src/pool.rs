@@ -51,7 +51,7 @@ pub struct Pool {
     pub(crate) buffers: Buffers,
     /// The limits of how long the client waits for a manager or donors that do not answer.
     pub(crate) retry_limits: RetryLimits,
-    /// The watcher that is told whom the client waits for.
+    /// The watcher that is told of the client's waits.
     pub(crate) watcher: Arc<dyn Progress>,
     /// The memory for what is read; `None` until the first read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
@@ -119,7 +119,7 @@ impl Pool {
         self.env.clock.wall()
     }
 
-    /// Returns the watcher that is told whom the client waits for.
+    /// Returns the watcher that is told of the client's waits.
     pub fn watcher(&self) -> Arc<dyn Progress> {
         Arc::clone(&self.watcher)
     }
@@ -151,7 +151,7 @@ impl Pool {
         })
     }
 
-    /// Returns this client telling `watcher` whom it waits for.
+    /// Returns this client with `watcher`, which it tells of its waits.
     pub fn watched(&self, watcher: Arc<dyn Progress>) -> Self {
         Self { watcher, ..self.clone() }
     }
@@ -199,7 +199,8 @@ impl Pool {
         self.bad_copies.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Tells the manager, once in a while, of a donor that it calls live and that answers nowhere.
+    /// Tells the manager, at most once in [`MISSED_AGAIN`], of a donor that it calls live and that this client cannot
+    /// reach.
     pub(crate) fn miss(&self, donor: DonorId) {
         let now = self.env.clock.now();
         {

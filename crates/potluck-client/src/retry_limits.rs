@@ -22,7 +22,7 @@ pub struct RetryLimits {
 pub const STRANGERS: Duration = Duration::from_secs(10);
 
 impl Default for RetryLimits {
-    /// The limits for programs that decide themselves what to do about a pool that does not answer.
+    /// Returns the limits for programs that decide themselves what to do about a pool that does not answer.
     fn default() -> Self {
         Self {
             at_first: Duration::ZERO,
@@ -71,8 +71,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two tries, after which a manager or donor that came back is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Pauses between the tries of one piece of work, told to the client's
-/// [`Progress`](crate::progress::Progress) until it is dropped.
+/// The pauses between the tries of one piece of work. The client's [`Progress`](crate::progress::Progress) is told of
+/// the wait, and of its end when this is dropped.
 pub struct Pauses {
     client: Pool,
     since: Tick,

@@ -54,7 +54,7 @@ pub enum Input {
         mtime: FileTime,
         /// The permissions of the file.
         permissions: Permissions,
-        /// The owner of the file, if somebody said.
+        /// The owner of the file, if it is known.
         owner: Option<FileOwner>,
     },
 }
@@ -154,7 +154,7 @@ pub struct Facts {
     pub mtime: Option<FileTime>,
     /// The permissions of the file.
     pub permissions: Permissions,
-    /// The owner of the file, if somebody said.
+    /// The owner of the file, if it is stored with one.
     pub owner: Option<FileOwner>,
     /// True if the length of the file was not known when it was opened.
     pub stream: bool,

@@ -31,7 +31,7 @@ pub struct Attributes {
     pub mtime: Option<FileTime>,
     /// The permissions of the file.
     pub permissions: Permissions,
-    /// The owner of the file; `None` for nobody in particular.
+    /// The owner of the file; `None` to store none.
     pub owner: Option<FileOwner>,
 }
 
@@ -99,7 +99,7 @@ impl Writer {
     /// Adds bytes at the end of the file. Returns when they are taken: bytes that fill chunks are on their way to
     /// donors, as far as memory and the session's reservation allow.
     ///
-    /// Errors: what ended the session, such as [`ErrorKind::NoSpace`].
+    /// Errors: the failure that ended the session, such as one of kind [`ErrorKind::NoSpace`].
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         let unit = unit(&self.shared()?.policy);
         while !bytes.is_empty() {

@@ -106,7 +106,7 @@ pub struct DonorConfig {
 /// The member that lends the directory.
 #[derive(Debug, Clone)]
 pub struct Lender {
-    /// The membership that the donor acts under: its store is nobody else's.
+    /// The membership under which the donor acts, and to which its store belongs.
     pub owner: Owner,
     /// The claim of the donor on the lent directory: whether it may make a new store there, or adopt one.
     pub claiming: Claiming,

@@ -4,7 +4,7 @@
 //! authentic gets a thread and, with its first put, a buffer for pieces (promise X3).
 //!
 //! There may be many more connections than threads: each has a thread while there are requests on it ([`turns`]), and
-//! waits in the runtime otherwise. Where there are too many connections even so, the address that has most of them
+//! waits in the runtime otherwise. Where there are too many connections even so, the network that has most of them
 //! loses its oldest ([`potluck_wire::admission`]).
 
 mod sockets;
@@ -38,7 +38,7 @@ use std::time::Duration;
 const CONNECTIONS: usize = 4096;
 /// The most bulk connections that are served at once: each has a thread and, once it puts, a piece of memory.
 const THREADS: usize = 128;
-/// The most threads that connections from one address have at once.
+/// The most threads that connections from one [`PeerNetwork`] have at once.
 const THREADS_EACH: usize = THREADS * 3 / 4;
 /// The time that a peer may take to send the head of a request, or the whereabouts of the manager.
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 pub(crate) struct Service {
     pub env: Env,
     pub store: Arc<Store>,
-    /// The key that signs receipts and that the worth of tickets is derived from.
+    /// The donor's key, by which tickets are checked and receipts are signed.
     pub key: Secret,
     pub tickets: SessionTickets,
     pub long_pieces: LongPieces,

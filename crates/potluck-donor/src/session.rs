@@ -1,4 +1,4 @@
-//! One bulk connection after its first frame: requests in, answers out, in order.
+//! A bulk connection after its first frame: its requests are answered in order.
 
 mod get;
 mod piece;

@@ -22,7 +22,7 @@ impl MadeDirs {
         for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
             match fs::create_dir(dir) {
                 Ok(()) => self.0.push(dir.to_owned()),
-                // Somebody else made it meanwhile.
+                // Another process made the directory meanwhile.
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
                 Err(why) => return Err(why),
             }

@@ -79,7 +79,7 @@ pub struct Send {
     pub forward: Option<Forwarding>,
 }
 
-/// The failure to find any donor that a chunk could go to.
+/// The failure to find enough donors for a group, with no busy donor left to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stranded;
 

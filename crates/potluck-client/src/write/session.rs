@@ -79,14 +79,14 @@ impl Session {
 
     /// Stores files that the session reads itself, one after the other; the outcome of each is in the report.
     ///
-    /// Errors: what ended the session.
+    /// Errors: the failure that ended the session.
     pub fn add(&self, items: Items) -> Result<(), Failure> {
         self.handle.push(Push::Items(items))
     }
 
     /// Waits until all writers of the session have ended, and all copies are made that this process makes.
     ///
-    /// Errors: what ended the session early.
+    /// Errors: the failure that ended the session early.
     pub async fn finish(self) -> Result<PutReport, Failure> {
         self.pending_report().wait().await
     }
@@ -106,7 +106,7 @@ pub struct PendingReport {
 impl PendingReport {
     /// Waits for the report, as [`Session::finish`] does.
     ///
-    /// Errors: what ended the session early.
+    /// Errors: the failure that ended the session early.
     pub async fn wait(self) -> Result<PutReport, Failure> {
         self.report.await.unwrap_or_else(|_| Err(ended(&self.failure)))
     }
@@ -117,7 +117,7 @@ impl PendingReport {
 /// unless the policy is strict, fewer copies are enough if one more donor may die. This returns when the other copies
 /// that this client makes are made, too.
 ///
-/// Errors: what ended the session; files that failed alone are in the report.
+/// Errors: the failure that ended the session; files that failed alone are in the report.
 pub async fn put(
     client: &Pool,
     root: &PoolPath,

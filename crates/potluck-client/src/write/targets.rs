@@ -1,6 +1,6 @@
-//! Choice of the donor that takes a chunk of a group: a slot's own donors in the plan while they keep up, otherwise
-//! any donor of the plan that has room. Among those others, too, a donor in a domain that has another chunk of the
-//! group is taken only when no other domain is left: one that is merely busy is waited for.
+//! Choice of the donor that takes a chunk of a group: a slot's own donors in the plan while they keep up, otherwise any
+//! donor of the plan that has room. Even then, a donor in a domain that has another chunk of the group is taken only
+//! when no other domain is left: one that is merely busy is waited for.
 
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
@@ -63,7 +63,7 @@ pub fn count(acks: &mut Vec<Ack>, ack: Ack) {
 }
 
 impl Targets {
-    /// Begins to follow `plan`.
+    /// Makes the targets of a session that follows `plan`.
     pub fn new(donors: Donors, plan: Plan) -> Self {
         let usable = plan.donors();
         let (domains, failed, awaiting_ticket) = Default::default();

@@ -18,7 +18,7 @@ const MOST: usize = 1024;
 /// The most copies that are made at once.
 const AT_ONCE: usize = 2;
 
-/// Copies that wait to be made.
+/// The queue of copies that are to be made.
 pub(crate) struct Deferred {
     queue: Mutex<VecDeque<(Mirrored, Source)>>,
     /// A semaphore with a permit for each copy in the queue.

@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Has a thread answer requests until the connection ends or pauses; `None` if it ended, or there is no thread.
+    /// Answers requests on a thread until the connection ends or pauses; `None` if it ended, or there is no thread.
     async fn on_thread(
         self: &Arc<Self>,
         socket: TcpStream,
