@@ -106,8 +106,7 @@ impl SharedPlace {
 /// Takes a writer out of a shared file. The last one that leaves makes a version of all contributions.
 ///
 /// This waits until another writer was heard after this one left, or all others have been silent for their lease.
-/// Otherwise each could take the other, which died a moment ago, for the writer that makes the version, and nobody
-/// would make it.
+/// Otherwise a writer that died a moment ago could be taken for the last one, and nobody would make the version.
 pub(crate) async fn leave(
     client: &Pool,
     place: &SharedPlace,
