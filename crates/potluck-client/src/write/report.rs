@@ -27,11 +27,11 @@ pub struct PutReport {
     pub held_chunks: u64,
     /// The plaintext bytes of data chunks that the pool held already, or that occur twice in the files.
     pub held_bytes: u64,
-    /// The time from the opening of the session until the last of its files became visible. The bytes by this time are
-    /// the observed application bandwidth (OAB; checkpoint store, section V.B).
+    /// The time from the opening of the session until the last of its files became visible. The bytes divided by this
+    /// time are the observed application bandwidth (OAB; checkpoint store, section V.B).
     pub visible_after: Duration,
     /// The time from the opening until all copies were made that this client makes. If no others are pending, the bytes
-    /// by this time are the achieved storage bandwidth (ASB).
+    /// divided by this time are the achieved storage bandwidth (ASB).
     pub stored_after: Duration,
     /// The stored bytes of chunks that an interrupted upload had left and that were not sent again, copies not counted.
     pub resumed_bytes: u64,

@@ -183,8 +183,8 @@ impl Window {
         }
     }
 
-    /// Schedules a look for late chunks, which other donors are asked to take. There is none while chunks are still
-    /// cut, offered or without a donor, since donors are busy then.
+    /// Schedules a look for late chunks, which other donors are asked to take. There is none while chunks wait for an
+    /// offer or a donor, nor, in a session without writers, while chunks are still cut, since donors are busy then.
     fn look_for_late(&mut self) {
         // A writer may wait for its chunks before it brings more, so chunks may be late while writers are there, too.
         let no_more = self.cutting.waits_for_writers() || self.cutting.is_over();
