@@ -1,4 +1,4 @@
-//! What the pool keeps of files, directories and links that were replaced or removed.
+//! The versions of files, directories and links that the pool keeps after they were replaced or removed.
 
 use crate::pool::Pool;
 use potluck_core::ids::VersionId;
@@ -19,7 +19,7 @@ impl Pool {
         self.call(&KeptList { path, scope, after: None }).await
     }
 
-    /// Lists the versions and removed names that are kept at and below a path.
+    /// Lists the kept versions and removed entries that `scope` chooses, at a path or at and below it.
     pub async fn kept_below(
         &self,
         path: &PoolPath,
@@ -71,7 +71,8 @@ impl Pool {
         self.call(&BringBack { path: path.clone(), number, removed }).await
     }
 
-    /// Lets kept versions go for good: those of these numbers at `path`, or below it.
+    /// Lets the kept versions with these numbers, at `path` or below it, go for good. A failure may leave some of them
+    /// gone already, since many are let go by several calls.
     pub async fn let_go(&self, path: &PoolPath, numbers: &[VersionId]) -> Result<(), Failure> {
         for numbers in numbers.chunks(MOST_LET_GO) {
             self.call(&LetGo { path: path.clone(), numbers: numbers.to_vec() }).await?;

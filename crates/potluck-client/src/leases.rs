@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// The interval at which leases are renewed; a lease ends a minute after its last renewal.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
-/// The pause before a renewal is tried again that the manager did not answer.
+/// The pause before a renewal that failed is tried again.
 const RENEW_AGAIN: Duration = Duration::from_secs(2);
 
 /// All leases of a client. Clones share them.
@@ -29,7 +29,7 @@ struct LeasedFiles {
     files: BTreeMap<u64, Leased>,
     /// The number of the next file that is opened.
     next: u64,
-    /// Whether a task is renewing the leases.
+    /// True while a task renews the leases.
     is_renewed: bool,
 }
 
@@ -38,7 +38,7 @@ struct LeasedFiles {
 struct Leased {
     space: String,
     version: VersionId,
-    /// The donors from which it is read.
+    /// The tickets for the donors from which the version is read.
     donors: Arc<dyn ReadTickets>,
 }
 
@@ -50,15 +50,14 @@ pub(crate) trait ReadTickets: Send + Sync {
     fn renew(&self, access: Vec<DonorAccess>);
 }
 
-/// The lease of an open file. It is renewed until this is dropped, and then runs out.
+/// The lease of an open file. It is renewed until this handle is dropped, and then runs out.
 pub(crate) struct Lease {
     of: OpenLeases,
     file: u64,
 }
 
 impl OpenLeases {
-    /// Begins to renew the lease of a version that was just opened under one in a space, and the tickets for its
-    /// donors.
+    /// Begins to renew the lease under which a version in `space` was just opened, and the tickets for its donors.
     pub fn keep(
         &self,
         caller: &Caller,
@@ -81,7 +80,7 @@ impl OpenLeases {
         Lease { of: self.clone(), file }
     }
 
-    /// Renews all leases now, if there are any.
+    /// Renews all leases without waiting for the next interval.
     pub fn renew_now(&self) {
         self.now.notify_one();
     }

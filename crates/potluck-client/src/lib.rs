@@ -1,4 +1,4 @@
-//! The client library: what every front of Potluck (command line, mount, gateways, Python) is built on.
+//! The client library, on which every front of Potluck (command line, mount, gateways, Python) is built.
 //!
 //! A [`Pool`] is a handle on one pool: cheap to clone, for any number of threads, on any Tokio runtime. It opens
 //! [`File`]s, which are read anywhere or in order, and [`Session`]s, whose [`Writer`]s take bytes as they
@@ -56,7 +56,7 @@ mod stored_rows;
 mod suspended;
 mod version_composer;
 mod write {
-    //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
+    //! The way of written bytes to donors: the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;
     pub mod options;
     pub mod pushes;

@@ -32,10 +32,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 /// The outcome of a put.
 pub type PutResult = Result<StoredPut, LinkError>;
 /// The outcome of a get: the bytes that were asked for, verified as [`ChunkRequest::proof`] says. They are plaintext if
-/// the proof is a seal, and stored bytes otherwise.
+/// the proof is a seal, and stored bytes otherwise; with [`Proof::Rebuilt`] a part is not verified.
 pub type GetResult = Result<Buffer, LinkError>;
 
-/// A donor's word that it stored a chunk.
+/// The acknowledgement of a donor that it stored a chunk.
 #[derive(Debug, Clone)]
 pub struct StoredPut {
     /// The ack level that the copy has reached.
@@ -47,12 +47,12 @@ pub struct StoredPut {
     pub forwarded: Vec<Option<Receipt>>,
 }
 
-/// The donors that a donor is to forward a chunk to once it has stored it.
+/// The donors to which a donor forwards a chunk: while it receives the chunk, or after its answer.
 #[derive(Debug, Clone)]
 pub struct Forwarding {
     /// The donors that copies are forwarded to, at most [`potluck_wire::bulk::MAX_ROUTES`].
     pub to: Vec<Source>,
-    /// Whether the answer of the first donor waits for these copies.
+    /// True if the donor forwards the chunk while it receives it, and its answer waits for these copies.
     pub wait: bool,
 }
 
@@ -62,16 +62,16 @@ pub enum LinkError {
     /// The donor cannot be reached, went away or stopped answering.
     #[error("{0}")]
     Away(String),
-    /// The donor answered, and refused.
+    /// The donor refused the request, or its answer was not one to the request ([`BulkStatus::Ok`]).
     #[error("{}", describe(*.0))]
     Refused(BulkStatus),
     /// The donor sent bytes that are not the chunk.
     #[error("sent bytes that are not the chunk")]
     WrongBytes,
-    /// The donor was sent other bytes than were read before, for the local file that they come from has changed.
+    /// The donor was sent other bytes than were read before, because their local file has changed.
     #[error("was sent bytes of a file that has changed meanwhile")]
     FileChanged,
-    /// The donor was sent nothing, for the bytes to send could not be read.
+    /// The donor was sent nothing, because the bytes to send could not be read.
     #[error("was sent nothing: {0}")]
     Unread(Failure),
 }
@@ -125,17 +125,17 @@ type Received = Result<Body, LinkError>;
 enum Body {
     /// The bytes were verified as they came.
     Verified(Buffer),
-    /// The bytes are some segments and the hashes that came before them. Their reader verifies them, so that the link
-    /// receives meanwhile what others wait for.
+    /// The bytes are a part of a chunk and the hashes that came before it. The caller of [`Link::get`] verifies them,
+    /// so that the link meanwhile receives the next answers.
     Segments(Buffer, Vec<u8>),
 }
 
-/// A chunk to fetch or a part of it, and how to know that it came.
+/// A chunk to fetch, or a part of it, and the proof by which it is verified.
 #[derive(Debug, Clone)]
 pub struct ChunkRequest {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The segments that are asked for; `None` for the whole chunk.
     pub part: Option<Range<u32>>,
@@ -151,17 +151,18 @@ pub enum Proof {
     /// The seal of the chunk. Opening it proves the bytes in the same pass over them that decrypts them
     /// (docs/notes/0003): on arrival for a whole chunk, and by the reader for a part.
     Seal(SpaceKey, Digest),
-    /// Nothing proves the bytes yet; they are verified when the chunk that is rebuilt from them and others is opened.
+    /// Nothing proves a part yet; it is verified when the chunk that is rebuilt from this and other parts is opened. A
+    /// whole chunk is verified by its name.
     Rebuilt,
 }
 
 impl ChunkRequest {
-    /// Returns the number of stored bytes that are to come.
+    /// Returns the number of stored bytes that are asked for, without the hashes that prove them.
     pub fn bytes(&self) -> u32 {
         self.part.as_ref().map_or(self.len, |part| part.end - part.start)
     }
 
-    /// Returns the segments asked for, if it takes the hashes of other segments to prove them.
+    /// Returns the segments asked for, if they are proved by the hashes of the chunk's other segments.
     fn proven_segments(&self) -> Option<Range<usize>> {
         let by_name = self.part.as_ref().filter(|_| matches!(self.proof, Proof::Name));
         by_name.and_then(|part| whole_segments(part, self.len))
@@ -173,12 +174,12 @@ impl ChunkRequest {
         self.proven_segments().map_or(0, |segments| proof_len(count, &segments))
     }
 
-    /// Whether `buffer` has the part that was asked for, by the `hashes` that its donor sent before it; opens the
-    /// bytes if they are sealed.
+    /// Returns whether `buffer` has the part that was asked for, by the `hashes` that the donor sent before it; opens
+    /// the bytes if they are sealed.
     fn verify(&self, buffer: &mut Buffer, hashes: &[u8]) -> bool {
         match (&self.proof, self.proven_segments()) {
             (Proof::Seal(key, digest), _) => {
-                let Some(part) = &self.part else { return false }; // it was opened on arrival
+                let Some(part) = &self.part else { return false }; // a whole chunk was opened on arrival
                 let (part, count) = (sealed_segments(part), sealed_segments(&(0..self.len)).end);
                 key.open_part(Meaning::Chunk, digest, &part, count, buffer.bytes_mut()).is_ok()
             }
@@ -200,7 +201,7 @@ impl ChunkRequest {
     }
 }
 
-/// An answer that a donor owes. With it is kept the count of all bytes that are sent by the end of its request.
+/// An answer that a donor owes. It is kept with the number of bytes of all requests up to the end of its own.
 enum Owed {
     Put { done: oneshot::Sender<PutResult>, forwarded: bool },
     Route,
@@ -246,12 +247,12 @@ impl Link {
         link
     }
 
-    /// Whether the connection still works as far as is known.
+    /// Returns whether the connection still works as far as is known.
     pub fn is_open(&self) -> bool {
         !self.jobs.is_closed()
     }
 
-    /// Stores a chunk, and lets its donor forward it.
+    /// Stores a chunk on the donor, which forwards it as `forward` says.
     pub async fn put(
         &self,
         name: ChunkName,
@@ -335,7 +336,7 @@ impl Sending {
         Ok(head)
     }
 
-    /// Writes a request as far as the socket takes it at once.
+    /// Writes the request of a get as far as the socket takes it at once; the rest is left in `rest`.
     fn get_now(
         &mut self,
         asked: ChunkRequest,
@@ -354,7 +355,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Writes a request and its body; false when nothing more can be sent.
+    /// Writes a request and its body; returns false when nothing more can be sent.
     async fn request(&mut self, request: Request, body: &[u8], owed: Owed) -> bool {
         match self.head(&request, body.len(), owed) {
             Ok(head) => self.io.write(&head, body).await.is_ok(),
@@ -362,7 +363,7 @@ impl Sending {
         }
     }
 
-    /// Writes a request and a body that is still in its file; false when nothing more can be sent.
+    /// Writes a request and a body that is still in its file; returns false when nothing more can be sent.
     async fn request_from_file(&mut self, request: Request, body: &FileRange, owed: Owed) -> bool {
         match self.head(&request, body.len as usize, owed) {
             Ok(head) => self.send_range(&head, body).await.is_ok(),
@@ -382,7 +383,7 @@ impl Sending {
                 Some(_) => continue,
                 None => {}
             }
-            // This waits until the socket takes more; what follows goes past this process again.
+            // This waits until the socket takes more; what follows is sent without a copy through this process again.
             piece.resize(WAITING_PIECE, 0);
             let piece = &mut piece[..WAITING_PIECE.min((end - at) as usize)];
             match range.file.read_at(piece, at) {
@@ -404,7 +405,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Returns how much was sent past the stream, and counted; `None` where its socket takes no more, or there is none.
+    /// Runs `send` with the sender for files, and counts and returns the bytes that it sent; `None` where the socket
+    /// takes no more now, or the stream has no such sender.
     fn unless_full<N: Copy + TryInto<u64>>(
         &self,
         send: impl FnOnce(&FileSender) -> io::Result<N>,
@@ -419,7 +421,7 @@ impl Sending {
         }
     }
 
-    /// Does a job; false when nothing more can be sent.
+    /// Does a job; returns false when nothing more can be sent.
     async fn work(&mut self, job: Job) -> bool {
         let rest = std::mem::take(&mut self.rest);
         if self.io.write(&rest, &[]).await.is_err() {
@@ -427,7 +429,7 @@ impl Sending {
         }
         match job {
             Job::Flush => true,
-            // Nobody waits for it any more: another donor was faster.
+            // Nobody waits for this answer any more: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => true,
             Job::Get { asked, done } => {
                 self.request(asked.request(), &[], Owed::Get { asked, done }).await
@@ -452,7 +454,7 @@ impl Sending {
     }
 }
 
-/// Does the jobs of a link until there are none any more, or its stream is broken.
+/// Does the jobs of a link until all handles on it are gone, or its stream is broken.
 async fn send(sending: &Mutex<Option<Sending>>, mut queue: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = queue.recv().await {
         let mut sending = sending.lock().await;
@@ -494,8 +496,8 @@ impl Routes {
         }
     }
 
-    /// Returns the next number that this put does not use. A donor remembers [`KNOWN_ROUTES`] of them, and what a
-    /// number stood for is forgotten at both ends, in the order of the requests.
+    /// Returns the next route number that this put does not use. There are [`KNOWN_ROUTES`] numbers, which is as many
+    /// routes as a donor remembers; a new route under a used number replaces the old one at both ends.
     fn free(&mut self, used: &[u8]) -> u8 {
         loop {
             let number = self.next;

@@ -1,4 +1,4 @@
-//! Calls to the manager, and the rule by which one that was not answered is made again.
+//! Calls to the manager, and the rules by which a call that failed is made again.
 
 use crate::pool::Pool;
 use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
@@ -8,11 +8,12 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::time::Duration;
 
 impl Pool {
-    /// Calls the manager; one that is away, such as one that restarts, is waited for as long as
+    /// Calls the manager. A manager that is away, such as one that restarts, is waited for as long as
     /// [`RetryLimits::at_first`] says.
     ///
-    /// Errors: what the manager refused; [`code::NO_MANAGER`] where none answers, which for a request that may not be
-    /// repeated leaves open whether it was done; [`ErrorKind::Auth`] for who is no member of this pool, or not any more.
+    /// Errors: the manager's refusal; [`code::NO_MANAGER`] where no manager answers, which for a request that may not
+    /// be repeated leaves open whether it was done; [`ErrorKind::Auth`] where the caller is not a member of this pool,
+    /// or not any more.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let at_first = self.retry_limits.at_first;
         self.repeat(request, |failure| match failure.code.as_str() {
@@ -22,9 +23,10 @@ impl Pool {
         .await
     }
 
-    /// Calls the manager to begin a write. Where donors are silent that this client has reached before, in any work,
-    /// they are waited for as in the middle of a write: a mount begins a write for each file that is closed, and its
-    /// programs know nothing of that. A client that has reached no donor is told at once.
+    /// Calls the manager to begin a write. If it refuses because donors are silent, a client that has reached any donor
+    /// before, in any work, asks again for as long as [`RetryLimits::donors`] says, as in the middle of a write: a
+    /// mount begins a write for each file that is closed, and its programs know nothing of that. A client that has
+    /// reached no donor gets the refusal at once.
     pub(crate) async fn call_to_begin<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let RetryLimits { at_first, donors, .. } = self.retry_limits;
         let donors = if self.reached().is_empty() { Duration::ZERO } else { donors };
@@ -36,16 +38,17 @@ impl Pool {
         .await
     }
 
-    /// Calls the manager for work that is under way: while it is away, or its donors have not
-    /// reported yet, asks again.
+    /// Calls the manager for work that is under way. It is asked again while it is away, for as long as
+    /// [`RetryLimits::under_way`] says, and for a few seconds after another failure of kind [`ErrorKind::Retry`], such
+    /// as donors that have not reported yet.
     ///
-    /// Errors: those of [`Pool::call`], when the limits of [`Pool::retry_limits`] are over.
+    /// Errors: those of [`Pool::call`]; [`code::NO_SESSION`] comes back at once.
     pub async fn call_retrying<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, STRANGERS).await
     }
 
-    /// Calls the manager for work under way that waits for donors in a way of its own, or for none: only a
-    /// manager that is away is waited for here.
+    /// Calls the manager for work under way that waits for donors itself, or not at all: only a manager that is away is
+    /// waited for here.
     ///
     /// Errors: those of [`Pool::call`]; one of kind [`ErrorKind::Retry`] from the manager comes back at once.
     pub(crate) async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
@@ -68,8 +71,9 @@ impl Pool {
         .await
     }
 
-    /// Asks again for as long as `limit` allows for the failure. The wait for a manager that is away counts from the
-    /// first try, any other wait from when the manager first answered.
+    /// Makes a call, and makes it again for as long as `limit` allows for the failure. The wait for a manager that is
+    /// away counts from the first try, any other wait from the moment at which the manager was last found to answer
+    /// again.
     async fn repeat<C: Call>(
         &self,
         request: &C,

@@ -1,5 +1,5 @@
-//! An opened file that is made of parts. What is known of its chunks would take memory without bound, so each part is
-//! opened when something of it is read, and forgotten after others were.
+//! An opened file that is made of parts. The recipes of all its parts would take memory without bound, so a part is
+//! opened when something of it is read, and forgotten when enough others were read since.
 
 use crate::fetch::Fetcher;
 use crate::pool::Pool;
@@ -39,7 +39,9 @@ pub struct OpenedParts {
 }
 
 impl OpenedParts {
-    /// Believes the manager only as far as the digests of the parts give that of the file.
+    /// Checks the manager's answer: the digests of the parts must give the digest of the file.
+    ///
+    /// Errors: [`code::WRONG_BYTES`] where they do not, or where the number of parts does not fit the size.
     pub fn check(
         client: &Pool,
         path: PoolPath,
@@ -67,8 +69,8 @@ impl OpenedParts {
         })
     }
 
-    /// Returns the first part that has bytes of a range of the file: its number, the bytes before it, and its share
-    /// of the range.
+    /// Returns the first part that has bytes of a range of the file: its number, the number of bytes before it in the
+    /// file, and the bytes of the range that it has, counted from its own begin.
     pub fn first_of(&self, range: &Range<u64>) -> (u32, u64, Range<u64>) {
         let number = range.start / self.row;
         let before = number * self.row;

@@ -5,14 +5,14 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, MAX_LINKS, MakeLinks, NewLink};
 use potluck_wire::error::Failure;
 
-/// Links of one space that wait to be made, and what came of those before.
+/// Symbolic links that wait to be made, and the outcome for those before.
 pub struct PendingLinks {
     client: Pool,
     condition: Condition,
     pending: Vec<NewLink>,
     /// The number of links that were made.
     pub made: u64,
-    /// Links that could not be made, and why.
+    /// The links that could not be made, with the reasons.
     pub failed: Vec<(PoolPath, Failure)>,
 }
 
@@ -25,7 +25,7 @@ impl PendingLinks {
 
     /// Adds a link, and makes those that wait when they fill a call.
     ///
-    /// Errors: those of a call as a whole.
+    /// Errors: those of [`PendingLinks::make`].
     pub async fn add(&mut self, link: NewLink) -> Result<(), Failure> {
         self.pending.push(link);
         if self.pending.len() == MAX_LINKS { self.make().await } else { Ok(()) }
@@ -33,7 +33,7 @@ impl PendingLinks {
 
     /// Makes the links that wait, with the directories above them that are missing.
     ///
-    /// Errors: those of the call as a whole.
+    /// Errors: those of the call as a whole, after which its links are forgotten; they are in neither count.
     pub async fn make(&mut self) -> Result<(), Failure> {
         let links = std::mem::take(&mut self.pending);
         if links.is_empty() {

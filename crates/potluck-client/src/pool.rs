@@ -21,48 +21,49 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The most bytes of chunks that a client holds in memory, unless single chunks are larger than a quarter of this, or
-/// more donors take part: enough for the full windows of four donors and a batch of offers.
+/// The bytes of chunks that a client may hold in memory for reading, and as many again for writing: enough for the full
+/// windows of four donors and a batch of offers. Either budget is larger where a chunk is larger than a quarter of
+/// this, or where more donors take part.
 const MEMORY: usize = 96 << 20;
 /// The most donors whose full windows the memory is meant for; with more donors, some have less on its way.
 const MOST_DONORS: usize = Width::AUTO_MOST as usize;
-/// Chunks for each donor of a write: the one that it is sent, and the one that follows at once.
+/// The number of chunks in memory for each donor of a write: the one that is being sent, and the one that follows.
 const WRITTEN_AHEAD: usize = 2;
-/// Chunks for each donor of a write that are cut and offered while others are sent.
+/// The number of chunks of a write that are cut and offered while others are sent, for all donors together.
 const CUT_AHEAD: usize = 12;
 
 /// The time for which the manager is not told again that the same donor cannot be reached.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// The time for which whereabouts of donors that were noted are not asked for again, in milliseconds.
+/// The time for which the noted whereabouts of donors are not asked for again, in milliseconds.
 const FOUND_AGAIN_MS: i64 = 600_000;
-/// How long the manager may take to say where donors are.
+/// The time that the manager may take to say where donors are.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A client of one pool. Cheap to clone; clones share connections and memory.
+/// A client of one pool. It is cheap to clone; clones share the connection to the manager, and memory.
 #[derive(Clone)]
 pub struct Pool {
     /// The outside world: time, chance, and the network.
     pub(crate) env: Env,
     /// The caller of the manager.
     pub(crate) caller: Caller,
-    /// Memory for chunks that are written.
+    /// The memory for chunks that are written.
     pub(crate) buffers: Buffers,
-    /// How long the client waits for a manager or donors that do not answer.
+    /// The limits of how long the client waits for a manager or donors that do not answer.
     pub(crate) retry_limits: RetryLimits,
-    /// The watcher that is told whom the client waits for.
+    /// The watcher that is told of the client's waits.
     pub(crate) watcher: Arc<dyn Progress>,
-    /// Memory for what is read.
+    /// The memory for what is read; `None` until the first read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// The cache of chunks that were read, if there is one.
     pub(crate) cache: Option<ChunkCache>,
-    /// Memory for what the client's sessions write.
+    /// The memory that all write sessions of the client share; `None` until the first session.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
     /// The versions that are open under a lease.
     pub(crate) leases: OpenLeases,
     bad_copies: Arc<AtomicU64>,
-    /// The moment when the manager was last told of each donor that it cannot be reached.
+    /// The moment at which the manager was last told of each donor that this client does not reach.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
     /// The donors to which a link was open at some time, so that this machine does reach them.
     reached: Arc<Mutex<BTreeSet<DonorId>>>,
@@ -98,7 +99,7 @@ impl Pool {
         Self { cache: Some(cache), ..self.clone() }
     }
 
-    /// Returns how long the client waits for a manager or donors that do not answer.
+    /// Returns the limits of how long the client waits for a manager or donors that do not answer.
     pub fn retry_limits(&self) -> RetryLimits {
         self.retry_limits
     }
@@ -118,20 +119,20 @@ impl Pool {
         self.env.clock.wall()
     }
 
-    /// Returns the watcher that is told whom the client waits for.
+    /// Returns the watcher that is told of the client's waits.
     pub fn watcher(&self) -> Arc<dyn Progress> {
         Arc::clone(&self.watcher)
     }
 
-    /// Notes from time to time where some donors are, who will know when the manager moves. While those are few,
-    /// every call of this does.
+    /// Asks the manager where some donors are, and notes that in the guide: donors know where a manager is that moved.
+    /// Does nothing while the guide has enough donors that were asked for not long ago, or where there is no guide.
     pub async fn remember_donors(&self) {
         let now = self.wall_ms();
         let guide = self.caller.guide();
         let Some(guide) = guide.filter(|it| it.is_poorer_than(now - FOUND_AGAIN_MS)) else {
             return;
         };
-        // An answer that cannot be had now is asked for the next time.
+        // If there is no answer now, the next call of this asks again.
         if let Ok(Ok(found)) = tokio::time::timeout(FIND_TIMEOUT, self.caller.call(&Find {})).await
         {
             if let Some(manager) = &found.manager {
@@ -150,13 +151,13 @@ impl Pool {
         })
     }
 
-    /// Returns this client telling `watcher` whom it waits for.
+    /// Returns this client with `watcher`, which it tells of its waits.
     pub fn watched(&self, watcher: Arc<dyn Progress>) -> Self {
         Self { watcher, ..self.clone() }
     }
 
-    /// Memory for reading files with chunks of at most `chunk` bytes on so many `donors`, of which `unit`
-    /// bytes are read together: one for all that is read through this client, until a file needs more.
+    /// Returns the memory for reading files with chunks of at most `chunk` bytes on so many `donors`, of which `unit`
+    /// bytes are read together. All reads through this client share one memory, until a file needs a larger one.
     pub(crate) fn memory_for_reading(
         &self,
         chunk: usize,
@@ -172,7 +173,7 @@ impl Pool {
     }
 
     /// Returns this client with memory for a session under `policy` to so many `donors`, at least for one group being
-    /// sent while the next is cut: one memory for all sessions of this client, until one needs more.
+    /// sent while the next is cut. All sessions of this client share one memory, until a session needs a larger one.
     pub(crate) fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
         let least = least_for_writing(policy, donors);
         let mut writing = self.writing.lock().expect("no holder panics");
@@ -183,8 +184,8 @@ impl Pool {
         Self { buffers, ..self.clone() }
     }
 
-    /// Counts the copies that were found missing or spoiled while others were read, by this client and all that were
-    /// made from it. After [`Pool::settle`] the count leaves out copies that the manager did not count any more.
+    /// Returns the number of copies that this client, and all that share its state, found missing or spoiled while
+    /// reading. After [`Pool::settle`] the number leaves out copies that the manager says had been let go.
     pub fn bad_copies(&self) -> u64 {
         self.bad_copies.load(Ordering::Relaxed)
     }
@@ -198,7 +199,8 @@ impl Pool {
         self.bad_copies.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Tells the manager, once in a while, of a donor that it calls live and that answers nowhere.
+    /// Tells the manager, at most once in [`MISSED_AGAIN`], of a donor that it calls live and that this client cannot
+    /// reach.
     pub(crate) fn miss(&self, donor: DonorId) {
         let now = self.env.clock.now();
         {
@@ -221,13 +223,13 @@ impl Pool {
         self.reached.lock().expect("no holder panics").insert(donor);
     }
 
-    /// The donors that were reached by this client, or by any that was made from it, in whatever work that was. They
-    /// are as they are now, so that nobody who looks at them holds what links wait for.
+    /// Returns the donors that this client, or any that shares its state, has reached in any work. The set is a copy,
+    /// so that its user does not hold the lock that new links wait for.
     pub(crate) fn reached(&self) -> BTreeSet<DonorId> {
         self.reached.lock().expect("no holder panics").clone()
     }
 
-    /// Runs work in the background that nobody waits for now, such as telling the manager of a bad copy.
+    /// Runs work in the background, such as telling the manager of a bad copy; only [`Pool::settle`] waits for it.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -237,7 +239,7 @@ impl Pool {
         }
     }
 
-    /// Waits, but not for long, until the work in the background is done. Call before the process ends.
+    /// Waits at most two seconds until the work in the background is done. Call this before the process ends.
     pub async fn settle(&self) {
         let mut background =
             std::mem::take(&mut *self.background.lock().expect("no holder panics"));
@@ -254,7 +256,7 @@ impl Pool {
     }
 }
 
-/// Returns how many bytes of memory a write under `policy` to so many `donors` needs at least.
+/// Returns the least memory in bytes that a write under `policy` to so many `donors` needs.
 fn least_for_writing(policy: &Policy, donors: usize) -> usize {
     let units = if policy.ec.is_some() { 2 } else { 4 };
     // A chunk that goes to several donors is in memory once.

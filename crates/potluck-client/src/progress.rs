@@ -1,20 +1,20 @@
-//! The trait by which a front follows a transfer: bytes, files, and whom it waits for.
+//! The trait by which a front follows a transfer: bytes that are done, remarks, and waits.
 
 use crate::retry_limits::Wait;
 
-/// A watcher of a transfer, which is told as bytes are done; called often and from any thread, so it must be quick.
+/// A watcher of a transfer. Its methods are called often and from any thread, so they must be quick.
 pub trait Progress: Send + Sync {
-    /// The work has grown by this many bytes.
+    /// Notes that the work has grown by this many bytes.
     fn expect(&self, bytes: u64);
-    /// This many bytes of the work are done.
+    /// Notes that this many more bytes of the work are done.
     fn advance(&self, bytes: u64);
-    /// A remark that does not end the work, such as a skipped file.
+    /// Shows a remark on something that does not end the work, such as a skipped file.
     fn warn(&self, text: &str);
-    /// Tells, about once a second, that somebody is waited for; `None` when the wait is over.
+    /// Notes, about once a second, that the work waits for a manager or donors; `None` says that the wait is over.
     fn waits(&self, _wait: Option<&Wait>) {}
 }
 
-/// A watcher that tells nobody.
+/// A watcher that does nothing.
 #[derive(Debug, Default)]
 pub struct Quiet;
 

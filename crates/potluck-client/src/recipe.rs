@@ -18,24 +18,24 @@ use std::sync::{Arc, Mutex};
 
 /// A file as it was when it was opened.
 pub struct Recipe {
-    /// The manager's answer about it.
+    /// The manager's answer about the file, without its holders, pages and inline content, which the other fields have.
     pub file: OpenFile,
     /// The version of the file and the number of the part, where this is a part of a file.
     pub part: Option<(VersionId, u32)>,
     holders: Mutex<Arc<Holders>>,
-    /// When the manager was last asked where the chunks are. The lock is held while somebody asks.
+    /// The moment at which the manager was last asked where the chunks are. The lock is held during such a call.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
-    /// Whether another version, or none, was at the path of the file when the manager was last asked.
+    /// True if another version, or none, was at the path of the file when the manager was last asked.
     changed: AtomicBool,
     /// The chunks of the file in order.
     pub entries: Vec<Entry>,
     /// The offset in the file at which each chunk ends.
     ends: Vec<u64>,
-    /// The content of a file that lives in the catalog.
+    /// The content of a file that lives in the catalog, as plaintext.
     pub inline: Option<Vec<u8>>,
 }
 
-/// The failure that the reader of a version is given whose chunks are not there any more (promise A5).
+/// Returns the failure of a read of a version whose chunks are not there any more (promise A5).
 pub fn changed(path: &str) -> Failure {
     let what = format!("“{path}” was replaced, moved or removed while it was read");
     Failure::new(ErrorKind::Retry, code::CHANGED, what)
@@ -56,8 +56,10 @@ impl Holders {
 }
 
 impl Recipe {
-    /// Believes the manager only as far as its answer is consistent: the recipe must add up to
-    /// the file's size, and be that of its digest.
+    /// Checks that the manager's answer is consistent: the chunks must add up to the size and, as far as they tell it,
+    /// to the digest of the file, and be sealed exactly if there is a `key`.
+    ///
+    /// Errors: [`code::WRONG_BYTES`] where the answer is not consistent.
     pub fn check(mut file: OpenFile, key: Option<&SpaceKey>) -> Result<Self, Failure> {
         let wrong = |what: String| {
             Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
@@ -129,7 +131,7 @@ impl Recipe {
         self.entries.iter().map(|entry| entry.name).chain(self.file.parity.0.iter().copied())
     }
 
-    /// Learns which donors have the chunks now.
+    /// Takes over which donors have the chunks now; a chunk that is not in `at` has none.
     pub fn located(&self, at: &BTreeMap<ChunkName, Vec<DonorId>>) {
         let holders = |name: &ChunkName| at.get(name).cloned().unwrap_or_default();
         let data = self.entries.iter().map(|entry| holders(&entry.name)).collect();
@@ -137,8 +139,8 @@ impl Recipe {
         *self.holders.lock().expect("no holder panics") = Arc::new(Holders { data, parity });
     }
 
-    /// Learns from the manager where the chunks are now; `now` is the file at the path. If that is another version,
-    /// nothing is learnt but that this one may be gone.
+    /// Takes over where the chunks are from the manager's new answer `now` for the path. If there is another version,
+    /// or no file, only that is noted: this version may be gone.
     pub fn moved(&self, now: Option<OpenFile>) {
         let now = now.filter(|file| file.version == self.file.version);
         self.changed.store(now.is_none(), Ordering::Relaxed);
@@ -148,7 +150,7 @@ impl Recipe {
         }
     }
 
-    /// Whether the file was replaced, moved or removed since it was opened, as far as is known.
+    /// Returns whether the file was replaced, moved or removed when the manager was last asked.
     pub fn is_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }
@@ -174,7 +176,7 @@ impl Recipe {
         self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize
     }
 
-    /// Returns the most bytes that reading one unit takes.
+    /// Returns the most stored bytes that reading one unit takes: all chunks of a group, parity included.
     pub fn largest_unit(&self) -> usize {
         self.largest_chunk() * self.file.ec.map_or(1, Ec::width)
     }
@@ -190,17 +192,18 @@ impl Recipe {
     }
 }
 
-/// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
+/// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more;
+/// for a file that is cut by content and has no parts they may be too small.
 pub fn largest(file: &OpenFile) -> (usize, usize) {
-    // The first chunk of a file is no shorter than the others.
+    // In a file that is cut by size the first chunk is no shorter than the others.
     let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
     let in_parts = !file.parts.is_empty();
     let chunk = if in_parts { sealed_len(file.chunk_size) } else { first().unwrap_or(0) } as usize;
     (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
 
-/// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from m. The positions
-/// between, which a short group does not fill, stand for zeros.
+/// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from m. Positions between,
+/// which a short group does not fill, stand for zeros.
 #[derive(Clone)]
 pub struct Group<'a> {
     recipe: &'a Recipe,
@@ -209,14 +212,14 @@ pub struct Group<'a> {
     pub ec: Ec,
     /// The indexes of the group's data chunks in the file.
     pub data: Range<usize>,
-    /// The indexes of the group's parity chunks among all of the file.
+    /// The indexes of the group's parity chunks among all parity chunks of the file.
     parity: Range<usize>,
     /// The stored bytes of the longest chunk of the group.
     pub len: u32,
 }
 
 impl Group<'_> {
-    /// The data chunk at a position.
+    /// Returns the data chunk at a position; `None` for zeros and parity.
     pub fn entry(&self, position: usize) -> Option<&Entry> {
         self.recipe.entries[self.data.clone()].get(position)
     }

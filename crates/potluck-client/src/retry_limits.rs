@@ -7,23 +7,22 @@ use std::time::Duration;
 /// Limits of how long work waits for a manager or donors that do not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
-    /// How long a command waits for the manager before anything was moved.
+    /// The time that a command waits for the manager before its work has begun.
     pub at_first: Duration,
-    /// How long a command waits for the manager once work has begun.
+    /// The time that a command waits for the manager once its work has begun.
     pub under_way: Duration,
-    /// How long a transfer waits for donors that are away now and that this client reached before, in whatever transfer;
-    /// others only as long as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are
-    /// known to be (promise A2).
+    /// The time that a transfer waits for donors that are away now and that this client reached before, in any
+    /// transfer; other donors are waited for no longer than [`STRANGERS`]. With zero, a lack of donors is an error as
+    /// soon as it is known (promise A2).
     pub donors: Duration,
 }
 
-/// How long a transfer waits for donors that this client has not reached yet: those that have still to report to
-/// a manager which has just started, and those that the manager hears and this machine does not, of
-/// which nothing says that they ever will be reached.
+/// The longest time that a transfer waits for donors that this client has not reached yet: those that have still to
+/// report to a manager that has just started, and those that the manager hears and this machine perhaps never reaches.
 pub const STRANGERS: Duration = Duration::from_secs(10);
 
 impl Default for RetryLimits {
-    /// The limits for programs that decide themselves what to do about a pool that does not answer.
+    /// Returns the limits for programs that decide themselves what to do about a pool that does not answer.
     fn default() -> Self {
         Self {
             at_first: Duration::ZERO,
@@ -38,24 +37,24 @@ impl Default for RetryLimits {
 pub struct Wait {
     /// The reason for the wait, such as `the manager at lab-head:7700 does not answer`.
     pub why: String,
-    /// How long the wait has lasted so far.
+    /// The time that the wait has lasted so far.
     pub waited: Duration,
-    /// How long the wait lasts at most.
+    /// The longest time that the wait may last.
     pub limit: Duration,
 }
 
-/// The moments from which the wait for a manager's good answer counts.
+/// The moments from which the wait for a good answer of the manager counts.
 pub(crate) struct Asked {
-    /// When the manager was asked first.
+    /// The moment at which the manager was first asked.
     pub began: Tick,
-    /// The moment since which the manager answers at all; `None` while it does not.
+    /// The beginning of the first try since which the manager has answered every time; `None` while it does not answer.
     pub answers_since: Option<Tick>,
 }
 
 impl Asked {
-    /// Takes in that the try that began at `tried` brought no good answer, or with `is_away` none at all; returns
-    /// since when the wait counts: since the first try for a manager that is away, otherwise since the manager first
-    /// answered.
+    /// Notes that the try that began at `tried` brought no good answer, or with `is_away` no answer at all. Returns the
+    /// moment from which the wait counts: the first try for a manager that is away, otherwise the try since which the
+    /// manager has answered.
     pub fn waits_since(&mut self, tried: Tick, is_away: bool) -> Tick {
         if is_away {
             self.answers_since = None;
@@ -67,13 +66,13 @@ impl Asked {
 
 /// The time between two reports of the same wait; reports count seconds.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// The first pause between two tries; doubles up to [`LONGEST_PAUSE`].
+/// The first pause between two tries; each later pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between two tries: whoever comes back is noticed this soon.
+/// The longest pause between two tries, after which a manager or donor that came back is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Pauses between the tries of one piece of work, told to the client's
-/// [`Progress`](crate::progress::Progress) until it is dropped.
+/// The pauses between the tries of one piece of work. The client's [`Progress`](crate::progress::Progress) is told of
+/// the wait, and of its end when this is dropped.
 pub struct Pauses {
     client: Pool,
     since: Tick,
@@ -82,7 +81,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Begins the pauses for work whose first try was made at `since`.
+    /// Begins the pauses of a wait that counts from `since`.
     pub fn new(client: &Pool, since: Tick) -> Self {
         Self { client: client.clone(), since, next: FIRST_PAUSE, told: false }
     }
@@ -92,12 +91,12 @@ impl Pauses {
         self.since = since;
     }
 
-    /// Leaves `time` out of the wait, such as time spent waiting for somebody else.
+    /// Leaves `time` out of the wait, such as time spent waiting for the manager in a wait for donors.
     pub fn leave_out(&mut self, time: Duration) {
         self.since += time;
     }
 
-    /// Pauses before the next try; returns `false` at once if `limit` is over.
+    /// Pauses before the next try; returns `false` as soon as the wait has lasted for `limit`.
     pub async fn pause(&mut self, why: &str, limit: Duration) -> bool {
         let mut left = self.next;
         self.next = (self.next * 2).min(LONGEST_PAUSE);
@@ -127,7 +126,8 @@ impl Drop for Pauses {
     }
 }
 
-/// Says who does not answer, such as `donor-3 does not answer` or `donor-1 and 2 others do not answer`.
+/// Returns the text that says which donors do not answer, such as `donor-3 does not answer` or `donor-1 and 2 others do
+/// not answer`.
 pub fn do_not_answer(names: &[String]) -> String {
     match names {
         [] => "no donor answers".into(),

@@ -1,10 +1,11 @@
-//! Versions of files that several wrote, made of what each contributed.
+//! Versions of shared files, composed of what each writer contributed.
 //!
-//! What writers contribute is in `open` of the staging directory. Whoever makes a version takes all of that by a rename,
-//! so that what comes later is of the next version; makes the version out of sight; renames what it was made of to say over
-//! which version; moves it to its place, if that version is still there; and removes the rest. Each of these is one step, and
-//! whoever finds it half done goes on with the next. A client that takes over from another renames first, so that the other
-//! finds nothing where it was.
+//! The contributions are staged in the directory `open` of the staging directory. A client that makes a version renames
+//! that directory, so that later contributions belong to the next version; composes the version out of sight; renames
+//! the directory of the contributions so that its name tells the version that was replaced; moves the new version to
+//! its place, if that earlier version is still there; and removes the rest. Each of these is one step, and a client
+//! that finds the work half done goes on with the next step. A client that takes over from another renames first, so
+//! that the other finds nothing where it was.
 
 use crate::contribution::{Composition, FOOTER, Index, MOST_EXTENTS, NotComposed};
 use crate::file::File;
@@ -30,39 +31,39 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The directory of what writers contribute now.
+/// The name of the directory of the contributions to the next version.
 const OPEN: &str = "open";
 /// The prefix of the names of directories in which a version is made.
 const CLOSED: &str = "closed-";
-/// The directory of the contributions that a version is made of, inside that version's directory.
+/// The name of the directory of the contributions that a version is made of, inside the directory in which it is made.
 const CONTRIBUTIONS: &str = "contributions";
-/// The prefix of the name of the contributions once their version is made; the version that was there before follows,
-/// if any.
+/// The prefix of the name of the directory of contributions once their version is composed; the version before, if
+/// there was one, follows.
 const COMPOSED: &str = "composed-over-";
 /// The name of the version that is being made.
 const WHOLE: &str = "whole";
 /// The prefix of the names of contributions.
 const WRITER: &str = "w-";
-/// A mark: while it is there, the last writer makes no version, until somebody says that all have written.
+/// The name of a mark. While it is there, the last writer makes no version; [`Pool::publish_shared`] does.
 const KEPT_BACK: &str = "kept-back";
-/// Bytes at the end of a contribution that are read at first: most indices are no longer.
+/// The number of bytes at the end of a contribution that are read first: most indices are no longer.
 const INDEX_AHEAD: usize = 64 << 10;
 /// The number of indices that are read at a time: the longest takes some 50 MiB of memory.
 const INDICES_AT_ONCE: usize = 4;
-/// How many times in a lease the client that makes a version says so.
+/// The number of times in a lease that the client that makes a version says so.
 const SIGNS_OF_LIFE: u32 = 4;
-/// The pause before somebody asks again whether it is its turn.
+/// The pause before a client asks again for its turn to make a version, or whether it is the last writer.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The first pause before a client asks again whether it is its turn: clients that write together finish at about the
-/// same time.
+/// The first pause before a client asks again whether it is the last writer: clients that write together finish at
+/// about the same time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Where the contributions to a file are staged.
+/// The place at which the contributions to a shared file are staged.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedPlace {
     path: PoolPath,
     staging: PoolPath,
-    /// How long the file stays shared while nobody contributes.
+    /// The time for which the file stays shared while nobody contributes.
     pub idle: Duration,
 }
 
@@ -75,7 +76,7 @@ fn below(dir: &PoolPath, names: &[&str]) -> Result<PoolPath, Failure> {
 }
 
 impl SharedPlace {
-    /// Makes the file at `path` a shared file, if it is none yet.
+    /// Makes the file at `path` a shared file, if it is not shared yet.
     pub async fn share(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
         let id = CheckpointId::of_shared_file(path);
         let begun = client.join_checkpoint(id, path, CommitStyle::Share).await?;
@@ -87,7 +88,7 @@ impl SharedPlace {
         Self::share(client, &self.path).await.map(drop)
     }
 
-    /// Whether no version is to be made before somebody says that all have written.
+    /// Returns whether no version is to be made before [`Pool::publish_shared`].
     async fn is_kept_back(&self, client: &Pool) -> Result<bool, Failure> {
         let path = below(&self.staging, &[OPEN, KEPT_BACK])?;
         match client.call_retrying(&Stat { path, chunks: false }).await {
@@ -104,8 +105,8 @@ impl SharedPlace {
 
 /// Takes a writer out of a shared file. The last one that leaves makes a version of all contributions.
 ///
-/// Whether it is the last is known once another was heard after it left, or all others are silent for their lease: one that
-/// died a moment ago would else be taken for the one that makes the version, and nobody would.
+/// This waits until another writer was heard after this one left, or all others have been silent for their lease.
+/// Otherwise a writer that died a moment ago could be taken for the last one, and nobody would make the version.
 pub(crate) async fn leave(
     client: &Pool,
     place: &SharedPlace,
@@ -121,7 +122,7 @@ pub(crate) async fn leave(
             SharedLeft::Last => true,
         };
         if left.is_none() && has_finished && place.is_kept_back(client).await? {
-            return Ok(SharedOutcome::Waiting); // whoever makes the version looks for who has not finished
+            return Ok(SharedOutcome::Waiting); // the maker of the version looks for unfinished writers
         }
         if is_last {
             break;
@@ -142,11 +143,11 @@ pub(crate) async fn leave(
 }
 
 impl Pool {
-    /// Joins those who write a file at once, each other bytes; the first of them has the file be shared. What nobody
-    /// writes is as it was in the version before, or zeros. A writer without a `name` has one by lot. One of the name of
-    /// a writer that went away takes its place.
+    /// Makes a writer of a file that several write at once, each other bytes; the first writer makes the file a shared
+    /// one. Bytes that no writer writes are those of the version before, or zeros. Without a `name` the writer gets a
+    /// random one. A writer with the name of a writer that went away takes its place.
     ///
-    /// Errors: those of [`Pool::session`]; [`code::CLAIMED`] where a writer of that name is there, or has finished;
+    /// Errors: those of [`Pool::session`]; [`code::CLAIMED`] where a writer of that name is at work, or has finished;
     /// [`code::WRONG_KIND`] for a directory.
     pub async fn shared_writer(
         &self,
@@ -158,8 +159,8 @@ impl Pool {
         SharedWriter::join(self, path, name, options, attributes).await
     }
 
-    /// Has writers share a file from now on. With `is_kept_back` no version is made before [`Pool::publish_shared`], though
-    /// all writers have finished that there are.
+    /// Makes a file a shared one. With `is_kept_back` no version is made before [`Pool::publish_shared`], even if all
+    /// its writers have finished.
     ///
     /// Errors: those of [`Pool::shared_writer`].
     pub async fn share(&self, path: &PoolPath, is_kept_back: bool) -> Result<(), Failure> {
@@ -172,11 +173,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a version of what writers have contributed to a shared file, but for those that are called as `leave_out`
-    /// says.
+    /// Makes a version of what writers have contributed to a shared file. The contributions of the writers named in
+    /// `leave_out` are removed.
     ///
-    /// Errors: [`code::NOT_TOGETHER`] where others have not finished, or two wrote the same bytes; [`code::NO_CHECKPOINT`]
-    /// where nobody shares it.
+    /// Errors: [`code::NOT_TOGETHER`] where another writer has not finished, two wrote the same bytes, the file was
+    /// written in too many pieces, or another client is making a version; [`code::NO_CHECKPOINT`] where the file is not
+    /// shared.
     pub async fn publish_shared(
         &self,
         path: &PoolPath,
@@ -193,15 +195,16 @@ impl Pool {
         making.publish().await?.ok_or_else(|| making.is_anothers())
     }
 
-    /// Ends the sharing of a file. What was contributed and is in no version is removed.
+    /// Ends the sharing of a file, and removes contributions that are in no version.
     ///
-    /// Errors: [`code::NO_CHECKPOINT`] where nobody shares it.
+    /// Errors: [`code::NO_CHECKPOINT`] where the file is not shared.
     pub async fn end_sharing(&self, path: &PoolPath) -> Result<(), Failure> {
         let id = CheckpointId::of_shared_file(path);
         self.abort_checkpoint(path.space(), id).await
     }
 
-    /// Ends the sharing of a file, if nobody contributes to its next version.
+    /// Ends the sharing of a file, if there is no contribution to its next version. A file that is not shared is no
+    /// error.
     pub async fn end_unused_sharing(&self, path: &PoolPath) -> Result<(), Failure> {
         let (space, id) = (path.space().to_owned(), CheckpointId::of_shared_file(path));
         let ended = self.call_retrying(&CheckpointAbort { space, id, if_empty: true }).await;
@@ -245,7 +248,7 @@ pub struct SharedWriterState {
     /// The number of bytes that the writer has claimed; `None` where the manager has not heard of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed: Option<u64>,
-    /// The name of the member that writes.
+    /// The name of the member that writes; `None` where the manager does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
 }
@@ -254,11 +257,11 @@ pub struct SharedWriterState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriterStatus {
-    /// The writer has not finished, and is heard.
+    /// The writer has not finished, and the manager hears it.
     Writing,
     /// The writer has finished: what it wrote will be in the next version.
     Finished,
-    /// The writer has not finished, and is not heard.
+    /// The writer has not finished, and the manager does not hear it.
     Silent,
 }
 
@@ -272,18 +275,18 @@ impl fmt::Display for WriterStatus {
     }
 }
 
-/// The making of a version.
+/// The state of a client that makes a version.
 struct Making<'a> {
     client: &'a Pool,
     place: &'a SharedPlace,
     writer: SharedWriterId,
     /// The names of writers whose contributions are left out.
     leave_out: &'a [String],
-    /// Whether somebody said that all have written.
+    /// True for [`Pool::publish_shared`], by which a caller says that all have written; false for the last writer.
     is_told: bool,
 }
 
-/// A contribution, or the mark that one is to come.
+/// A contribution, or the empty file by which a writer marks that its own is to come.
 struct Contributed {
     name: String,
     entry: ListedEntry,
@@ -310,8 +313,8 @@ impl Making<'_> {
         Failure::new(ErrorKind::Retry, code::NOT_TOGETHER, what).hint("wait until that is done")
     }
 
-    /// Makes the version, or goes on with it where the turn was lost on the way or the answer to a step was; `None` where
-    /// others take the turn over for too long.
+    /// Makes the version, and tries again where another client took the turn over or the manager did not answer; `None`
+    /// where others took the turn over for too long.
     async fn publish(&self) -> Result<Option<SharedOutcome>, Failure> {
         let began = self.client.now();
         loop {
@@ -327,13 +330,13 @@ impl Making<'_> {
         }
     }
 
-    /// Makes the version when nobody else does; `None` where another took the turn over from this client, which was not heard
-    /// for too long.
+    /// Waits for the turn, and makes the version; `None` where another client took the turn over, since this one was
+    /// not heard for too long.
     async fn take_turn(&self) -> Result<Option<SharedOutcome>, Failure> {
         let began = self.client.now();
         let turn = self.turn();
         while self.client.call_retrying(&turn).await? == SharedTurnTaken::Another {
-            // A writer has stored its part, and waits for whoever makes a version of it.
+            // A writer waits without limit: its part is stored, and the client that has the turn may not have it.
             if self.is_told && self.waits_too_long(began) {
                 return Err(self.is_anothers());
             }
@@ -365,8 +368,8 @@ impl Making<'_> {
         made
     }
 
-    /// Removes what was contributed in a directory by those who are left out, and gives the rest. Whoever goes on with this
-    /// version, should this client die, was not told their names.
+    /// Removes the contributions in a directory that are left out, and returns the rest. They are removed because
+    /// another client that goes on with this version after this one died is not told their names.
     async fn leave_out(
         &self,
         dir: &PoolPath,
@@ -384,7 +387,8 @@ impl Making<'_> {
         Ok(rest)
     }
 
-    /// Makes versions of what was contributed, and says whose contributions are in them.
+    /// Finishes the versions that other clients left half made, and makes one of all contributions; `over` gets the
+    /// names of the writers whose contributions are in them, or were left out.
     async fn make(&self, over: &mut SharedTurnOver) -> Result<SharedOutcome, Failure> {
         let SharedPlace { staging, .. } = self.place;
         let open = below(staging, &[OPEN])?;
@@ -441,7 +445,8 @@ impl Making<'_> {
         ))
     }
 
-    /// Makes the version of what is in a directory that was taken, or goes on with it, and has it appear.
+    /// Composes the version of the contributions in the directory `taken`, or goes on with it, and moves it to its
+    /// place.
     async fn go_on(
         &self,
         taken: &PoolPath,
@@ -461,7 +466,7 @@ impl Making<'_> {
                 }
             };
             let composed = below(taken, &[&composed])?;
-            // If the whole is not there, a client moved it and died before it removed the rest.
+            // If the composed version is not there, a client moved it to its place and died before it removed the rest.
             if entries.iter().any(|entry| entry.path == WHOLE) {
                 if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
                     self.client.make_dir(&above, true).await?;
@@ -474,7 +479,8 @@ impl Making<'_> {
                     if !matches!(failure.code.as_str(), code::WRONG_VERSION | code::EXISTS) {
                         return Err(failure);
                     }
-                    // Somebody replaced the file meanwhile: where nobody wrote, the version gets what is there now.
+                    // The file was replaced meanwhile, so the version is composed once more, over the one that is there
+                    // now.
                     self.client.rename(&composed, &contributions, true).await?;
                     continue;
                 }
@@ -489,8 +495,8 @@ impl Making<'_> {
         Ok(outcome)
     }
 
-    /// Makes the version of all contributions that were taken, out of sight, and says so by their name; or says that there are
-    /// none.
+    /// Composes the version of all contributions in `taken` out of sight, and renames their directory to tell that;
+    /// returns false where there is no contribution.
     async fn compose_all(
         &self,
         taken: &PoolPath,
@@ -503,19 +509,21 @@ impl Making<'_> {
         let (finished, missing): (Vec<_>, Vec<_>) =
             all.into_iter().partition(Contributed::has_finished);
         for Contributed { name, entry } in missing {
-            // This contribution came when all of this was taken, and belongs to the next version.
+            // The writer of this mark joined while the directory was taken, and its contribution belongs to the next
+            // version.
             let (from, to) =
                 (below(contributions, &[&entry.path])?, self.place.contribution(&name)?);
             self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
             match self.client.rename(&from, &to, true).await {
                 Err(failure) if failure.code != code::EXISTS => return Err(failure),
-                _ => {} // or another of its name has come since
+                _ => {} // or a new writer of that name has joined since
             }
         }
         if finished.is_empty() {
             return Ok(false);
         }
-        // A client that lost its turn and does not know finds another version there, and stores none.
+        // The version of this empty file is the condition for writing the whole: a client that lost its turn without
+        // knowing finds another version here, and stores nothing.
         let (options, attributes) = (PutOptions::default(), Attributes::default());
         let empty = self.client.create(whole, &options, attributes).await?.finish().await?;
         let before = self.compose(contributions, &finished, (whole, empty)).await?;
@@ -525,7 +533,8 @@ impl Making<'_> {
         Ok(true)
     }
 
-    /// Writes a version of what was contributed, and gives the one before, of which it has what nobody wrote.
+    /// Writes a version of what was contributed, and returns the version before, from which the bytes come that nobody
+    /// wrote.
     async fn compose(
         &self,
         dir: &PoolPath,
@@ -603,7 +612,7 @@ fn of_writers(entries: Vec<ListedEntry>) -> Vec<Contributed> {
     named.collect()
 }
 
-/// The names of those who contributed in a directory.
+/// Returns the names of the writers of the contributions in a directory.
 async fn names(client: &Pool, dir: &PoolPath) -> Result<Vec<String>, Failure> {
     Ok(contributed(client, dir).await?.into_iter().map(|it| it.name).collect())
 }

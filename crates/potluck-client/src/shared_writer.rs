@@ -1,7 +1,9 @@
-//! Files that several writers write at once, each other bytes (docs/notes/0016-shared-writers.md; CEFT-PVFS, section 4).
+//! Writers of shared files, which several write at once, each other bytes (docs/notes/0016-shared-writers.md;
+//! CEFT-PVFS, section 4).
 //!
-//! What a writer brings is stored as its *contribution*, a file that is staged out of sight. Whole chunks of the file are
-//! whole chunks of the contribution, so that the version that is made of all of them takes these over by their names.
+//! The bytes of a writer are stored as its *contribution*, a file that is staged out of sight. Whole chunks of the
+//! shared file are whole chunks of the contribution, so that the version that is made of all contributions takes them
+//! over by their names.
 
 use crate::contribution::{Index, MOST_EXTENTS, WrittenExtent};
 use crate::pool::Pool;
@@ -29,26 +31,27 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// The most bytes of incomplete rows that a writer keeps in memory, unless two rows are more.
+/// The most bytes of incomplete rows that a writer keeps in memory; two rows are kept even if they are larger.
 const ROWS_MEMORY: usize = 32 << 20;
-/// Bytes that are reserved for the index of one whose size is known: more than what is kept in the catalog, for that may not be.
+/// The number of bytes that are reserved for the index of a contribution whose size is known. It is more than the
+/// largest file that lives in the catalog, for which no donors would be reserved.
 const INDEX_ROOM: u64 = 64 << 10;
-/// How many times in a lease a writer says that it is there; a writer that finishes waits until it has heard so of
-/// another.
+/// The number of times in a lease that a writer tells the manager that it is there; a writer that finishes waits until
+/// the manager has heard another writer.
 const SIGNS_OF_LIFE: u32 = 10;
-/// How many times the sharing is renewed within the time for which a file stays shared unused.
+/// The number of times that the sharing is renewed within the time for which a file stays shared unused.
 const RENEWALS: u32 = 4;
-/// The pause before a claim is tried again that nobody could be granted yet.
+/// The pause before a claim is tried again that the manager cannot grant yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The outcome for a shared file when a writer has done its part.
+/// The outcome for a shared file when a writer has ended its part, or a version was to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedOutcome {
-    /// The file has a new version, of what all wrote.
+    /// The file has a new version of the contributions.
     Published,
-    /// Others are writing, and the last of them makes the version, or has just made it; or else somebody began the
-    /// sharing and is to end it.
+    /// There is no new version by this call: the last of the other writers makes it, or has just made it, or
+    /// [`Pool::publish_shared`] has to make it.
     Waiting,
     /// Nobody wrote anything since the last version.
     Nothing,
@@ -56,8 +59,8 @@ pub enum SharedOutcome {
 
 /// A writer of some bytes of a file that others write at the same time. Nothing is visible before all have finished.
 ///
-/// A writer that is dropped before it has finished keeps the file from getting a version, until somebody leaves it out
-/// ([`Pool::publish_shared`]).
+/// A writer that is dropped before it has finished keeps the file from getting a version, until a writer of the same
+/// name finishes in its place, or [`Pool::publish_shared`] leaves it out.
 pub struct SharedWriter {
     client: Pool,
     place: SharedPlace,
@@ -65,12 +68,13 @@ pub struct SharedWriter {
     presence: Presence,
     writer: Writer,
     unit: u64,
-    /// Rows of which a part was written, by their numbers.
+    /// The rows of which only a part was written, by their numbers.
     rows: BTreeMap<u64, Row>,
     /// The buffer of a row that was stored, kept for the next row.
     spare: Vec<u8>,
-    /// Parts of rows that are to be stored together, and where each belongs.
+    /// The bytes of parts of rows that are to be stored together as one row of the contribution.
     pack: Vec<u8>,
+    /// The extents of `pack`, each with its number in the order of writing and its offset in `pack`.
     packed: Vec<(u64, WrittenExtent)>,
     /// The extents that are stored, each with its number in the order of writing.
     stored: Vec<(u64, WrittenExtent)>,
@@ -80,7 +84,7 @@ pub struct SharedWriter {
     size: u64,
 }
 
-/// The presence of a writer, of which the manager is told now and then, and also when it ends.
+/// The presence of a writer, of which the manager is told again and again, and also when it ends.
 struct Presence {
     claims: Arc<Claims>,
     signs: JoinSet<()>,
@@ -88,7 +92,7 @@ struct Presence {
 }
 
 impl Presence {
-    /// Ends the presence without telling the manager, where the writer says itself that it leaves.
+    /// Ends the presence without telling the manager, because the writer itself says that it leaves.
     fn end(&mut self) {
         self.signs.abort_all();
         self.has_left = true;
@@ -126,9 +130,10 @@ struct Claims {
     path: PoolPath,
     writer: SharedWriterId,
     name: String,
-    /// Held while the manager is told of more or of all of them, so that it is never told of fewer.
+    /// The claimed ranges. The lock is held while the manager is told of more ranges or of all of them, so that it is
+    /// never told that fewer are all.
     ranges: Mutex<ByteRanges<()>>,
-    /// Where the mark of the writer is staged, and its version.
+    /// The path at which the mark of the writer is staged, and the version of the mark.
     mark: OnceLock<(PoolPath, VersionId)>,
     /// The failure for which the writer has lost its claims, if it has.
     lost: OnceLock<Failure>,
@@ -144,7 +149,7 @@ impl Claims {
         self.lost.get().map_or(Ok(()), |why| Err(why.clone()))
     }
 
-    /// Claims the range `more` at the manager, beside all that is claimed already.
+    /// Claims the range `more` at the manager, in addition to the ranges that are claimed already.
     async fn claim(&self, more: &Range<u64>, is_first: bool) -> Result<(), Failure> {
         self.check()?;
         let mut ranges = self.ranges.lock().await;
@@ -213,7 +218,7 @@ impl Claims {
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint("write it again")
     }
 
-    /// Tells the manager that the writer is there, again and again for as long as it is.
+    /// Tells the manager again and again that the writer is there, and renews the sharing, until the task is ended.
     async fn keep(self: Arc<Self>, place: SharedPlace) {
         let mut used = self.client.now();
         loop {
@@ -232,7 +237,7 @@ impl Claims {
 }
 
 impl Row {
-    /// Makes a row in a buffer with whatever was there before: of fresh memory each page costs a fault.
+    /// Makes a row in the buffer `bytes`, whose old content is kept: each page of fresh memory would cost a page fault.
     fn new(mut bytes: Vec<u8>, unit: u64) -> Self {
         bytes.resize(unit as usize, 0);
         Self { bytes, written: ByteRanges::default(), touched: 0 }
@@ -240,7 +245,7 @@ impl Row {
 }
 
 impl SharedWriter {
-    /// Joins those who write the file at `path`, under a `name` that none of them has.
+    /// Makes a writer of the shared file at `path`, as [`Pool::shared_writer`] says.
     pub(crate) async fn join(
         client: &Pool,
         path: &PoolPath,
@@ -268,9 +273,9 @@ impl SharedWriter {
         claims.claim(&(0..0), true).await?;
         let bytes = options.bytes;
         let mut options = PutOptions { condition: Condition::IfEmpty, bytes: None, ..*options };
-        options.policy.cut = Some(Cutting::Fixed); // so that it has the chunks of the file
-        // The mark shows whoever makes a version that this writer has not finished, even if all others were started
-        // again.
+        options.policy.cut = Some(Cutting::Fixed); // so that its chunks are those of the file
+        // The mark shows a client that makes a version that this writer has not finished, even if the manager was
+        // restarted and does not know the writer.
         let mark = async { client.create(&staged, &options, attributes).await?.finish().await };
         let marked = mark.await.map_err(|failure| match failure.code.as_str() {
             code::EMPTY_INPUT => {
@@ -284,15 +289,16 @@ impl SharedWriter {
             Err(failure) => {
                 let (path, has_finished) = (path.clone(), false);
                 let leave = SharedLeave { path, writer, has_finished, waited_ms: 0 };
-                let _ = client.call(&leave).await; // a silent writer is left out soon
+                let _ = client.call(&leave).await; // the manager forgets a writer that is silent for its lease
                 return Err(failure);
             }
         };
-        // The condition keeps what it writes out of a file that was shared anew, and from mixing with what a writer
-        // in its place writes. A session of its own lets the quota refuse the one file early.
+        // The condition keeps the contribution out of a file that was shared anew, and from replacing that of a writer
+        // that took this one's place. The writer has a session of its own, so that the quota can refuse this one file
+        // early.
         options.condition = Condition::IfVersion(marker);
         options.bytes = bytes.map(|bytes| bytes.saturating_add(INDEX_ROOM));
-        let _ = claims.mark.set((staged.clone(), marker)); // it is set once, here
+        let _ = claims.mark.set((staged.clone(), marker)); // this is the only place that sets it
         let writer = client.create(&staged, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;
         let mut signs = JoinSet::new();
@@ -325,12 +331,13 @@ impl SharedWriter {
         &self.claims.name
     }
 
-    /// Returns the end of what this writer wrote, or the size that it asked for.
+    /// Returns the least size of the file in bytes: the end of what this writer wrote or the size of
+    /// [`SharedWriter::extend`], whichever is larger.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Makes the file at least `size` bytes long. Bytes that nobody writes are zeros.
+    /// Makes the file at least `size` bytes long. Bytes that nobody wrote are zeros.
     ///
     /// Errors: [`code::BAD_REQUEST`] for more than [`LARGEST_FILE`].
     pub fn extend(&mut self, size: u64) -> Result<(), Failure> {
@@ -338,20 +345,21 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Claims a range before anything of it is written, so that no write there costs a call.
+    /// Claims a range before anything of it is written, so that writes there need no call to the manager.
     ///
-    /// Errors: [`code::CLAIMED`] where another has claimed some of it, which the message names; nothing is claimed then.
-    /// [`code::BAD_REQUEST`] for what no file has.
+    /// Errors: [`code::CLAIMED`] where another writer, which the message names, has claimed some of it, or where the
+    /// making of a version takes too long; nothing is claimed then. [`code::BAD_REQUEST`] for a range beyond the
+    /// largest file. [`code::NOT_TOGETHER`] where this writer was left out or replaced.
     pub async fn claim(&mut self, range: Range<u64>) -> Result<(), Failure> {
         end(range.start, range.end.saturating_sub(range.start))?;
         self.claims.claim(&range, false).await
     }
 
-    /// Writes at `offset`. Nobody else may write there until a version was made. Returns when the bytes are taken: rows of
-    /// chunks that are complete are on their way to donors.
+    /// Writes at `offset`. No other writer may write there until a version was made. Returns when the bytes are taken:
+    /// complete rows of chunks are on their way to donors.
     ///
-    /// Errors: those of [`SharedWriter::claim`], and then nothing is written and the writer may go on; what ended the
-    /// writing, such as [`ErrorKind::NoSpace`].
+    /// Errors: those of [`SharedWriter::claim`], after which nothing is written and the writer may go on; the failure
+    /// that ended the writing, such as one of kind [`ErrorKind::NoSpace`].
     pub async fn write_at(&mut self, offset: u64, mut bytes: &[u8]) -> Result<(), Failure> {
         let end = self.begin_write(offset, bytes.len() as u64).await?;
         let mut at = offset;
@@ -372,11 +380,12 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Writes a range of a local file at `offset`, as [`SharedWriter::write_at`] does. Whole rows of chunks are not copied where
-    /// they are stored as they are: the file must not be changed before the writer has finished.
+    /// Writes a range of a local file at `offset`, as [`SharedWriter::write_at`] does. Whole rows of chunks that are
+    /// stored as they are stay in the file until they are sent, so it must not be changed before the writer has
+    /// finished.
     ///
-    /// Errors: those of [`SharedWriter::write_at`], and [`code::LOCAL_IO`] where the file cannot be read, or is shorter. Finishing
-    /// fails where it was changed meanwhile.
+    /// Errors: those of [`SharedWriter::write_at`], and [`code::LOCAL_IO`] where the file cannot be read, or is shorter
+    /// than the range. Finishing fails where it was changed meanwhile.
     pub async fn write_file(
         &mut self,
         offset: u64,
@@ -440,7 +449,8 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Begins to store a whole row, over what was there; returns its offset in the contribution.
+    /// Begins to store a whole row, which replaces parts of it that were written before; returns its offset in the
+    /// contribution.
     fn begin_row(&mut self, number: u64) -> u64 {
         self.rows.remove(&number);
         self.order += 1;
@@ -514,25 +524,26 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Returns when donors have acknowledged all that was written, at the ack level of the policy. What fills no row costs
-    /// one: flush seldom.
+    /// Waits until donors have acknowledged all that was written, and returns the ack level of the policy. Bytes that
+    /// do not fill a row take a whole row of the contribution, so flush seldom.
     ///
-    /// Errors: what ended the writing.
+    /// Errors: the failure that ended the writing.
     pub async fn flush(&mut self) -> Result<AckLevel, Failure> {
         self.claims.check()?;
         self.store_rest().await?;
         if !self.pack.is_empty() {
-            self.pack.resize(self.unit as usize, 0); // what follows begins with a row again
+            self.pack.resize(self.unit as usize, 0); // so that later bytes begin with a row again
             self.store_pack().await?;
         }
         self.writer.flush().await
     }
 
-    /// Finishes this writer's part. The last writer that finishes makes the version of what all wrote.
+    /// Finishes this writer's part. The last writer that finishes makes the version of all contributions.
     ///
-    /// Errors: what ended the writing; [`code::CLAIMED`] where this writer was not heard for so long that others wrote its
-    /// bytes; [`code::NOT_TOGETHER`] where no version can be made because a writer went away without finishing: what
-    /// this one wrote is stored, and [`Pool::publish_shared`] makes a version without the other.
+    /// Errors: the failure that ended the writing; [`code::CLAIMED`] where this writer was not heard for so long that
+    /// others claimed its bytes; [`code::NOT_TOGETHER`] where this writer was left out or replaced, or where no version
+    /// can be made, for example because a writer went away without finishing. In the latter case the contribution of
+    /// this writer is stored, and [`Pool::publish_shared`] makes a version without the other.
     pub async fn finish(mut self) -> Result<SharedOutcome, Failure> {
         self.store_rest().await?;
         self.store_pack().await?;
@@ -549,7 +560,7 @@ impl SharedWriter {
                 return Err(failure);
             }
             self.presence.end();
-            // Others may wait for this writer.
+            // The others may wait for this writer to leave.
             let _ = shared_version::leave(&self.client, place, claims.writer, false).await;
             return Err(claims.left_out());
         }
@@ -557,9 +568,9 @@ impl SharedWriter {
         shared_version::leave(&self.client, place, claims.writer, true).await
     }
 
-    /// Withdraws this writer: nothing that it wrote will be in the file, and the others go on without it.
+    /// Withdraws this writer: nothing that it wrote will be in the file, and the other writers go on without it.
     ///
-    /// Errors: those of making a version, if all others have finished.
+    /// Errors: those of the manager, and those of making a version if all other writers have finished.
     pub async fn abort(mut self) -> Result<SharedOutcome, Failure> {
         self.presence.end();
         self.writer.abort();
@@ -567,7 +578,7 @@ impl SharedWriter {
             let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
             let remove = Remove { path, recursive: false, forever: false, only_if };
             if let Err(failure) = self.client.call(&remove).await
-                // This writer was left out, or the mark is of another that took its place.
+                // This writer was left out, or the mark is that of a writer that took its place.
                 && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)
             {
                 return Err(failure);
@@ -577,13 +588,15 @@ impl SharedWriter {
     }
 }
 
-/// Returns the end of `len` bytes from `offset` on, if a file may have them.
+/// Returns the end of `len` bytes from `offset` on.
+///
+/// Errors: [`code::BAD_REQUEST`] beyond the largest file.
 fn end(offset: u64, len: u64) -> Result<u64, Failure> {
     let end = offset.checked_add(len).filter(|end| *end <= LARGEST_FILE);
     end.ok_or_else(|| Failure::bad_request("a file has at most 1 EiB"))
 }
 
-/// Reads so many bytes of a local file.
+/// Reads exactly `len` bytes of a local file, from `from` on.
 async fn read_exact(
     client: &Pool,
     file: &Arc<fs::File>,

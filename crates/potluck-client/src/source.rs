@@ -1,5 +1,5 @@
-//! The sources of stored files: local files or a stream, cut into named chunks; with an erasure code into
-//! groups of them with their parity.
+//! The sources of stored files: local files and streams, which are cut into named chunks, with an erasure code into
+//! groups of chunks with their parity.
 
 mod by_content;
 mod parity;
@@ -27,15 +27,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The size from which chunks are left in their local file, if they are stored as they are there. Each such chunk
-/// keeps its file open, and what is cut ahead has no more of them than a process may have files.
+/// The size from which chunks are left in their local file, if they are stored as they are there. Each such chunk keeps
+/// its file open; smaller chunks that are cut ahead could be more than the files that a process may open.
 const LEFT_IN_FILE: usize = 1 << 20;
 /// The most small files that are cut in one go, so that handing work between threads costs less than the work.
 const FILES_PER_UNIT: usize = 64;
 
 /// The source of a file's bytes.
 pub enum Input {
-    /// A local file, which is opened when its turn comes.
+    /// A local file, which is opened when its turn comes, and stored with the permission bits of its mode but no owner.
     File(PathBuf),
     /// A local file that is stored with its owner and all bits of its mode.
     Archived(PathBuf),
@@ -48,13 +48,13 @@ pub enum Input {
     Reader {
         /// The reader of its content.
         reader: Box<dyn Read + Send>,
-        /// Size of the file in bytes, as far as is known before it is read.
+        /// The size of the file in bytes, as far as is known before it is read.
         bytes: u64,
-        /// When the file was modified.
+        /// The time at which the file was modified.
         mtime: FileTime,
         /// The permissions of the file.
         permissions: Permissions,
-        /// The owner of the file, if somebody said.
+        /// The owner of the file, if it is known.
         owner: Option<FileOwner>,
     },
 }
@@ -97,18 +97,18 @@ pub enum Cut {
         /// The facts about the file.
         facts: Facts,
     },
-    /// File number `file` could not be read.
+    /// File number `file` could not be cut.
     Failed {
         /// The number of the file in its session.
         file: u32,
         /// The path of the file in the pool.
         path: PoolPath,
-        /// The reason why the file could not be read.
+        /// The reason why the file could not be cut.
         error: CutError,
     },
 }
 
-/// Why a file could not be cut.
+/// The reason why a file could not be cut.
 #[derive(Debug, thiserror::Error)]
 pub enum CutError {
     /// The source could not be read.
@@ -140,23 +140,23 @@ impl CutError {
     }
 }
 
-/// A file that was read to its end.
+/// The facts about a file that was read to its end.
 pub struct Facts {
     /// The path at which the file becomes visible.
     pub path: PoolPath,
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub size: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
     /// The digest of the last part of the file; for a file without parts, that of the whole file.
     pub last_part: Digest,
-    /// When the file was modified; `None` for a stream.
+    /// The time at which the file was modified; `None` where its source does not tell.
     pub mtime: Option<FileTime>,
     /// The permissions of the file.
     pub permissions: Permissions,
-    /// The owner of the file, if somebody said.
+    /// The owner of the file, if it is stored with one.
     pub owner: Option<FileOwner>,
-    /// Whether the length of the file was not known when it was opened.
+    /// True if the length of the file was not known when it was opened.
     pub stream: bool,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.
     pub condition: Option<Condition>,
@@ -164,18 +164,18 @@ pub struct Facts {
     pub inline: Option<Vec<u8>>,
 }
 
-/// Cuts files into chunks. Blocks on reading and burns CPU on hashing and sealing, so it belongs
-/// on a thread that may.
+/// A cutter of files into chunks. It blocks on reading and uses the CPU for hashing and sealing, so it belongs on a
+/// thread that may do both.
 pub struct Cutter {
     items: Items,
     chunk_size: usize,
-    /// Whether the content says where chunks end.
+    /// True if the content says where chunks end.
     by_content: bool,
     /// The size of each part of a file but the last, in bytes.
     part_bytes: u64,
     key: Option<SpaceKey>,
     grouping: Option<Grouping>,
-    /// Whether small content goes into the catalog.
+    /// True if small content goes into the catalog.
     inline: bool,
     next_file: Arc<AtomicU32>,
     current: Option<Current>,
@@ -187,13 +187,14 @@ struct Current {
     file: u32,
     path: PoolPath,
     reader: Box<dyn ContentReader>,
-    /// The bytes that the length of the file promises beyond those read; `None` for a stream.
+    /// The number of bytes that the length of the file promises beyond those read; `None` for a stream, and for a file
+    /// that has grown.
     left: Option<u64>,
-    /// Whether a short chunk was cut, which is then the last, whatever a file that still grows would add.
+    /// True once the last chunk was cut; bytes that a growing file gets after that are not stored.
     ended: bool,
     /// The number of bytes that were read.
     size: u64,
-    /// The last bytes that were read and are in no chunk yet, as the content of the last chunk ended before them.
+    /// The last bytes that were read and are in no chunk yet, because the content ended the last chunk before them.
     uncut: Vec<u8>,
     /// The number of chunks of the part that is being cut.
     in_part: usize,
@@ -232,19 +233,21 @@ impl Cutter {
         }
     }
 
-    /// Returns the cutter set to cut even the smallest content into chunks.
+    /// Returns this cutter set to cut even the smallest content into chunks.
     pub fn without_inline(self) -> Self {
         Self { inline: false, ..self }
     }
 
-    /// Returns the bytes of buffers that one call of [`Cutter::next`] may need under `policy`.
+    /// Returns the bytes of buffers that are to be claimed for one call of [`Cutter::next`] under `policy`. Without an
+    /// erasure code a call may cut almost two chunks, the last of a file and the first of the next; the second then
+    /// exceeds the claim.
     pub fn room(policy: &Policy) -> usize {
         // The last group of a unit may begin when almost a chunk's worth is cut already.
         policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.width() + 1)
     }
 
-    /// Cuts up to one chunk's worth of bytes, and the group that this begins, into buffers that `claim` pays for
-    /// ([`Cutter::room`]); returns nothing when all files are done.
+    /// Cuts until a chunk's worth of bytes is reached or exceeded, or a number of small files are done, into buffers
+    /// that count against `claim` ([`Cutter::room`]); returns nothing when all files are done.
     pub fn next(&mut self, mut claim: Claim) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let (mut bytes, mut files) = (0, 0);
@@ -261,7 +264,7 @@ impl Cutter {
                     current.add(data, parity, &mut cuts);
                     self.current = Some(current);
                     if goes_on {
-                        break; // a pushed file has fed no more than one chunk takes
+                        break; // a writer has fed its file no more than one chunk takes
                     }
                 }
                 Ok(Some(Piece::Inline(content))) => {
@@ -282,8 +285,7 @@ impl Cutter {
         cuts
     }
 
-    /// Adds a group of whole chunks that the pool has, without reading it. The file must consist of whole chunks so
-    /// far.
+    /// Adds a chunk or group that the pool has, without reading it. All bytes of the file before it must be in chunks.
     pub fn keep(&mut self, (data, parity): RowBodies) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
@@ -338,7 +340,8 @@ impl Cutter {
         }
     }
 
-    /// Cuts the next chunk of a local file, if it can stay there: it is hashed piece by piece, and not kept in memory.
+    /// Cuts the next chunk of a local file and leaves its bytes there: it is hashed piece by piece, and not kept in
+    /// memory. `None` at the end of the file, or for another source.
     fn cut_in_file(
         &mut self,
         current: &mut Current,
@@ -368,7 +371,7 @@ impl Cutter {
     }
 
     fn cut_chunk(&mut self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
-        // The length of a stream is not known: less than a whole chunk means its end.
+        // The length of a stream is not known: a chunk that is not whole means its end.
         let left = current.left.map_or(usize::MAX, |left| left as usize);
         let want = left.clamp(1, self.chunk_size);
         if self.key.is_none() && want >= LEFT_IN_FILE && current.reader.local().is_some() {
@@ -449,16 +452,16 @@ impl Cutter {
     }
 }
 
-/// Data chunks that are stored together, and their parity.
+/// The data chunks of a row, which are stored together, and its parity, with their names.
 pub type RowBodies = (Vec<(Entry, Body)>, Vec<(ChunkName, Body)>);
 
-/// The stored bytes of data chunks, and of the parity of a group.
+/// The stored bytes of the data chunks of a row, and of its parity.
 pub type RowBytes = (Vec<(Entry, Buffer)>, Vec<(ChunkName, Buffer)>);
 
-/// Seals chunks that were read again, and gives a group its parity, so that they are what was stored; `claim` pays for
-/// the parity.
+/// Seals data chunks that were read again, and computes the parity of a group, so that both are the bytes that were
+/// stored; the buffers for the parity count against `claim`.
 ///
-/// Errors: the erasure code does not give back the chunks that were encoded.
+/// Errors: [`CutError::Miscoded`].
 pub fn cut_again(
     mut data: Vec<(Entry, Buffer)>,
     ec: Option<Ec>,
@@ -539,7 +542,7 @@ impl Current {
         })
     }
 
-    /// Begins another part if the current one has `part_bytes`.
+    /// Begins another part if the current one is full.
     fn begin_part(&mut self, part_bytes: u64) {
         let cut = self.size - self.uncut.len() as u64;
         if cut > 0 && cut.is_multiple_of(part_bytes) {
@@ -548,7 +551,7 @@ impl Current {
         }
     }
 
-    /// Adds a group, and before it the end of a part that is full.
+    /// Adds a group to `cuts`, and before it the end of a part that is full.
     fn add(
         &mut self,
         data: Vec<(Entry, Body)>,
@@ -590,7 +593,8 @@ impl Current {
         }
     }
 
-    /// Reads the whole content, if the file is as small as its length says.
+    /// Returns the whole content, if the file still fits the catalog; `None` for a stream, and for a file that has
+    /// grown.
     fn read_whole_if_small(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(left) = self.left else { return Ok(None) };
         let mut content = Vec::with_capacity(left as usize + 1);
@@ -600,7 +604,7 @@ impl Current {
         if self.size <= INLINE_MAX {
             return Ok(Some(content));
         }
-        // It has grown since, so what was read is taken as its beginning.
+        // The file has grown since, so the bytes that were read are taken as its beginning.
         self.put_back(content);
         self.size = 0;
         Ok(None)
@@ -613,18 +617,20 @@ impl Current {
         self.left = None;
     }
 
-    /// Whether a stream brought only little content so far; ask after a short read, which is the end of the stream.
+    /// Returns whether a stream brought so little that it fits the catalog. This is to be asked after a short read,
+    /// which is the end of the stream.
     fn is_small_stream(&self) -> bool {
         self.left.is_none() && self.size <= INLINE_MAX
     }
 
-    /// Puts back the content that was read last, because the file has more than its length promised.
+    /// Puts the bytes back that were read last, because the file has more than its length promised.
     fn unread(&mut self, content: Vec<u8>) {
         self.size -= content.len() as u64;
         self.put_back(content);
     }
 
-    /// Whether a file that has delivered its length has no more; a file that grew is treated as a stream.
+    /// Returns whether a file that has delivered its length has no more bytes; a file that has more is treated as a
+    /// stream from now on.
     fn at_end(&mut self) -> io::Result<bool> {
         let mut probe = [0];
         if self.reader.read(&mut probe)? == 0 {
@@ -634,7 +640,8 @@ impl Current {
         Ok(false)
     }
 
-    /// Fills `body` as far as the input goes; `hash` is given each piece while it is in the processor's cache.
+    /// Fills `body` as far as the input goes, and returns the number of bytes; `hash` is given each piece while it is
+    /// in the processor's cache.
     fn fill(&mut self, body: &mut [u8], mut hash: impl FnMut(&[u8])) -> io::Result<usize> {
         let (mut filled, mut hashed) = (0, 0);
         loop {

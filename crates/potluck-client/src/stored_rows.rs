@@ -1,5 +1,5 @@
-//! Rows of a file that the pool has: a chunk, or with an erasure code the chunks that are encoded together. They are
-//! read as any reader reads them, and then sealed and encoded again as they were stored.
+//! Rows of a file that the pool has. A row is a chunk, or with an erasure code the chunks that are encoded together.
+//! Its data chunks are read as by any reader, and then sealed and encoded again as they were stored.
 
 use crate::body::{Body, KeptChunk, ReadRow};
 use crate::fetch::Fetcher;
@@ -15,7 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// The most kept rows of a file that are read at a time. Each may wait for more memory while it already has some.
+/// The most kept rows of a file that are read at a time. There are few because each may wait for more memory while it
+/// holds some.
 const READ_AT_ONCE: usize = 4;
 
 /// The rows of a file, or of a part of one.
@@ -51,14 +52,15 @@ impl StoredRows {
     }
 }
 
-/// A row of a stored file that a new file takes over whole, such as one that did not change since the version before.
+/// A row of a stored file that a new file takes over whole, such as a row that did not change since the version before.
 /// It is offered by the names of its chunks, and read only if the pool lacks copies of a chunk.
 pub(crate) struct KeptRow {
     rows: StoredRows,
     data: Range<usize>,
     /// Permits that all rows of the file share, so that few are read at a time.
     turns: Arc<Semaphore>,
-    /// The bodies of the row's chunks once they were read, in the order of positions.
+    /// The bodies of the row's chunks once they were read, data before parity. A row is a whole group, so the index is
+    /// the position.
     read: OnceCell<Vec<Arc<Body>>>,
 }
 
@@ -68,7 +70,7 @@ impl KeptRow {
         Self { rows, data, turns, read: OnceCell::new() }
     }
 
-    /// Makes the permits that the rows of a file share for being read.
+    /// Makes the permits that the rows of a file share, each of which takes one while it is read.
     pub fn turns() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(READ_AT_ONCE))
     }
@@ -78,7 +80,7 @@ impl KeptRow {
         self.entries().iter().map(|entry| u64::from(entry.len)).sum()
     }
 
-    /// Returns the chunks of the row, and its parity, to be stored again.
+    /// Returns the data chunks of the row and its parity, to be stored in the new file.
     pub fn chunks(self: &Arc<Self>) -> RowBodies {
         let entries = self.entries();
         let body =

@@ -1,5 +1,5 @@
-//! Files whose writing was suspended: what donors have of them can be read, and a new file be made of it, before anything
-//! of it is visible.
+//! Files whose writing was suspended: their chunks at donors can be read, and a new file can be made of them, before
+//! anything is visible.
 
 use crate::fetch::Fetcher;
 use crate::file::File;
@@ -18,10 +18,11 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use std::sync::Arc;
 
-/// The most chunks that a writer remembers, in some 80 bytes each: 2 TiB of chunks of the default size.
+/// The most chunks that a writer remembers, parity included, in some 80 bytes each: 2 TiB of chunks of the default
+/// size.
 const MOST_REMEMBERED: usize = 1 << 19;
 
-/// The chunks that a writer has brought.
+/// The chunks that a writer has cut or taken over.
 #[derive(Default)]
 pub(crate) struct BroughtChunks {
     /// The chunks of each part of the file; `None` once there were too many to remember.
@@ -42,7 +43,7 @@ impl BroughtChunks {
         Self { parts: Some(vec![BroughtPart::default()]), count: 0 }
     }
 
-    /// Remembers chunks that were cut.
+    /// Remembers chunks that were cut, unless there are too many.
     pub fn add(&mut self, cuts: &[Cut]) {
         for cut in cuts {
             match (cut, &mut self.parts) {
@@ -62,8 +63,8 @@ impl BroughtChunks {
     }
 }
 
-/// A file whose writing was suspended. Its chunks stay with their donors until this, its session and all clones of
-/// [`Suspended::file`] are dropped.
+/// A file whose writing was suspended. Its chunks stay with their donors until this value and all clones of its session
+/// and of [`Suspended::file`] are dropped.
 pub struct Suspended {
     session: SuspendedSession,
     file: File,
@@ -91,8 +92,10 @@ impl SuspendedSession {
 }
 
 impl Suspended {
-    /// Makes the suspended file at `path` from the chunks that its session has, all of them acknowledged, and from the
-    /// `rest`, which are its last bytes.
+    /// Makes the suspended file at `path` from the chunks that its session has, all of which were acknowledged, and
+    /// from `rest`, its last bytes.
+    ///
+    /// Errors: [`code::BAD_REQUEST`] for a file with more chunks than a writer remembers; those of finding the chunks.
     pub(crate) async fn new(
         session: Arc<SessionHandle>,
         path: PoolPath,
@@ -124,7 +127,7 @@ impl Suspended {
         Ok(Self { session: SuspendedSession { handle: session, path }, file, rest })
     }
 
-    /// Returns the file of the whole chunks, or whole groups, that were written.
+    /// Returns the file that the whole chunks, or whole groups, make up that were written.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -140,10 +143,10 @@ impl Suspended {
     }
 }
 
-/// Makes the answer to an opening of one part of a file, with holders that are still to be found.
+/// Makes the answer that the manager would give to opening this part of a file, without the holders of its chunks.
 fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -> OpenFile {
     let BroughtPart { entries, parity } = part;
-    // Chunks that are cut by content do not tell the digest; then it only binds the pages to one another.
+    // Chunks that are cut by content do not tell the digest; then a constant binds the pages to one another.
     let digest = digest_of(&entries).unwrap_or_else(|| Digest::of(b""));
     OpenFile {
         path: path.to_string(),

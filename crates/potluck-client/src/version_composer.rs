@@ -1,5 +1,5 @@
-//! Composes the version that is made of contributions: whole rows by the names of their chunks, other rows byte by
-//! byte.
+//! The composing of a version from contributions: whole rows are taken over by the names of their chunks, other rows
+//! are read and written.
 
 use crate::contribution::{ByteSource, Composition};
 use crate::file::File;
@@ -10,14 +10,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bytes that are read at once from rows that are not taken over whole.
+/// The number of bytes of a block. Rows that are not taken over whole are read in blocks.
 const BLOCK: u64 = 256 << 10;
-/// The most blocks that are kept: writers that take turns have many pieces in each.
+/// The most blocks that are kept between rows: where writers wrote in turn, a block has pieces of many rows.
 const BLOCKS_KEPT: usize = 128;
 /// The most blocks that are read at a time.
 const READ_AT_ONCE: usize = 16;
 
-/// Feeds a version made of contributions to its writer, row by row.
+/// The composer of a version, which feeds its writer row by row.
 pub struct Composer {
     composition: Composition,
     files: Vec<File>,
@@ -55,7 +55,7 @@ impl Composer {
         Self { composition, files, before, blocks: Blocks::default(), unit }
     }
 
-    /// Writes the whole version, and makes it visible.
+    /// Writes the whole version with `writer`, and finishes it.
     ///
     /// Errors: those of reading and of writing.
     pub async fn write(mut self, mut writer: Writer) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ impl Composer {
         writer.finish().await.map(drop)
     }
 
-    /// Returns the bytes of a row that comes from several sources.
+    /// Returns the bytes of a row that is not taken over whole, from all its sources; bytes without a source are zeros.
     async fn row(&mut self, row: Range<u64>) -> Result<Vec<u8>, Failure> {
         let mut pieces = Vec::new();
         let mut at = row.start;
@@ -118,7 +118,7 @@ impl Composer {
         Ok(bytes)
     }
 
-    /// Returns these blocks, and reads those from donors that are not kept.
+    /// Returns these blocks; those that are not kept are read from donors.
     async fn read(
         &mut self,
         places: impl Iterator<Item = BlockPlace>,

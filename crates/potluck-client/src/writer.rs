@@ -1,8 +1,8 @@
 //! Files that a program writes piece by piece, any number of them in one session.
 //!
-//! Each writer cuts what it is given; what it has cut goes the same way as the chunks of local files
-//! ([`crate::write::sliding_window`]), whose memory bounds all writers of a pool handle together. Beside it
-//! a writer keeps what does not fill a chunk yet, or a group.
+//! Each writer cuts what it is given; the chunks go the same way as those of local files
+//! ([`crate::write::sliding_window`]), and count against the one memory of all writers of a pool handle. In addition a
+//! writer keeps the bytes that do not fill a chunk yet, or a group.
 
 use crate::content_reader::{ContentReader, LocalBytes};
 use crate::file::File;
@@ -27,11 +27,11 @@ use tokio::sync::oneshot;
 /// The attributes that a writer sets of its file beside the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes {
-    /// When the file was modified; `None` for the time at which it becomes visible.
+    /// The time at which the file was modified; `None` for the time at which it becomes visible.
     pub mtime: Option<FileTime>,
     /// The permissions of the file.
     pub permissions: Permissions,
-    /// The owner of the file; `None` for nobody in particular.
+    /// The owner of the file; `None` to store none.
     pub owner: Option<FileOwner>,
 }
 
@@ -42,20 +42,21 @@ pub struct Writer {
     file: u32,
     path: PoolPath,
     attributes: Attributes,
-    /// The condition under which the file may replace what is at its path, where that is not its session's.
+    /// The condition under which the file may replace what is at its path; `None` for that of its session.
     condition: Option<Condition>,
-    /// The cutter; `None` after a call that failed or was given up in the middle: the file cannot be finished then.
+    /// The cutter; `None` after a call that failed or was dropped in the middle, after which the file cannot be
+    /// finished.
     cutter: Option<Box<Cutter>>,
-    /// The bytes that the cutter has not taken yet, less than a unit.
+    /// The bytes that the cutter has not taken yet, less than a unit between calls.
     feed: Feed,
     written: u64,
-    /// The number of bytes that a flush has promised.
+    /// The number of bytes that were written when the last flush returned.
     flushed: u64,
     brought: BroughtChunks,
 }
 
 impl Writer {
-    /// Begins a file of a session.
+    /// Begins a new file of a session.
     pub(crate) fn new(shared: Arc<SessionHandle>, path: PoolPath, attributes: Attributes) -> Self {
         let feed = Feed::default();
         let (file, cutter) = shared.cutter(path.clone(), Input::Fed(Box::new(feed.clone())));
@@ -73,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// Begins a file anew whose writing was suspended, in the same session. The bytes that the new file keeps of
+    /// Begins a file anew whose writing was suspended, in the same session. Whole chunks that the new file keeps of
     /// [`Suspended::file`] are not sent again.
     pub fn anew(session: &SuspendedSession, attributes: Attributes) -> Self {
         Self::new(Arc::clone(&session.handle), session.path().clone(), attributes)
@@ -89,8 +90,8 @@ impl Writer {
         self.attributes = attributes;
     }
 
-    /// Lets the file become visible at another path of its space, where it may replace what is there under this
-    /// condition.
+    /// Sets another path of the space at which the file becomes visible, and the condition under which it may replace
+    /// what is there.
     pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
         (self.path, self.condition) = (path, Some(condition));
     }
@@ -98,7 +99,7 @@ impl Writer {
     /// Adds bytes at the end of the file. Returns when they are taken: bytes that fill chunks are on their way to
     /// donors, as far as memory and the session's reservation allow.
     ///
-    /// Errors: what ended the session, such as [`ErrorKind::NoSpace`].
+    /// Errors: the failure that ended the session, such as one of kind [`ErrorKind::NoSpace`].
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         let unit = unit(&self.shared()?.policy);
         while !bytes.is_empty() {
@@ -133,7 +134,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds one unit, which is as many bytes as are cut together, where all bytes before fill whole units; returns a
+    /// Adds one unit, which is as many bytes as are cut together; the bytes before must fill whole units. Returns a
     /// spare buffer for the next unit.
     ///
     /// Errors: those of [`Writer::write`].
@@ -146,8 +147,8 @@ impl Writer {
         Ok(spare)
     }
 
-    /// Adds one unit of a local file, which is as many bytes as are cut together, where all bytes before fill whole
-    /// units. They stay in their file until they are sent, if they are stored as they are.
+    /// Adds one unit, which is as many bytes as are cut together, of a local file from `at` on; the bytes before must
+    /// fill whole units. Bytes that are stored as they are stay in their file until they are sent.
     ///
     /// Errors: those of [`Writer::write`], and [`code::LOCAL_IO`] where the file cannot be read or is shorter.
     pub(crate) async fn write_unit_of(
@@ -163,8 +164,9 @@ impl Writer {
         shared.push(Push::Cuts(cuts))
     }
 
-    /// Adds a range of another version at the end. Whole chunks that it has at the same place are neither read nor sent,
-    /// as long as the pool has enough copies of them; anything else is read, and written like other bytes.
+    /// Adds a range of another version at the end. Whole chunks that come to the same offset as in that version are
+    /// neither read nor sent, as long as the pool has enough copies of them; other bytes are read, and written as by
+    /// [`Writer::write`].
     ///
     /// Errors: those of [`Writer::write`], and of reading the other version.
     pub async fn keep(&mut self, base: &File, range: Range<u64>) -> Result<(), Failure> {
@@ -190,8 +192,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds the whole rows with which a range of another version begins, if they can be rows of this file, neither
-    /// reading nor sending them; returns how many bytes these are.
+    /// Adds the whole rows with which a range of another version begins, if they can be rows of this file, without
+    /// reading them; returns the number of their bytes.
     ///
     /// Errors: those of [`Writer::keep`].
     pub(crate) async fn keep_rows(
@@ -227,11 +229,11 @@ impl Writer {
         Ok(self.shared()?.policy.clone())
     }
 
-    /// Returns when donors have acknowledged all that was written, at the session's [`AckLevel`]. What does not
-    /// fill a chunk is stored as it is for now, and once more with what follows: flush seldom.
+    /// Waits until donors have acknowledged all that was written, and returns the session's [`AckLevel`]. Bytes that do
+    /// not fill a chunk, or a group, are stored by themselves for now, and once more with later bytes, so flush seldom.
     ///
-    /// Errors: what ended the session, such as [`ErrorKind::NoSpace`]; [`code::BAD_REQUEST`] after an earlier call that
-    /// failed or was given up.
+    /// Errors: the failure that ended the session, such as one of kind [`ErrorKind::NoSpace`]; [`code::BAD_REQUEST`]
+    /// after an earlier call that failed or was dropped.
     pub async fn flush(&mut self) -> Result<AckLevel, Failure> {
         let shared = self.shared()?;
         if self.flushed == self.written {
@@ -250,24 +252,25 @@ impl Writer {
         Ok(shared.policy.ack)
     }
 
-    /// Ends the writing, and returns the file as written so far: the chunks that were filled are at donors then and
-    /// can be read, and the bytes after them are in memory.
+    /// Ends the writing, and returns the file as written so far: its whole chunks are at donors and can be read, and
+    /// the bytes after them are in memory.
     ///
-    /// Errors: what ended the session; [`code::BAD_REQUEST`] for a file of too many chunks, and after an earlier call
-    /// that failed or was given up.
+    /// Errors: the failure that ended the session; [`code::BAD_REQUEST`] for a file of too many chunks, and after an
+    /// earlier call that failed or was dropped.
     pub async fn suspend(mut self) -> Result<Suspended, Failure> {
         let shared = self.shared()?;
         stored(&shared, self.file).await?;
         let uncut = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
         let rest = [uncut, &self.feed.copy()].concat();
         let brought = std::mem::take(&mut self.brought);
-        // The session forgets the file with its writer, and keeps what it knows of the chunks.
+        // The session forgets the file when this writer is dropped, and keeps what it knows of the chunks.
         Suspended::new(shared, self.path.clone(), brought, rest).await
     }
 
-    /// Makes the whole file visible, in place of one that was there.
+    /// Makes the whole file visible, in place of any file at its path.
     ///
-    /// Errors: [`ErrorKind::Conflict`] where the session's condition does not hold; what ended the session.
+    /// Errors: one of kind [`ErrorKind::Conflict`] where the condition for replacing does not hold; the failure that
+    /// ended the session.
     pub async fn finish(self) -> Result<VersionId, Failure> {
         Ok(self.make_visible().await?.version)
     }
@@ -278,7 +281,7 @@ impl Writer {
     pub async fn make_visible(mut self) -> Result<VisibleFile, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
-        // The rest of the bytes may make whole chunks or groups before the end of the file.
+        // The remaining bytes may make whole chunks or groups before the end of the file.
         while !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
             cuts.extend(self.cut(&shared).await?);
         }
@@ -287,7 +290,7 @@ impl Writer {
         shared.push(Push::Cuts(cuts))?;
         self.shared = None;
         let failure = shared.failure.clone();
-        drop(shared); // the last of its session closes it with the same commit
+        drop(shared); // the last writer of a session closes it with the same commit
         visible.await.unwrap_or_else(|_| Err(ended(&failure)))
     }
 
@@ -301,7 +304,7 @@ impl Writer {
         })
     }
 
-    /// Cuts the bytes in the feed: a unit, or everything with the end of the file.
+    /// Cuts bytes of the feed: one unit, or what is left with the end of the file.
     async fn cut(&mut self, shared: &SessionHandle) -> Result<Vec<Cut>, Failure> {
         shared.room().await?;
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
@@ -323,7 +326,7 @@ impl Writer {
         Ok(cuts)
     }
 
-    /// Stores the bytes in the feed as the content of a file that never becomes visible.
+    /// Stores the bytes that are in no chunk yet as the content of a file that never becomes visible.
     async fn store_rest(&mut self, shared: &Arc<SessionHandle>) -> Result<Hidden, Failure> {
         let cut_before = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
         let content = Box::new(Cursor::new([cut_before, &self.feed.copy()].concat()));
@@ -365,21 +368,21 @@ pub(crate) fn unit(policy: &Policy) -> usize {
     policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.data())
 }
 
-/// Bytes between a writer and its cutter. The cutter sees an end where there are no more, and is asked only
-/// when it is not to see one too early.
+/// The bytes between a writer and its cutter. The cutter takes an empty feed for the end of the file, so it is called
+/// only with a whole unit in the feed, or at the end.
 #[derive(Clone, Default)]
 struct Feed(Arc<Mutex<Fed>>);
 
 #[derive(Default)]
 struct Fed {
-    /// Runs of bytes that were not read yet, in order; of the first run only the bytes from `read` on.
+    /// The pieces that were not read yet, in order; of the first piece only the bytes from `read` on.
     pieces: VecDeque<Vec<u8>>,
     read: usize,
     /// The number of unread bytes of all pieces.
     in_pieces: usize,
     /// The buffer of a piece that was read, kept for its memory.
     spare: Vec<u8>,
-    /// A local file to read from once the pieces are read, and how many bytes are to be read of it.
+    /// The local file that is read once the pieces are read, and the number of bytes to read of it.
     file: Option<(LocalBytes, usize)>,
 }
 
@@ -413,7 +416,7 @@ impl Feed {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Adds a copy of bytes, to the last piece if that is small.
+    /// Adds a copy of `bytes`, to the last piece if that is small.
     fn push(&self, bytes: &[u8]) {
         let mut fed = self.fed();
         if let Some(last) = fed.pieces.back_mut()
@@ -433,7 +436,7 @@ impl Feed {
         self.fed().push(bytes);
     }
 
-    /// Takes over bytes where all earlier ones were read, and returns a buffer for more.
+    /// Adds `bytes` without a copy, and returns the buffer of a piece that was read, for more bytes.
     fn replace(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut fed = self.fed();
         fed.push(bytes);
@@ -467,7 +470,7 @@ impl Read for Feed {
         let most = buffer.len().min(*left);
         let read = file.read(&mut buffer[..most])?;
         if read == 0 && most > 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into()); // it was cut off meanwhile
+            return Err(io::ErrorKind::UnexpectedEof.into()); // the file was truncated meanwhile
         }
         *left -= read;
         if *left == 0 {

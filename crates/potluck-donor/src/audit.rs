@@ -1,4 +1,4 @@
-//! Answers to the manager's questions about chunks that are here, without moving them.
+//! Answers to the manager's questions about chunks that this donor holds, without moving them.
 
 use crate::disk::read_exact_at;
 use crate::service::Service;
@@ -11,11 +11,13 @@ use potluck_wire::packed::Packed;
 use std::io;
 use std::sync::Arc;
 
-/// The number of chunks whose trailers are read per hop to another thread.
+/// The number of chunks whose trailers are read in one piece of work on another thread.
 const AT_ONCE: usize = 256;
 
-/// Computes BLAKE3 under `key` of `len` bytes from `offset` of a chunk: who has not kept them cannot know it,
-/// for the key is new.
+/// Computes the BLAKE3 hash under `key` of `len` bytes from `offset` of a chunk. A donor that has not kept the bytes
+/// cannot know it, because the key is new.
+///
+/// Errors: [`TaskFault::NotHere`] also where the chunk is too short; [`TaskFault::Disk`].
 pub(crate) fn audit(
     store: &Store,
     chunk: &ChunkName,

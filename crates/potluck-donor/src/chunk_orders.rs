@@ -1,6 +1,6 @@
-//! Orders of the manager to delete and to verify chunks. Deletions are done as fast as the disk
-//! allows, for an owner may wait for the room. Verifications read whole chunks: they wait for
-//! everything else on the machine, and hold up no deletion.
+//! Orders of the manager to delete and to verify chunks. Deletions are done as fast as the disk allows, because an
+//! owner may wait for the room. Verifications read whole chunks: they yield to everything else on the machine, and hold
+//! up no deletion.
 
 use crate::deletion::Deletion;
 use crate::idle_thread::on_idle_thread;
@@ -12,22 +12,22 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The most orders of each kind that wait; the manager repeats what is not done.
+/// The most orders of each kind that wait; the manager repeats orders that are not done.
 const MOST: usize = 65_536;
-/// The number of chunks deleted per hop to another thread.
+/// The number of chunks that are deleted in one piece of work on another thread.
 const DELETED_AT_ONCE: usize = 32;
-/// The number of chunks verified per hop to another thread: some ten megabytes.
+/// The number of chunks that are verified in one piece of work on another thread: some ten megabytes.
 const VERIFIED_AT_ONCE: usize = 4;
 
-/// Chunk orders that are not done yet.
+/// The chunk orders that are not done yet.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkOrderQueues {
     delete: Queue<Tombstone>,
     verify: Queue<ChunkName>,
 }
 
-/// Orders stay in their queue until they are done, so that one that the manager repeats meanwhile
-/// is not done twice.
+/// A queue of orders. An order stays in it until it is done, so that an order that the manager repeats meanwhile is not
+/// done twice.
 #[derive(Debug)]
 struct Queue<T> {
     waiting: Mutex<BTreeSet<T>>,
@@ -76,7 +76,7 @@ impl<T: Ord + Clone> Queue<T> {
 }
 
 impl ChunkOrderQueues {
-    /// Takes orders to be carried out.
+    /// Takes orders to be carried out, as far as the queues have room.
     pub fn take(&self, orders: ChunkOrders) {
         self.delete.take(orders.delete);
         self.verify.take(orders.verify.0);
@@ -107,7 +107,7 @@ impl ChunkOrderQueues {
             let (store, chunks) = (Arc::clone(&service.store), batch.clone());
             let verify = move || {
                 for chunk in &chunks {
-                    // The finding is reported by heartbeat. An error was logged, and the order comes again.
+                    // A heartbeat reports the result. An error was logged, and the manager repeats the order.
                     let _ = store.verify(chunk);
                 }
             };
@@ -117,7 +117,7 @@ impl ChunkOrderQueues {
     }
 }
 
-/// Whether the chunk is not here any more.
+/// Carries out a tombstone; returns whether the chunk is not here any more.
 fn delete(store: &Store, Tombstone { chunk, incarnation, write_sequence }: &Tombstone) -> bool {
     let outcome = store.delete(chunk, *incarnation, *write_sequence);
     match outcome {

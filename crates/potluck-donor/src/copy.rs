@@ -1,6 +1,6 @@
-//! Chunks that are copied from another donor for a task of the manager: repair, relocation, and copies in
-//! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
-//! had put it, so the cap and the owner's reserve hold here too.
+//! Chunks that are copied from another donor for a task of the manager, such as repair or relocation. Each piece is
+//! hashed and written as it arrives, exactly as if a client had put it, so the cap and the owner's reserve hold here,
+//! too.
 
 use crate::service::Service;
 use crate::store::ChunkOrigin;
@@ -11,10 +11,10 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Source, TaskFault};
 use std::time::Duration;
 
-/// The rate in bytes a second below which a source is given up: one that sends hardly anything must not hold up
-/// a task for ever, and there may be a better one.
+/// The rate in bytes a second below which a source is given up: a source that sends hardly anything must not hold up a
+/// task for ever, and there may be a better one.
 const SLOWEST: u32 = 256 << 10;
-/// The time that every chunk may take in addition, however short it is.
+/// The time that every chunk may take in addition, whatever its size.
 const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk of which the manager wants a copy on this donor.
@@ -22,7 +22,7 @@ const ROUND_TRIP: Duration = Duration::from_secs(10);
 pub(crate) struct NewCopy {
     /// The name of the chunk.
     pub chunk: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The size of the chunk in stored bytes.
     pub len: u32,
     /// The ack level at which the copy counts as stored.
     pub ack: AckLevel,
@@ -30,12 +30,15 @@ pub(crate) struct NewCopy {
     pub kind: ChunkKind,
 }
 
-/// Returns how long `len` bytes may take to come.
+/// Returns the longest time that `len` bytes may take to come.
 pub(crate) fn deadline(len: u32) -> Duration {
     ROUND_TRIP + Duration::from_secs(u64::from(len / SLOWEST))
 }
 
-/// Fetches `wanted` from the first source that has it, verifies and stores it.
+/// Fetches `wanted` from the first source that has it, verifies and stores it; does nothing where the chunk is held
+/// already.
+///
+/// Errors: a fault of this donor, or the worst fault of the sources.
 pub(crate) async fn copy(
     service: &Service,
     wanted: &NewCopy,
@@ -83,7 +86,7 @@ async fn copy_from(
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
 }
 
-/// Fetches a chunk from `source` and verifies it by its name; stores nothing.
+/// Fetches a chunk from `source` and verifies it by its name, but stores nothing.
 pub(crate) async fn probe(
     service: &Service,
     chunk: ChunkName,

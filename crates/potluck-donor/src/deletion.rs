@@ -1,6 +1,6 @@
-//! Removes files from a store for these reasons: leftovers of earlier incarnations at the start, and chunks
-//! on a tombstone; what is in quarantine has its own file. Nothing is ever removed for being absent from a
-//! list (promise D5).
+//! The removal of files from a store: leftovers of earlier incarnations at the start, and chunks on a tombstone.
+//! Quarantined chunks are removed by a file of their own. Nothing is ever removed for being absent from a list (promise
+//! D5).
 
 use crate::store::{HeldChange, Store, chunk_of, stored_len};
 use potluck_core::chunk::ChunkName;
@@ -8,7 +8,7 @@ use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
 use std::io;
 
-/// The longest file name that is kept in quarantine, where names get longer still.
+/// The length in bytes of the longest file name that is kept in quarantine, where names get a suffix.
 const LONGEST_KEPT: usize = 128;
 
 /// The outcome of a tombstone.
@@ -18,14 +18,14 @@ pub(crate) enum Deletion {
     Deleted,
     /// The tombstone names another incarnation of this donor.
     OtherLife,
-    /// The chunk was put later, or may have been: somebody needs it.
+    /// The chunk was put after the tombstone was written, or may have been, so a file may use it.
     WrittenSince,
-    /// The disk refused to delete the file.
+    /// The file could not be deleted: the disk failed, or the store is missing.
     Failed,
 }
 
 impl Store {
-    /// Deletes `name` unless it was put after `write_sequence` of `incarnation`. To be told by
+    /// Deletes `name` unless it was put after `write_sequence` of `incarnation`. The caller reports it by
     /// [`Store::tell_deleted`].
     pub fn delete(
         &self,
@@ -39,13 +39,13 @@ impl Store {
         let path = self.layout().chunk(name);
         let _alone = self.lock_name(name);
         if self.is_missing() {
-            return Deletion::Failed; // what is there may be another store, or is being counted
+            return Deletion::Failed; // another store may be there, or the store is being counted
         }
         let len = match self.disk().len(&path) {
             Ok(len) => len,
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 if !self.present() {
-                    return Deletion::Failed; // the check of each second finds out what that means
+                    return Deletion::Failed; // the check of each second finds out whether the store is lost
                 }
                 return Deletion::Deleted;
             }
@@ -67,8 +67,8 @@ impl Store {
         Deletion::Deleted
     }
 
-    /// Tells the manager of chunks that were deleted, once no power cut brings them back: by then it may have
-    /// forgotten that they ever were, and nobody would reclaim them. One that was put again meanwhile is there.
+    /// Reports deleted chunks to the manager once no power cut can bring them back: the manager forgets a chunk that is
+    /// reported, and nobody would reclaim one that came back. A chunk that was put again meanwhile is not reported.
     pub fn tell_deleted(&self, names: &[ChunkName]) {
         let mut dirs: Vec<_> = names.iter().map(|name| self.layout().chunk_dir(name)).collect();
         dirs.sort_unstable();
@@ -90,7 +90,8 @@ impl Store {
     }
 }
 
-/// Empties `temp`, makes missing directories, quarantines what is no chunk, counts the rest.
+/// Makes missing directories, removes the files in `temp`, quarantines files in the buckets that are no chunks, and
+/// counts chunks and quarantined files.
 pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     let (disk, layout) = (store.disk(), store.layout());
     for dir in [layout.chunks(), layout.temp(), layout.quarantine()] {
@@ -128,13 +129,13 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the chunks of one bucket; gives their number and how many other files were quarantined.
+/// Counts the chunks of one bucket and quarantines its other files; returns the two numbers.
 fn look_through(store: &Store, first: u8) -> io::Result<(u64, u64)> {
     let (disk, layout) = (store.disk(), store.layout());
     let bucket = layout.bucket(first);
     let (mut chunks, mut odd) = (0, Vec::new());
     let listed = disk.list(&bucket, &mut |entry| {
-        let Some(len) = entry.file else { return }; // not ours, and nothing to serve
+        let Some(len) = entry.file else { return }; // this is no regular file, and not the donor's
         if chunk_of(first, entry.name).is_some() && stored_len(len).is_some() {
             store.usage().found(len);
             chunks += 1;

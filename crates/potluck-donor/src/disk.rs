@@ -1,5 +1,5 @@
-//! The file system as an argument: what a donor asks of it, the machine's own, and the suite that
-//! every implementation must pass ([`conformance`]).
+//! The file system as an argument: the trait that a donor uses, the machine's file system, and the suite that every
+//! implementation must pass ([`conformance`]).
 
 #[doc(hidden)]
 pub mod conformance;
@@ -12,15 +12,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-/// The operations that a donor asks of a file system.
+/// The operations that a donor needs of a file system.
 ///
 /// # Contract
-/// - Every call may block, and may come from any thread at any time; the donor serialises what must
-///   not overlap. Nothing is asked to be atomic but [`Disk::rename`] and [`Disk::create`].
-/// - Paths are absolute. The last component of a path is never followed when it is a symbolic link.
-/// - Nothing but [`NewFile::sync`], [`OldFile::sync`] and [`Disk::sync_dir`] makes anything survive a
-///   power cut: a file's bytes need the former, its name (made, renamed or removed) the latter, on
-///   the directory that holds it.
+/// - Every call may block, and may come from any thread at any time; the donor serialises calls that must not overlap.
+///   Only [`Disk::rename`] and [`Disk::create`] have to be atomic.
+/// - Paths are absolute. The last component of a file's path is never followed when it is a symbolic link; a directory
+///   may be reached through a link.
+/// - Only [`NewFile::sync`], [`OldFile::sync`] and [`Disk::sync_dir`] make anything survive a power cut: a file's bytes
+///   need one of the first two, its name (made, renamed or removed) the last, on the directory that holds it.
 /// - Failures carry the system's error number ([`io::Error::raw_os_error`]); the donor tells a full
 ///   disk (`ENOSPC`, `EDQUOT`) from a broken one (`EIO`, `EROFS`, …) by it. An error leaves the disk
 ///   as it was, except that a failed write may have written a part.
@@ -32,8 +32,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Makes an empty file that only its owner can read; `AlreadyExists` if there is one, link
-    /// included. Dropping the handle leaves the file.
+    /// Makes an empty file that only its owner can read; fails with `AlreadyExists` if anything has that name, even a
+    /// link. Dropping the handle leaves the file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
     /// Opens a file to be read. The handle stays good when the file is renamed or removed. Fails at once where
@@ -43,21 +43,21 @@ pub trait Disk: Send + Sync + 'static {
     /// Returns the size of the file at `path` in bytes, without opening it.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
-    /// Gives a file another name, replacing atomically what has that name.
+    /// Gives a file another name, and atomically replaces a file that has that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file; `NotFound` if there is none.
+    /// Removes a file; fails with `NotFound` if there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Calls `each` for everything directly in `dir`, in any order. What comes or goes meanwhile
-    /// may be listed or not; everything else is listed once.
+    /// Calls `each` for every entry directly in `dir`, in any order. Entries that come or go meanwhile may be listed or
+    /// not; all others are listed once.
     fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()>;
 
     /// Returns the state of the file system that holds `dir`.
     fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
 
-    /// Takes the lock of a directory until the result is dropped or the process dies;
-    /// `WouldBlock` if somebody, this process included, holds it.
+    /// Takes the lock of a directory until the result is dropped or the process dies; fails with `WouldBlock` if any
+    /// process, even this one, holds it.
     fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>>;
 }
 
@@ -75,12 +75,12 @@ pub trait OldFile: ReadAt {
     /// Returns the size of the file when it was opened, in bytes.
     fn len(&self) -> u64;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes the file's bytes durable, whoever wrote them.
+    /// Makes the file's bytes durable, also those that were written through other handles.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -96,28 +96,29 @@ pub struct DirEntry<'a> {
 /// The size and state of a file system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Size of the file system in bytes.
+    /// The size of the file system in bytes.
     pub total: u64,
-    /// Bytes an ordinary process may still write.
+    /// The bytes that an ordinary process may still write.
     pub available: u64,
-    /// Whether the file system takes no writes.
+    /// True if the file system takes no writes.
     pub read_only: bool,
 }
 
-/// Whether `why` means that the disk is full, not broken.
+/// Returns whether `why` means that the disk is full, or a quota used up, and the disk not broken.
 pub fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether `why` means that what was to be opened is no regular file: a symbolic link, a directory, a pipe.
+/// Returns whether `why`, from [`Disk::open`], means that the path is no regular file but a symbolic link, a directory
+/// or a pipe, for example.
 pub fn is_no_file(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::InvalidData
 }
 
-/// Whether `why` means that the disk is broken or gone, and not that this process lacks something.
+/// Returns whether `why` means that the disk is broken or gone, and not that this process lacks a resource.
 pub fn is_broken(why: &io::Error) -> bool {
     use rustix::io::Errno;
-    // A missing file or directory counts, for a store's own directories never go away while its disk is there.
+    // A missing file or directory counts, because a store's own directories never go away while its disk is there.
     const BROKEN: [Errno; 13] = [
         Errno::IO,
         Errno::ROFS,
@@ -128,7 +129,7 @@ pub fn is_broken(why: &io::Error) -> bool {
         Errno::STALE,
         Errno::UCLEAN,
         Errno::ACCESS,
-        // By these Linux says that a medium cannot be read, and file systems that a checksum is wrong.
+        // With these Linux reports a medium that cannot be read, and file systems a wrong checksum.
         Errno::NODATA,
         Errno::REMOTEIO,
         Errno::ILSEQ,
@@ -155,7 +156,7 @@ pub fn replace_durably(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resu
 /// The suffix of the names of files that [`replace_durably`] did not finish.
 pub const TEMP_EXTENSION: &str = "tmp";
 
-/// Reads the content of a small file; `InvalidData` when it has more than `most` bytes.
+/// Reads the content of a small file; fails with `InvalidData` when it has more than `most` bytes.
 pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path)?;
     if file.len() > most {
@@ -166,7 +167,7 @@ pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>
     Ok(content)
 }
 
-/// Fills `out` with the file's bytes from `offset`; `UnexpectedEof` when the file ends first.
+/// Fills `out` with the file's bytes from `offset` on; fails with `UnexpectedEof` when the file ends first.
 pub fn read_exact_at(file: &dyn OldFile, out: &mut [u8], offset: u64) -> io::Result<()> {
     let mut filled = 0;
     while filled < out.len() {

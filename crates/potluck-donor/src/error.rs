@@ -1,11 +1,11 @@
-//! Why a donor does not start or cannot go on.
+//! Errors with which a donor does not start or cannot go on.
 
 use crate::store::StoreError;
 use potluck_wire::addresses::BadAddress;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a donor does not start or cannot go on; says what to do next.
+/// The reason why a donor does not start or cannot go on. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum DonorError {
     /// The lent directory cannot be used.
@@ -19,7 +19,7 @@ pub enum DonorError {
         /// The error of the system.
         why: io::Error,
     },
-    /// A configured address is nothing that others can be told as this donor's address.
+    /// A configured address cannot be told to others as this donor's address.
     #[error("--advertise: {0}")]
     Advertise(#[from] BadAddress),
     /// The donor cannot listen at its port.
@@ -32,7 +32,7 @@ pub enum DonorError {
         /// The error of the system.
         why: io::Error,
     },
-    /// A configured path is relative: it means another place when the working directory changes.
+    /// A configured path is relative, so it would mean another place when the working directory changes.
     #[error("{} is not an absolute path: write it from the root", .0.display())]
     RelativePath(PathBuf),
 }

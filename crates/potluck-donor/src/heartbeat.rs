@@ -1,7 +1,6 @@
-//! The donor's side of the control plane: it registers, lists what it holds, and reports each
-//! second; tasks and chunk orders come back in the replies. One call at a time, so that the manager hears of every
-//! change in the order it happened: a page of the inventory is listed and sent before any change
-//! made after it is reported.
+//! The donor's side of the control plane: it registers, lists the chunks that it holds, and reports each second; tasks
+//! and chunk orders come back in the replies. Calls are made one at a time, so that the manager hears of all changes in
+//! the order in which they happened: a page of the inventory is listed and sent before any later change is reported.
 
 use crate::disk::Disk;
 use crate::load::Sampler;
@@ -30,30 +29,32 @@ use tokio::sync::watch;
 
 /// The time from one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest time from one heartbeat to the next, when results of tasks wait.
+/// The shortest time from one heartbeat to the next when results of tasks wait.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
+/// The longest first pause after a call failed; it doubles with each failure, up to [`MAX_PAUSE`]. A pause is at least
+/// half as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after failed calls. It is short because a manager that restarts holds its clients up until its
 /// donors have reported. After some failures a pause lasts at least half of this, which is [`INTERVAL`]: a manager
 /// that is away is then called no more often than one that answers.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// How long a listing waits to be tried again after the store could not be listed.
+/// The pause before a listing is tried again after the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
-/// The time between writes of how many changes the manager told of: writing with each heartbeat would cost an fsync
-/// a second in a busy pool. Between two writes a donor that is killed forgets them; one that is stopped does not.
+/// The shortest time between two writes of the manager's number of changes: a write with each heartbeat would cost an
+/// fsync a second in a busy pool. A donor that is killed forgets the changes since the last write; a donor that is
+/// stopped writes them.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
-/// The facts that a donor tells of itself when it registers.
+/// The facts that a donor tells the manager about itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DonorFacts {
     /// The addresses at which others reach the donor.
     pub told: ToldAddresses,
-    /// The address on this machine at which bulk connections are taken.
+    /// The port at which bulk connections are taken.
     pub port: u16,
     /// The label of the donor's failure domain: donors with one label fail together.
     pub label: Option<String>,
-    /// How long the donor may be silent before repair begins.
+    /// The time that the donor may be silent before repair begins, if it has one of its own.
     pub grace: Option<Duration>,
 }
 
@@ -71,20 +72,21 @@ pub(crate) struct Heartbeats {
     listing: Option<Listing>,
     /// The number of scrub rounds after which the inventory was last listed; `None` when it must be listed anew.
     listed: Option<u64>,
-    /// When the manager is asked to take a list, or the rest of one, that it had no time for.
+    /// The moment before which no list is begun or continued, since the manager had no time for it or the store could
+    /// not be listed.
     list_after: Tick,
-    /// How often in a row the manager had no time for a list.
+    /// The number of times in a row that the manager did not take a page of a list.
     put_off: u32,
     next_heartbeat: Tick,
     last_heartbeat: Tick,
     failures: u32,
-    /// The code of the failure that was last complained about.
+    /// The code of the failure that was last logged.
     complained: Option<String>,
-    /// The manager whose tasks and orders were last refused.
+    /// The term of the manager whose tasks and orders were last refused.
     refused: Option<ManagerTerm>,
     /// The moment at which the manager's number of changes was last written down, and that number.
     noted: (Tick, u64),
-    /// Whether, as the manager said last, the owner takes all lent space back.
+    /// True if, as the manager said last, the owner takes all lent space back.
     leaving: bool,
 }
 
@@ -97,7 +99,7 @@ struct Listing {
 
 /// The outcome of a step of the loop.
 enum Stepped {
-    /// The manager answered the call that shows that it is there.
+    /// The step was a registration or a heartbeat, and did not fail.
     Heard,
     /// The step did not show whether the manager is there.
     Waited,
@@ -189,8 +191,8 @@ impl Heartbeats {
         }
     }
 
-    /// Waits until the next heartbeat is due: in its second, or sooner when a task is answered,
-    /// for the manager may have more of them, or when the terms were changed.
+    /// Waits until the next heartbeat is due: at its second, or sooner when a task was answered, because the manager
+    /// may have more tasks, or when the terms were changed. Also ends when a list may be sent again.
     async fn wait(&mut self, now: Tick) {
         let early = (self.last_heartbeat + SHORTEST).saturating_sub(now);
         let answered = async {
@@ -246,7 +248,7 @@ impl Heartbeats {
             self.tasks.forget();
         }
         if self.service.store.changes().overflowed() {
-            self.service.store.changes().restart(); // the inventory tells it all
+            self.service.store.changes().restart(); // the inventory tells all of it
         }
         self.registered = true;
         (self.listing, self.listed) = (None, None);
@@ -254,13 +256,13 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Lists everything anew after registration, after a round of the scrub, and when the manager asks for it: a round
-    /// reads what is there, and only the manager knows what is missing.
+    /// Begins to list everything anew: after registration, after a round of the scrub, and when the manager asks for
+    /// it. A round of the scrub reads the chunks that are there, and only the manager knows which are missing.
     async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
         let incarnation = self.service.store.incarnation();
         let holdings = Packed::default();
-        // The first page is empty: the manager has to watch what arrives before the first bucket is listed, and to
-        // have time for it.
+        // The first page is empty: before the first bucket is listed, the manager must have time for a list and watch
+        // the changes that arrive.
         let first = Inventory { incarnation, page: 0, holdings, last: false };
         if let Err(why) = self.caller.call(&first).await {
             return self.put_off(why);
@@ -271,7 +273,7 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Notes that the manager did not take a page. Where it has no time the donor asks again after a pause, and sends
+    /// Notes that the manager did not take a page. Where it has no time, the donor asks again after a pause, and sends
     /// its heartbeats meanwhile. The pause about doubles each time, up to twice [`MAX_PAUSE`].
     ///
     /// Errors: `why`, unless it is of kind [`ErrorKind::Retry`].
@@ -291,15 +293,17 @@ impl Heartbeats {
         let (load, disk, room) = self.sample().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
-            return Ok(()); // nothing counts before the manager has compared the whole inventory
+            return Ok(()); // a report is of no use before the manager has compared the whole inventory
         }
         self.service.peer_connections.close_idle(self.service.env.clock.now());
-        // The results are taken before the changes, so that what a task stored is listed no later than its result.
+        // The results are taken before the changes, so that a chunk that a task stored is reported no later than the
+        // task's result.
         let results = self.tasks.results();
         let asked = store.to_discard(self.leaving);
         let batch = store.changes().batch();
         let number = batch.number;
-        // The manager does not believe that a copy was made which is not listed.
+        // The manager does not believe the result of a task whose copy is not reported, so results wait until all
+        // changes fit.
         let results = if batch.is_all { results } else { Vec::new() };
         let answered = results.len();
         let heartbeat = Heartbeat {
@@ -345,8 +349,8 @@ impl Heartbeats {
             self.registered = false;
         }
         if !same_manager {
-            // The new manager is remembered and obeyed from the registration on: then it hears what was said before,
-            // by which it finds out whether its catalog is an old copy.
+            // The new manager is remembered and obeyed from the registration on. By what it is told then of earlier
+            // managers, it finds out whether its catalog is an old copy.
             return Ok(());
         }
         if self.heard(said).await {
@@ -376,8 +380,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Whether the manager that said this may give orders; the latest manager is remembered before it gives any. Of
-    /// two managers of one epoch the one that was heard first is in charge, for the other runs on a copy of its
+    /// Returns whether the manager that said this may give orders; a new manager is remembered before it gives any. Of
+    /// two managers of one epoch the one that was heard first is in charge, because the other runs on a copy of its
     /// catalog.
     async fn heard(&mut self, said: HeardManager) -> bool {
         let latest = self.state.heard();
@@ -397,7 +401,8 @@ impl Heartbeats {
         same_epoch && (said.start == 0 || said.start == latest.start)
     }
 
-    /// Writes down what was heard from the manager since the last such write. Call before the process ends.
+    /// Writes down the manager's number of changes, if it has grown since it was last written. Call this before the
+    /// process ends.
     pub async fn note(&mut self) {
         let said = self.state.heard();
         if said.changes > self.noted.1 {
@@ -405,7 +410,7 @@ impl Heartbeats {
         }
     }
 
-    /// Writes down which manager is in charge, and what it said.
+    /// Writes down which manager is in charge, and its number of changes; a failure is logged.
     async fn remember(&mut self, said: HeardManager) {
         let remember = move |state: &mut State, disk: &dyn Disk| state.remember_manager(disk, said);
         let saved = self.change_state(remember).await;
@@ -416,7 +421,7 @@ impl Heartbeats {
         }
     }
 
-    /// Changes the remembered state on a thread where waiting for the disk holds nobody up.
+    /// Changes the remembered state on a thread that may wait for the disk.
     async fn change_state(
         &mut self,
         change: impl FnOnce(&mut State, &dyn Disk) -> io::Result<()> + Send + 'static,
@@ -448,8 +453,8 @@ impl Heartbeats {
         let last = page.next.is_none();
         let sent = Inventory { incarnation, page: number, holdings, last };
         if let Err(why) = self.caller.call(&sent).await {
-            // Nobody knows whether the page arrived, so it is sent again. Only if the manager says that it does not
-            // follow the page before, all is listed anew.
+            // It is not known whether the page arrived, so it is sent again. Only if the manager says that the page
+            // does not follow the one before, everything is listed anew.
             match why.kind {
                 ErrorKind::Conflict => self.listed = None,
                 _ => self.listing = Some(listing),
@@ -467,7 +472,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Checks the disk and samples the machine.
+    /// Checks the disk and samples the machine; returns the load, the state of the disk, and the bytes that can still
+    /// be stored.
     async fn sample(&mut self) -> (Load, DiskState, u64) {
         let (store, disk) = (Arc::clone(&self.service.store), Arc::clone(&self.disk));
         let sampler = self.sampler.take();
@@ -484,8 +490,8 @@ impl Heartbeats {
     }
 }
 
-/// Returns how long to wait after a number of failures in a row; different for every donor, so that a manager
-/// that comes back is not met by all of them at once.
+/// Returns the pause after so many earlier failures in a row. It is random, so that a manager that comes back is not
+/// called by all donors at once.
 fn pause(failures: u32, entropy: &dyn Entropy) -> Duration {
     let whole = FIRST_PAUSE.saturating_mul(1 << failures.min(8)).min(MAX_PAUSE);
     let part = (entropy.u64() >> 11) as f64 / (1u64 << 53) as f64;

@@ -1,8 +1,8 @@
 //! The donor: lends part of a disk to a pool.
 //!
-//! It keeps chunks in a directory of its own, serves and takes them on bulk connections, and tells
-//! the manager each second how it is and what changed. It decides nothing about files: it knows
-//! chunks by name, and who may put or get them by ticket.
+//! It keeps chunks in a directory of its own, serves and takes them on bulk connections, and tells the manager each
+//! second its state and what changed. It decides nothing about files: it knows chunks by name, and by tickets who may
+//! put or get them.
 //!
 //! Where things are:
 //! - [`disk`]: the file system as an argument, so that a simulation can be one;
@@ -10,11 +10,10 @@
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
 //! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`,
-//!   `peer_connections`: chunks that come from
-//!   other donors; `audit`: questions about chunks here; `task_failure`: why one
-//!   could not be done;
-//! - `mirror`: puts are passed on to other donors; `peer_addresses`: where those are;
-//! - `scrub`: everything is read back, round after round;
+//!   `peer_connections`: chunks that come from other donors; `audit`: questions about chunks here; `task_failure`: why
+//!   a task could not be done;
+//! - `mirror`: puts that are passed on to other donors; `peer_addresses`: where those are;
+//! - `scrub`: the reading back of everything, round after round;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
@@ -75,41 +74,41 @@ use std::time::Duration;
 use store::{ClaimRequest, KnownStore, Store};
 use tokio::sync::watch;
 
-/// The time in which all chunks are read back once: a disk's silent faults are found while there are
-/// still other copies, at a rate that nobody notices.
+/// The default time in which all chunks are read back once: silent faults of a disk are found while there are still
+/// other copies, at a rate that the owner does not notice.
 const SCRUB_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The settings of a donor: the space that it lends, and how it can be reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DonorConfig {
-    /// The lent directory, absolute: empty, absent, or this donor's store.
+    /// The lent directory, as an absolute path: empty, absent, or a store that the donor may claim.
     pub dir: PathBuf,
-    /// Where the donor keeps what it must remember apart from the store, absolute: its key, which
-    /// store is its own, the highest manager epoch seen.
+    /// The directory, as an absolute path, of the state that the donor keeps apart from the store: its key, which store
+    /// is its own, the highest manager epoch seen.
     pub state: PathBuf,
     /// The `host:port` to listen at; port 0 picks a free one.
     pub listen: String,
-    /// The addresses at which others reach the donor, each `host` or `host:port`; if empty, by all addresses of the
-    /// machine, or the one at which it listens.
+    /// The addresses at which others reach the donor, each `host` or `host:port`; if empty, all addresses of the
+    /// machine, or the one at which the donor listens.
     pub advertise: Vec<String>,
-    /// How much of the disk is lent.
+    /// The limits of how much of the disk is lent.
     pub limits: Limits,
     /// The label that its owner gives the donor: donors with one label (a room, a switch, a machine) fail
     /// together.
     pub label: Option<String>,
-    /// How long the donor may be silent before its chunks are made again elsewhere, where that is longer
-    /// than the pool's grace.
+    /// The time that the donor may be silent before its chunks are made again elsewhere, where that is longer than the
+    /// pool's grace.
     pub grace: Option<Duration>,
-    /// How long reading back everything takes.
+    /// The time in which everything is read back once.
     pub scrub_every: Duration,
 }
 
 /// The member that lends the directory.
 #[derive(Debug, Clone)]
 pub struct Lender {
-    /// The membership that the donor acts under: its store is nobody else's.
+    /// The membership under which the donor acts, and to which its store belongs.
     pub owner: Owner,
-    /// The stores that the donor may make of the lent directory.
+    /// The claim of the donor on the lent directory: whether it may make a new store there, or adopt one.
     pub claiming: Claiming,
 }
 
@@ -148,28 +147,28 @@ pub struct DonorControls {
 }
 
 impl DonorControls {
-    /// Returns how many bytes the donor's store takes now, with those promised to chunks on their way in.
+    /// Returns the bytes that the donor's store takes now, with those promised to chunks on their way in.
     pub fn used(&self) -> u64 {
         self.service.store.report().0.lent_used
     }
 
-    /// Returns how many bytes the donor can still store now, within its limits.
+    /// Returns the bytes that the donor can still store now, within its limits.
     pub fn room(&self) -> u64 {
         self.service.store.report().1
     }
 
-    /// Returns how much of the disk the donor lends.
+    /// Returns the limits of how much of the disk the donor lends.
     pub fn limits(&self) -> Limits {
         self.service.store.limits()
     }
 
-    /// Has the manager hear that the daemon's settings cannot be used, so that the daemon goes by its earlier ones;
-    /// `None` says that they can be used.
+    /// Lets the manager hear with the next heartbeat why the daemon's settings cannot be used, so that it goes by its
+    /// earlier ones; `None` says that they can be used.
     pub fn settings_fault(&self, why: Option<String>) {
         *self.service.settings_fault.lock().expect("no panic holds it") = why;
     }
 
-    /// Tells the manager whenever the machine gets other addresses.
+    /// Registers anew with the manager whenever the machine gets other addresses.
     async fn follow_addresses(&self, listen: SocketAddr) {
         let told = self.about.borrow().told.clone();
         let mut watch = AddressWatch::new(Arc::clone(&self.service.env.net), listen, told);
@@ -181,15 +180,15 @@ impl DonorControls {
         }
     }
 
-    /// Takes what was written down of where the manager is since the donor began; `manager` is what the
-    /// identity says.
+    /// Reads again where the manager is, from what was written down since the donor began; `manager` has the addresses
+    /// in the identity.
     pub async fn find_manager(&self, manager: Addresses) {
         let caller = self.service.caller.clone();
         self.service.env.offload.run(move || caller.read_again(&manager)).await;
     }
 
-    /// Goes by `config` from now on, apart from what is fixed at the start: the directories, and where it
-    /// is reached.
+    /// Applies `config` from now on, apart from the settings that are fixed at the start: the directories, and the
+    /// addresses at which the donor listens and is reached.
     pub fn retune(&self, config: &DonorConfig) {
         self.service.store.limit(config.limits);
         self.service.scrub.take(config.scrub_every);
@@ -203,7 +202,7 @@ impl DonorControls {
         self.service.lending_terms.change();
     }
 
-    /// Waits until the manager has heard on what terms the donor lends now.
+    /// Waits until the manager has heard of the terms on which the donor lends now.
     pub async fn told(&self) {
         self.service.lending_terms.told().await;
     }
@@ -212,7 +211,8 @@ impl DonorControls {
 impl Donor {
     /// Opens the store, cleans up after earlier incarnations, and listens.
     ///
-    /// Errors: the directory is not this donor's to lend, its disk failed, or the port is taken.
+    /// Errors: a [`DonorError`], for example where the directory is not this donor's to lend, its disk failed, or the
+    /// port is taken.
     pub async fn start(
         config: DonorConfig,
         lender: Lender,
@@ -225,7 +225,7 @@ impl Donor {
                 return Err(DonorError::RelativePath(path.clone()));
             }
         }
-        // What can go wrong without a store comes first, so that nothing is left of it.
+        // Steps that can fail without a store come first, so that a failure leaves no store behind.
         let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
@@ -258,7 +258,7 @@ impl Donor {
         self.address
     }
 
-    /// Returns the addresses at which others reach the donor: those at which it listens, if it knows no better.
+    /// Returns the addresses at which others reach the donor, or the address at which it listens if it knows no others.
     pub fn told(&self) -> String {
         let known = self.controls.about.borrow().told.addresses.clone();
         if known.is_empty() { self.address.to_string() } else { known.to_string() }
@@ -270,7 +270,7 @@ impl Donor {
     }
 }
 
-/// The state of a donor on its disk.
+/// The state of a donor on its disk, once it was opened.
 struct OpenedBulk {
     state: State,
     store: Store,
@@ -289,7 +289,7 @@ fn open(
     let request = ClaimRequest { owner, known: state.store(), claiming: *claiming };
     let claim = store::claim(&*disk, entropy, &config.dir, request)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
-    // The store is remembered before anything is in it: one that nobody remembers could be mistaken for an unused
+    // The store is remembered before anything is in it: a store that is not remembered could be taken for an unused
     // one.
     state.remember_store(&*disk, known).map_err(cannot_keep)?;
     let incarnation = Incarnation(entropy.u64());

@@ -20,10 +20,10 @@ const FILES: [&str; 8] = [
 
 /// The number of samples between two looks at the links' speeds, which hardly ever change.
 const SPEED_EVERY: u32 = 60;
-/// A file that has more is not what we think it is.
+/// The most bytes of a file that are read, as a bound for a file that is not what it should be.
 const MOST: usize = 4 << 20;
 
-/// Samples the load of the machine.
+/// The sampler of the machine's load.
 pub(crate) struct Sampler {
     clock: SharedClock,
     files: [ProcFile; FILES.len()],
@@ -32,7 +32,7 @@ pub(crate) struct Sampler {
     link_age: u32,
 }
 
-/// An open file of `/proc`; empty for one that the platform has not got.
+/// An open file of `/proc`; its text is empty where the machine does not have the file.
 struct ProcFile {
     file: Option<Box<dyn OldFile>>,
     buffer: Vec<u8>,
@@ -64,14 +64,14 @@ impl ProcFile {
 }
 
 impl Sampler {
-    /// Opens the files. They are opened through `disk`, so that a simulated donor sees a simulated
-    /// machine, or none.
+    /// Opens the files through `disk`, so that a simulated donor sees a simulated machine, or none.
     pub fn new(disk: &dyn Disk, clock: SharedClock) -> Self {
         let files = FILES.map(|path| ProcFile::open(disk, path));
         Self { clock, files, earlier: None, link: 0, link_age: SPEED_EVERY }
     }
 
-    /// Returns the load since the last sample; `served` and `stored` are Potluck's own bytes so far.
+    /// Returns the load since the last sample; `served` and `stored` are the bytes that the donor has served and stored
+    /// so far.
     pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
         self.files.iter_mut().for_each(ProcFile::refresh);
         let [stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory] =
@@ -94,7 +94,8 @@ impl Sampler {
     }
 }
 
-/// Returns the speed in bytes a second of the fastest link that is up; 0 when none tells (virtual ones never do).
+/// Returns the speed in bytes a second of the fastest link that is up; 0 when no link tells its speed, as virtual links
+/// do not.
 fn fastest_link(disk: &dyn Disk, counters: &Counters) -> u64 {
     let megabits = |name: &String| -> Option<u64> {
         let file = disk.open(Path::new(&format!("/sys/class/net/{name}/speed"))).ok()?;

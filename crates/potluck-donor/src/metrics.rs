@@ -1,4 +1,4 @@
-//! `/metrics` of a donor: what it lends and does, in figures, for Prometheus.
+//! The `/metrics` of a donor: figures of what it lends and does, for Prometheus.
 
 pub mod counted;
 
@@ -7,7 +7,8 @@ use potluck_wire::metrics::Exposition;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns the metrics of now, or of a moment ago; `connections` are open.
+/// Returns the metrics of now, or those of a moment ago that are cached; `connections` is the number of open bulk
+/// connections.
 pub fn text(service: &Service, connections: usize) -> Arc<str> {
     let now = service.env.clock.now();
     if let Some(text) = service.metrics.cached.good(now) {

@@ -1,7 +1,7 @@
-//! Server-driven mirroring (docs/papers.md, CEFT): a client sends a chunk once, and its donor passes it on
-//! to others, either while it receives it, so that the answer can carry their receipts, or after
-//! the answer. No mirror can fail a put or hold it up for long: one that stalls is given up, and
-//! the manager's repair makes the copy later.
+//! Server-driven mirroring (docs/papers.md, CEFT): a client sends a chunk once, and its donor passes it on to others,
+//! either while it receives the chunk, so that the answer can carry their receipts, or after the answer. No mirror can
+//! fail a put or hold it up for long: a mirror that stalls is given up, and the copy is made later by the client or the
+//! manager's repair.
 
 mod deferred;
 
@@ -21,11 +21,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// The number of pieces that may wait for a slow mirror: one on the wire, one ready.
+/// The number of pieces that may wait for a slow mirror.
 const WAITING: usize = 2;
-/// How long one put waits for a mirror to take its bytes, in all, and after that for the receipts of all its mirrors.
+/// The time that one put waits in all for a mirror to take its bytes, and after that for the receipts of all its
+/// mirrors.
 const STALL: Duration = Duration::from_secs(3);
-/// How long a mirror that was given up is left alone: a dead one must not slow every put.
+/// The time for which a mirror that was given up is left alone: a dead mirror must not slow every put.
 const SHUNNED: Duration = Duration::from_secs(10);
 
 /// The time after which a connection without puts is closed.
@@ -69,7 +70,7 @@ enum Message {
     Piece(Bytes),
 }
 
-/// One put on its way to its mirrors.
+/// A put on its way to its mirrors.
 pub(crate) struct ForwardedPut {
     /// The copies under way, in the order of the put's routes.
     copies: Vec<Copying>,
@@ -77,13 +78,13 @@ pub(crate) struct ForwardedPut {
 
 struct Copying {
     route: u8,
-    /// Brings the mirror's receipt; `None` when the mirror was given up.
+    /// The channel that brings the mirror's receipt; `None` when the mirror was given up.
     answer: Option<oneshot::Receiver<Receipt>>,
     stall_timeout: Duration,
 }
 
 impl Routes {
-    /// Learns how to reach a donor; `false` when there are too many routes.
+    /// Learns how to reach a donor under the route `number`; returns false when there are too many routes.
     pub fn learn(&mut self, number: u8, to: Source) -> bool {
         if self.routes.len() >= KNOWN_ROUTES && !self.routes.contains_key(&number) {
             return false;
@@ -97,7 +98,7 @@ impl Routes {
         self.routes.get(&number).map(|route| &route.to)
     }
 
-    /// Begins to forward a put; its pieces follow. Called in a runtime.
+    /// Begins to forward a put to the donors of `routes`; its pieces follow. This must be called in a runtime.
     pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> ForwardedPut {
         let mut copies = Vec::with_capacity(routes.len());
         for route in routes {
@@ -123,7 +124,7 @@ impl Routes {
         }
     }
 
-    /// Waits for the receipts of a put whose bytes were all forwarded; in the order of its routes,
+    /// Waits for the receipts of a put whose bytes were all forwarded. Returns them in the order of its routes, with
     /// `None` for mirrors that were given up or refused.
     pub async fn receipts(&mut self, env: &Env, forwarding: ForwardedPut) -> Vec<Option<Receipt>> {
         let until = env.clock.now() + STALL;
@@ -143,7 +144,7 @@ impl Routes {
         receipts
     }
 
-    /// Gives up the put, which will not be finished: its mirrors have parts of a frame.
+    /// Closes the connections to the mirrors of a put that will not be finished, since they have got a part of a frame.
     pub fn cut(&mut self, forwarding: ForwardedPut) {
         for copying in forwarding.copies {
             if let Some(route) = self.routes.get_mut(&copying.route) {
@@ -152,7 +153,8 @@ impl Routes {
         }
     }
 
-    /// Whether there is a connection to the mirror, be it a new one that is still being made.
+    /// Begins to connect to the mirror unless it is connected; returns false for an unknown route, and for a mirror
+    /// that is left alone.
     fn open(&mut self, env: &Env, number: u8) -> bool {
         let Some(route) = self.routes.get_mut(&number) else { return false };
         if env.clock.now() < route.not_before {
@@ -213,8 +215,8 @@ async fn forward(
     loop {
         let next = match due {
             Some(_) => received.recv().await,
-            // This ends before the mirror hangs up, since a put that found that out would go without its
-            // copy.
+            // This ends before the mirror would close the connection: a put that found it closed would get no copy
+            // there.
             None => tokio::time::timeout(IDLE, received.recv()).await.unwrap_or(None),
         };
         let Some(message) = next else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! The addresses of other donors. A client says to whom its puts are to be passed on, and the manager says
-//! whether that is a donor of the pool: no member can make a machine in an owner's network connect
-//! to another of its choice.
+//! The addresses of other donors. A client says to which addresses its puts are to be passed on, and the manager says
+//! whether a donor of the pool has them, so that no member can make a machine in an owner's network connect to a
+//! machine of the member's choice.
 
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::ids::DonorId;
@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long addresses that the manager told are believed: a donor that started again may be elsewhere,
-/// and until that is known its copies go the writer's way.
+/// The time for which addresses that the manager told are believed. A donor that was restarted may have others; until
+/// they are known, its copies are not forwarded and the writer makes them.
 const BELIEVED: Duration = Duration::from_secs(10);
-/// How long a put waits for its routes.
+/// The time that the manager may take to tell the addresses of a donor.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// The most donors whose addresses are remembered; members may name as many as they like.
+/// The most donors whose addresses are remembered, since members may name any number.
 const MOST: usize = 1024;
 
-/// Addresses as the manager said them.
+/// The addresses of donors as the manager told them.
 pub(crate) struct PeerAddresses {
     caller: Caller,
     known: Mutex<BTreeMap<DonorId, (Addresses, Tick)>>,
 }
 
 impl PeerAddresses {
-    /// Makes an empty memory of addresses that asks `caller`'s manager.
+    /// Makes an empty memory of addresses that asks the manager through `caller`.
     pub fn new(caller: Caller) -> Self {
         Self { caller, known: Mutex::default() }
     }
@@ -35,8 +35,8 @@ impl PeerAddresses {
         self.known.lock().expect("no holder panics")
     }
 
-    /// True when the manager says that the donor is where `said` has it. False when the manager cannot
-    /// be asked now.
+    /// Returns true when the manager says that the donor has all addresses in `said`, and false when it does not, or
+    /// cannot be asked now.
     pub async fn confirm(&self, clock: &dyn Clock, said: &Source) -> bool {
         let now = clock.now();
         let known = self.known().get(&said.donor).filter(|(_, until)| now < *until).cloned();

@@ -1,5 +1,5 @@
-//! Connections to other donors: opened for tasks of the manager, and kept for a while, for tasks come
-//! in crowds.
+//! Connections to other donors, which are opened for tasks of the manager and for deferred copies, and kept for a while
+//! because both come in crowds.
 
 use crate::task_failure::TaskFailure;
 use potluck_core::chunk::ChunkName;
@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// The most idle connections that are kept.
 const MOST: usize = 16;
-/// The time after which an idle connection is closed, well before the other side does it.
+/// The time since its last use after which an idle connection is closed, well before the other donor would close it.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Idle connections, the oldest first.
+/// The idle connections, the oldest first.
 #[derive(Default)]
 pub(crate) struct PeerConnections {
     idle: Mutex<Vec<Idle>>,
@@ -30,7 +30,8 @@ struct Idle {
     since: Tick,
 }
 
-/// The donor that a connection reaches, and the ticket: what the connection may do depends on both.
+/// The donor that a connection reaches, and the ticket by which it was opened: the rights of the connection depend on
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Peer {
     donor: DonorId,
@@ -51,6 +52,8 @@ impl PeerConnections {
     }
 
     /// Asks `source` for the chunk `name` of `len` stored bytes.
+    ///
+    /// Errors: a fault of the source.
     pub async fn fetch(
         &self,
         env: &Env,
@@ -63,7 +66,7 @@ impl PeerConnections {
             Some(mut connection) => {
                 let asked = connection.begin_get(name, len).await;
                 match asked {
-                    // It was closed while it was idle, which says nothing of the donor.
+                    // The connection was closed while it was idle, which is no fault of the donor.
                     Err(PeerError::Broken(_) | PeerError::Silent) => None,
                     asked => Some((connection, asked)),
                 }
@@ -93,7 +96,7 @@ impl PeerConnections {
         }
     }
 
-    /// Returns a connection to `to`: one that was `kept`, if there is any, or a new one.
+    /// Returns a new connection to `to`; with `kept`, an idle one instead, or `None` if there is none.
     pub async fn connect(
         &self,
         env: &Env,
@@ -135,7 +138,7 @@ impl PeerConnections {
     }
 }
 
-/// A chunk on its way here. Its connection is kept when all of it was read.
+/// A chunk on its way here. [`ChunkFetch::done`] keeps its connection when all of it was read.
 pub(crate) struct ChunkFetch<'c> {
     kept_by: &'c PeerConnections,
     to: Peer,
@@ -145,7 +148,7 @@ pub(crate) struct ChunkFetch<'c> {
 }
 
 impl ChunkFetch<'_> {
-    /// Fills `piece` with the next bytes, or as much of it as there are left; returns how many.
+    /// Fills `piece` with the next bytes, or a part of it with those that are left; returns their number.
     pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, TaskFailure> {
         let want = piece.len().min(self.left);
         let read = self.connection.read(&mut piece[..want]).await;

@@ -1,12 +1,12 @@
-//! Has the store look at quarantined chunks again when it is time, as the scrub reads: whenever nothing else on
-//! the machine wants the disk.
+//! A timer that makes the store look at quarantined chunks again when they are due. Like the scrub, this yields to
+//! everything else on the machine.
 
 use crate::idle_thread::on_idle_thread;
 use crate::service::Service;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time from one check for quarantined chunks that are due to be looked at again to the next.
+/// The interval at which the timer checks whether quarantined chunks are due to be looked at again.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Looks at quarantined chunks again, as they become due, until the future is dropped.

@@ -1,6 +1,6 @@
-//! Chunks that are computed from others of their group for a task of the manager: a lost one, or
-//! parity. All that is needed streams through side by side, piece by piece, so memory holds one
-//! piece of each chunk whatever their size.
+//! Chunks that are computed from others of their group for a task of the manager: a lost chunk, or parity. The chunks
+//! that are needed are received side by side, piece by piece, so memory holds one piece of each chunk whatever its
+//! size.
 
 use crate::copy::{NewCopy, deadline};
 use crate::peer_connections::ChunkFetch;
@@ -14,11 +14,11 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Shard, TaskFault};
 use std::time::Duration;
 
-/// The place of a chunk in its group, and which other chunks of the group can be had.
+/// A group of which chunks are to be computed, and the chunks of it that can be fetched.
 pub(crate) struct RebuiltGroup {
     /// The erasure code of the group.
     pub ec: Ec,
-    /// The number of data chunks in the group; the code's further positions of data are zeros.
+    /// The number of data chunks in the group; the other data positions of the code stand for zeros.
     pub data: usize,
     /// The chunks of the group that can be fetched.
     pub shards: Vec<Shard>,
@@ -30,19 +30,19 @@ struct Stream<'s> {
     fetch: ChunkFetch<'s>,
     verifier: Verifier,
     piece: Vec<u8>,
-    /// The number of bytes of `piece` that came; a chunk may end before others of its group do.
+    /// The number of bytes of `piece` that were received last; a chunk may end before others of its group do.
     filled: usize,
 }
 
-/// A source of a shard failed.
+/// The failure of a source of a shard.
 struct Failed {
     position: u8,
     fault: TaskFailure,
 }
 
 impl RebuiltGroup {
-    /// The longest of the chunks that can be had, and whether the group is one at all: every
-    /// position once and in range, every length possible.
+    /// Returns the length of the longest chunk that can be fetched; `None` where the group is not a valid one: a
+    /// position out of range or given twice, an empty chunk, or no chunk at all.
     fn longest(&self) -> Option<u32> {
         let mut seen = vec![false; self.ec.width()];
         // A short group has zeros in these positions, which no donor holds.
@@ -61,7 +61,11 @@ impl RebuiltGroup {
     }
 }
 
-/// Rebuilds `wanted`, at `position` of its group, from any chunks of it that are enough.
+/// Rebuilds `wanted`, at `position` of its group, from enough other chunks of the group, and stores it; does nothing
+/// where it is held already.
+///
+/// Errors: [`TaskFault::WrongResult`] for a group that is not valid; a fault of this donor, or the worst fault of the
+/// sources.
 pub(crate) async fn rebuild(
     service: &Service,
     wanted: &NewCopy,
@@ -97,8 +101,10 @@ pub(crate) async fn rebuild(
     }
 }
 
-/// Computes all parity of a group whose data chunks are all in `group`, and stores it here; gives
-/// its names by position.
+/// Computes all parity of a group whose data chunks are all in `group`, and stores it here; returns its names by
+/// position.
+///
+/// Errors: those of [`rebuild`].
 pub(crate) async fn encode(
     service: &Service,
     ack: AckLevel,
@@ -129,14 +135,14 @@ pub(crate) async fn encode(
     }
 }
 
-/// Notes that the first source of this shard failed, so that it is tried no more.
+/// Removes the first source of this shard, which failed, so that it is not tried again.
 fn give_up(shards: &mut [Shard], position: u8) {
     let shard = shards.iter_mut().find(|shard| shard.position == position);
     shard.into_iter().for_each(|shard| drop(shard.from.remove(0)));
 }
 
-/// An attempt that is late is the fault of nobody in particular; the first source pays for it, so
-/// that attempts come to an end.
+/// Runs an attempt within a time for chunks of `len` bytes. No source in particular is at fault for an attempt that
+/// takes longer; the first one is blamed, so that the number of attempts is bounded.
 async fn in_time<T>(
     len: u32,
     chosen: &[&Shard],
@@ -233,7 +239,7 @@ fn place(
     placed.map_err(|why| not_placed(why, None))
 }
 
-/// Asks the first source of each shard for that shard.
+/// Asks the first source of each shard for its chunk; returns the streams and the length of the longest chunk.
 async fn open<'s>(
     service: &'s Service,
     chosen: &[&'s Shard],
@@ -252,7 +258,7 @@ async fn open<'s>(
     Ok((streams, longest))
 }
 
-/// Receives the next `len` bytes of every chunk, or what there is of them.
+/// Receives the next `len` bytes of every chunk, or as many as are left of it.
 async fn next(streams: &mut [Stream<'_>], len: usize) -> Result<(), Failed> {
     for stream in streams {
         let want = len.min(stream.piece.len());
@@ -264,7 +270,7 @@ async fn next(streams: &mut [Stream<'_>], len: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks, once all bytes came, that they are the right ones.
+/// Checks, once all bytes were received, that every chunk has the hash in its name; keeps the connections.
 fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
     for Stream { shard, fetch, verifier, .. } in streams {
         let donor = fetch.donor();

@@ -1,4 +1,4 @@
-//! A donor's life: all that it does by itself until it is told to stop, and how it stops.
+//! The run of a donor: all that it does by itself until it is told to stop, and how it stops.
 
 use crate::mirror::Deferred;
 use crate::quarantine_timer::look_again_for_ever;
@@ -6,11 +6,12 @@ use crate::{Donor, DonorError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long requests in progress may take to finish when the donor goes down.
+/// The time that requests in progress may take to finish when the donor shuts down.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Donor {
-    /// Serves until `shutdown` completes, then lets requests in progress finish.
+    /// Serves until `shutdown` completes, then lets requests in progress finish, and saves the state of the scrub and
+    /// the heartbeats.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
         tokio::select! {
             () = self.controls.follow_addresses(self.address) => {}

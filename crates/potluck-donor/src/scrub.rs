@@ -1,9 +1,9 @@
-//! Reading back everything that is held, round after round, so that a chunk that rots is found
-//! while there are others to make it from again (promise R1).
+//! The scrub reads back everything that is held, round after round, so that a chunk that rots is found while there are
+//! others to make it from again (promise R1).
 //!
-//! A round is spread over weeks, so that the owner notices nothing of it; one that the manager asked for is faster.
+//! A round is spread over weeks, so that the owner does not notice it; a round that the manager asked for is faster.
 //! The place that it has reached is remembered: desktops are switched off every evening, and a round that began anew
-//! each morning would never see the end of the disk. The time that a machine was off is made good while it is on.
+//! each morning would never reach the end of the disk. A machine that was off reads faster while it is on.
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::idle_thread::on_idle_thread;
@@ -21,19 +21,19 @@ use tokio::sync::Notify;
 
 pub(crate) const FILE: &str = "scrub.json";
 const MAX_FILE: u64 = 4096;
-/// How much faster a machine that is seldom on may read than one that is always on. This factor keeps up with three
-/// hours a day, and 1 TiB is read at 4 MB/s then.
+/// The factor by which a machine that is seldom on may read faster than one that is always on. It suffices for a
+/// machine that is on for three hours a day, which then reads 1 TiB at 4 MB/s.
 const CATCHING_UP: u64 = 10;
-/// Time from one look at the disk to the next: seldom enough to cost an idle machine nothing.
+/// The time from one turn of reading to the next: long enough to cost an idle machine nothing.
 const TURN: Duration = Duration::from_secs(10);
-/// Time from one look at the disk to the next in a round that the manager asked for.
+/// The time from one turn of reading to the next in a round that the manager asked for.
 const HURRIED_TURN: Duration = Duration::from_millis(250);
-/// The most of a round that a crash may make the scrub repeat.
+/// The time between two saves of the place in a round, which a crash may make the scrub repeat.
 const SAVED_EVERY: Duration = Duration::from_secs(60);
-/// How often the state is saved between two rounds, where a crash would lose only time spent waiting.
+/// The time between two saves of the state between rounds, where a crash would lose only time spent waiting.
 const REST: Duration = Duration::from_secs(3600);
-/// The divisor that gives the part of its time by which a round is planned to end early: no machine is on to the
-/// minute as it was before.
+/// The divisor of a round's time that gives the time by which the round is planned to end early: no machine is on
+/// exactly as much as it was before.
 const EARLY: u64 = 30;
 
 /// The scrub of one store.
@@ -41,16 +41,16 @@ pub(crate) struct Scrub {
     path: PathBuf,
     every: Mutex<Duration>,
     round: Mutex<Round>,
-    /// Wakes the scrub: the manager asked for a round, or how long one takes was changed.
+    /// Wakes the scrub when the manager asked for a round, or the time of a round was changed.
     hurried: Notify,
 }
 
-/// Where a round is; kept in a file of its own beside the donor's state, for it changes often and
-/// is not worth much.
+/// The progress of a round. It is kept in a file of its own beside the donor's state, because it changes often and is
+/// worth little.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Round {
-    /// The place of the next chunk; `None` when the round is over and the next has not begun.
+    /// The place of the next chunk; `None` when the round is over and the next one has not begun.
     next: Option<Cursor>,
     #[serde(skip)]
     ahead: ListedAhead,
@@ -58,10 +58,10 @@ pub struct Round {
     of: u64,
     rounds: u64,
     spoiled: u64,
-    /// Seconds since the round began, not counting those the donor was down.
+    /// The seconds since the round began, not counting those that the donor was down.
     age: u64,
-    /// When the round began by the wall clock, which says how long the donor was down; a wrong one makes a
-    /// round faster or slower within bounds, and no worse.
+    /// The time on the wall clock at which the round began, by which it is known how long the donor was down. A wrong
+    /// clock makes a round faster or slower within bounds.
     began: Option<UnixMillis>,
     /// The rate, in bytes a second, of a round that the manager asked for.
     rate: Option<u64>,
@@ -79,21 +79,23 @@ impl Round {
         by_wall.max(self.age)
     }
 
-    /// Returns the rate in bytes a second that ends the round after `every`, with `used` bytes held, while the donor
-    /// goes on being up for the share of time that it was so far.
+    /// Returns the rate in bytes a second that ends the round after `every`, with `used` bytes held, if the donor is up
+    /// for the same share of the time as so far. It lies between [`SLOWEST_SCRUB`] and [`CATCHING_UP`] times the rate
+    /// of a donor that is always up.
     fn background_rate(&self, used: u64, every: Duration, wall: UnixMillis) -> u64 {
         let (every, elapsed) = (every.as_secs().max(1), self.elapsed(wall));
         let most = (used / every).saturating_mul(CATCHING_UP);
         let left = used.max(self.of).saturating_sub(self.done) as f64;
         let up = if elapsed == 0 { 1.0 } else { self.age as f64 / elapsed as f64 };
         let time = (every - every / EARLY).saturating_sub(elapsed) as f64 * up;
-        // If no time is left, this is infinite, and the most that is allowed is taken.
+        // If no time is left, the quotient is infinite, and the highest rate that is allowed is taken.
         ((left / time) as u64).min(most).max(SLOWEST_SCRUB)
     }
 }
 
 impl Scrub {
-    /// Goes on where `dir` says an earlier incarnation was. A file that cannot be read costs a round.
+    /// Makes a scrub that goes on at the place that an earlier incarnation saved in `dir`. If that cannot be read, a
+    /// round begins anew.
     pub fn load(disk: &dyn Disk, dir: &Path, every: Duration) -> Self {
         let path = dir.join(FILE);
         let read = read_small(disk, &path, MAX_FILE)
@@ -113,7 +115,7 @@ impl Scrub {
         self.round.lock().expect("no holder panics")
     }
 
-    /// Begins a round at once, at `rate` bytes a second.
+    /// Begins a round at once, at `rate` bytes a second or [`SLOWEST_SCRUB`] if that is more.
     pub fn hurry(&self, rate: u64) {
         self.round().begin(Some(rate.max(SLOWEST_SCRUB)));
         self.hurried.notify_one();
@@ -130,14 +132,14 @@ impl Scrub {
         }
     }
 
-    /// Returns how far the round is.
+    /// Returns the progress of the round for the manager.
     pub fn report(&self) -> Scrubbed {
         let round = self.round();
         let Round { done, of, rounds, spoiled, rate, .. } = *round;
         Scrubbed { done, of, rounds, spoiled, hurried: rate.is_some() }
     }
 
-    /// Returns the number of rounds finished.
+    /// Returns the number of finished rounds.
     pub fn rounds(&self) -> u64 {
         self.round().rounds
     }
@@ -178,7 +180,7 @@ impl Scrub {
         }
     }
 
-    /// Returns the rate in bytes a second, and the time from one look at the disk to the next.
+    /// Returns the rate in bytes a second, and the time from one turn of reading to the next.
     fn rate(&self, store: &Store, wall: UnixMillis) -> (u64, Duration) {
         let used = store.report().0.lent_used;
         let round = self.round();
@@ -188,7 +190,7 @@ impl Scrub {
         }
     }
 
-    /// How long to wait between two rounds; begins the next when it is time.
+    /// Returns how long to wait before the next look whether a round is due; begins the round when it is.
     fn rest(&self, wall: UnixMillis) -> Duration {
         let mut round = self.round();
         let left = self.every().saturating_sub(Duration::from_secs(round.elapsed(wall)));
@@ -220,7 +222,7 @@ impl Scrub {
         };
         let Some((read_to, read)) = on_idle_thread(&service.env, work).await else { return 0 };
         let mut now = self.round();
-        // If another round was asked for meanwhile, that goes on, and only what was found counts.
+        // If another round was begun meanwhile, that one goes on, and of this one only the spoiled chunks count.
         let newer = now.next != begun.next || now.rate != begun.rate;
         match newer {
             true => now.spoiled += read_to.spoiled - begun.spoiled,
@@ -239,7 +241,8 @@ impl Scrub {
     }
 }
 
-/// Reads chunks until `due` bytes were read, the round is over, or there is a reason to stop.
+/// Reads chunks until `due` bytes were read, the round is over, or the donor shuts down or its disk fails; returns the
+/// bytes that were read.
 fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
     let store = &service.store;
     let mut read = 0;
@@ -266,7 +269,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
     if let Err(why) = store.recount() {
         tracing::warn!("cannot count what the store holds: {why}");
     }
-    // Chunks came and went since the round began, so what it has read is all that there was to read.
+    // Chunks came and went since the round began, so the size of the round is set to the bytes that it has read.
     (round.rounds, round.rate, round.of) = (round.rounds + 1, None, round.done);
     read
 }
@@ -279,7 +282,7 @@ mod tests {
     const MONTH: Duration = Duration::from_secs(30 * DAY);
     const USED: u64 = 1 << 40;
 
-    /// Days until a round is over on a machine that is up for the first `hours` of each day.
+    /// Returns the days until a round is over on a machine that is up for the first `hours` of each day.
     fn days(hours: u64) -> u64 {
         let mut round = Round { of: USED, began: Some(0), ..Round::default() };
         for hour in 0..200 * 24 {

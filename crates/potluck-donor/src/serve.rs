@@ -1,11 +1,11 @@
 //! The donor's port: an HTTP/1.1 server that `curl` can talk to, and the upgrade to bulk.
 //!
-//! A stranger gets a task, two small buffers and a few seconds. Only a peer whose first frame is
+//! A peer that has proved nothing gets a task, two small buffers and a few seconds. Only a peer whose first frame is
 //! authentic gets a thread and, with its first put, a buffer for pieces (promise X3).
 //!
-//! There may be many more connections than threads: each has a thread while there are requests on
-//! it ([`turns`]), and waits in the runtime otherwise. Where there are too many connections all the
-//! same, the address that has most of them loses its oldest ([`potluck_wire::admission`]).
+//! There may be many more connections than threads: each has a thread while there are requests on it ([`turns`]), and
+//! waits in the runtime otherwise. Where there are too many connections even so, the network that has most of them
+//! loses its oldest ([`potluck_wire::admission`]).
 
 mod sockets;
 mod upgrade;
@@ -34,17 +34,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most bulk connections at once. One takes a few kilobytes while it waits for its turn.
+/// The most bulk connections at once. Each takes a few kilobytes while it waits for its turn.
 const CONNECTIONS: usize = 4096;
 /// The most bulk connections that are served at once: each has a thread and, once it puts, a piece of memory.
 const THREADS: usize = 128;
-/// The most threads that connections from one address have at once.
+/// The most threads that connections from one [`PeerNetwork`] have at once.
 const THREADS_EACH: usize = THREADS * 3 / 4;
-/// How long a stranger may take over a request's head.
+/// The time that a peer may take to send the head of a request, or the whereabouts of the manager.
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
-/// How long no connection is accepted after the system refused one (no more files).
+/// The pause before connections are accepted again after the system refused one, for example because too many files are
+/// open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The size in bytes of a request's buffer: hyper wants at least this much, and all of a request's head must fit.
+/// The size in bytes of a request's buffer: hyper wants at least this, and the whole head of a request must fit.
 const REQUEST_BUFFER: usize = 8 << 10;
 
 const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
@@ -58,8 +59,8 @@ pub(crate) struct Server {
     turns: Turns<PeerNetwork>,
 }
 
-/// Who is at the other end of a connection that has proved no ticket yet. Its HTTP side and its
-/// upgrade share the place.
+/// The peer of a connection that has proved no ticket yet. The HTTP side and the upgrade of the connection share its
+/// place.
 #[derive(Clone)]
 struct Stranger {
     origin: PeerNetwork,
@@ -67,7 +68,7 @@ struct Stranger {
 }
 
 impl Server {
-    /// Makes a server of `service`'s chunks, with no connection yet, where `capacity` connections can be open.
+    /// Makes a server of `service`'s chunks with no connection yet; the system allows `capacity` open sockets.
     pub fn new(service: Arc<Service>, capacity: usize) -> Arc<Self> {
         Arc::new(Self {
             service,
@@ -162,7 +163,7 @@ impl Server {
         }
     }
 
-    /// Tells where the manager is, which is no secret in its network.
+    /// Answers where the manager is, which is no secret in its network.
     fn show_whereabouts(&self) -> Response<Full<Bytes>> {
         match self.service.caller.guide().and_then(Guide::signed) {
             Some(known) => {
@@ -172,7 +173,7 @@ impl Server {
         }
     }
 
-    /// Lets sessions finish their request for at most `closing_timeout`, then cuts them off.
+    /// Lets sessions finish their requests for at most `closing_timeout`, then closes their sockets.
     pub async fn close(&self, closing_timeout: Duration) {
         self.service.close();
         self.sockets.stop_reading();

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 pub(crate) struct Service {
     pub env: Env,
     pub store: Arc<Store>,
-    /// The key that signs receipts and that the worth of tickets is derived from.
+    /// The donor's key, by which tickets are checked and receipts are signed.
     pub key: Secret,
     pub tickets: SessionTickets,
     pub long_pieces: LongPieces,
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     pub metrics: DonorMetrics,
     /// The addresses of other donors.
     pub peer_addresses: PeerAddresses,
-    /// The connection by which the manager is called.
+    /// The caller of the manager.
     pub caller: Caller,
     /// The reason why the daemon goes by its earlier settings, if it does.
     pub settings_fault: Mutex<Option<String>>,
@@ -70,23 +70,24 @@ impl Service {
         }
     }
 
-    /// True once the donor is going down.
+    /// Returns true once the donor is shutting down.
     pub fn closing(&self) -> bool {
         *self.closing.borrow()
     }
 
-    /// Marks the donor as going down, which is how requests are answered from now on.
+    /// Marks the donor as shutting down, so that requests are refused from now on.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Waits until the donor goes down.
+    /// Waits until the donor shuts down.
     pub async fn closed(&self) {
-        // An error would mean that the sender, which is here, is gone.
+        // An error would mean that the sender is gone, which is in `self`.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Waits for work with other machines, but not once the donor goes down: a frozen machine would hold that up.
+    /// Runs work with other machines, and returns `None` as soon as the donor shuts down: a frozen machine would hold
+    /// that up.
     pub async fn unless_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -95,8 +96,8 @@ impl Service {
         }
     }
 
-    /// Runs work that waits for the network and, in between, blocks on the disk and hashes. Gives
-    /// nothing once the donor goes down.
+    /// Runs work that waits for the network and, in between, blocks on the disk and hashes. Returns `None` once the
+    /// donor shuts down.
     pub async fn run_blocking<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! One bulk connection after its first frame: requests in, answers out, in order.
+//! A bulk connection after its first frame: its requests are answered in order.
 
 mod get;
 mod piece;
@@ -18,11 +18,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a connection may keep a thread that others wait for. A request that has begun is finished.
+/// The time for which a connection may keep a thread that others wait for. A request that has begun is finished.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long answers wait for others at most: on a slow disk a peer would hear nothing while its puts are done one
-/// after the other.
+/// The time after which waiting answers are sent with the end of the next request: on a slow disk a peer would else
+/// hear nothing while its puts are done one after the other.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
 
 /// A bulk connection whose peer has proved its ticket.
@@ -46,7 +46,7 @@ pub(crate) enum Paused {
     TurnOver,
 }
 
-/// Whether a request is done in so short a time that earlier answers may wait for its own.
+/// Returns whether a request is done in so short a time that earlier answers may wait for its own.
 fn is_quick(request: &Request) -> bool {
     match request {
         Request::Put { ack, len, forward, .. } => {
@@ -57,7 +57,7 @@ fn is_quick(request: &Request) -> bool {
 }
 
 impl BulkSession {
-    /// Makes a session that serves what `grant` allows; answers are signed on `lane`.
+    /// Makes a session that serves the requests that `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
         Self {
             service,
@@ -69,8 +69,8 @@ impl BulkSession {
         }
     }
 
-    /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the
-    /// session pauses: because the peer is quiet, or, after a while, because the thread is `wanted`.
+    /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the session pauses:
+    /// because the peer is quiet, or because the thread is `wanted` and its turn is over.
     pub async fn run(
         &mut self,
         io: &mut impl PeerIo,
@@ -90,7 +90,7 @@ impl BulkSession {
                 Ok(Some(next)) => next,
                 Ok(None) => return Ok(None),
                 Err(FrameError::Io(why)) if why.kind() == io::ErrorKind::WouldBlock => {
-                    // A client that reads, or that waits for long, needs no buffer for pieces.
+                    // A client that only reads, or that is quiet for long, needs no buffer for pieces.
                     self.piece.release();
                     return Ok(Some(Paused::Quiet));
                 }
@@ -113,7 +113,7 @@ impl BulkSession {
                 }
                 Request::Get { name, part } => self.get(io, tag, &name, part).await?,
             }
-            // Bytes that are there already begin the next request.
+            // Bytes that are there already are the begin of the next request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
             let now = clock.now();
             let is_over = now.saturating_sub(began) >= TURN && wanted();
@@ -138,6 +138,8 @@ impl BulkSession {
     }
 
     /// Checks that the ticket still allows `ops`.
+    ///
+    /// Errors: [`BulkStatus::Denied`]; [`BulkStatus::Away`] once the donor shuts down.
     fn allowed(&self, ops: Ops) -> Result<(), BulkStatus> {
         if self.service.closing() {
             return Err(BulkStatus::Away);

@@ -1,5 +1,5 @@
-//! The local directory that a tree is copied to. Nothing of the tree goes through a symbolic link in it, wherever that
-//! came from: a link that was copied before could lead what is copied now to any place of this machine.
+//! The local directory that a tree is copied to. Nothing of the tree is written through a symbolic link in that
+//! directory, not even through a link that this copy made: a link may lead to any place of this machine.
 
 use super::made_dirs::MadeDirs;
 use super::{GetOptions, leftovers, local_failure, local_path, ownership};
@@ -14,13 +14,13 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A local directory, and what is known of those below it.
+/// A local directory that a tree is copied to, and what is known of the directories below it.
 pub struct LocalTree<'a> {
     root: &'a Path,
     options: GetOptions,
-    /// Directories that are to have their attributes of the pool, by relative path.
+    /// The directories that are to get their attributes of the pool, by relative path, in the order in which they came.
     dirs: Vec<(String, EntryAttributes)>,
-    /// Directories below the root that are no links; nothing that is copied takes the place of one.
+    /// The directories below the root that are known to be no links; nothing that is copied replaces a directory.
     real: HashSet<PathBuf>,
 }
 
@@ -31,6 +31,8 @@ impl<'a> LocalTree<'a> {
     }
 
     /// Makes the directory at a relative path with those above it, and removes what killed downloads left in it.
+    ///
+    /// Errors: [`code::WRONG_KIND`] where a symbolic link is at the path or above it.
     pub fn make_dir(&mut self, relative: &str, made: &mut MadeDirs) -> Result<(), Failure> {
         let dir = self.place(relative)?;
         if !relative.is_empty() {
@@ -41,15 +43,16 @@ impl<'a> LocalTree<'a> {
         Ok(())
     }
 
-    /// Notes that a directory that was made is to have these attributes, if those of directories are kept.
+    /// Notes that a directory that was made is to get these attributes at the end; does nothing unless
+    /// [`GetOptions::archive`] is set.
     pub fn is_dir(&mut self, relative: String, attributes: EntryAttributes) {
         if self.options.archive {
             self.dirs.push((relative, attributes));
         }
     }
 
-    /// Gives directories their attributes, those below before those above, when nothing comes into them any more;
-    /// `root` has the attributes of the tree itself. Returns the directories that could not be given theirs.
+    /// Gives directories their attributes, those below before those above, when nothing is written into them any more;
+    /// `root` has the attributes of the tree's own directory. Returns the directories that could not be given theirs.
     pub fn set_attributes_of_dirs(&mut self, root: EntryAttributes) -> Vec<(String, Failure)> {
         let mut dirs = std::mem::take(&mut self.dirs);
         dirs.insert(0, (String::new(), root));
@@ -68,7 +71,10 @@ impl<'a> LocalTree<'a> {
         failed
     }
 
-    /// Returns the path at which a file of the tree may be written.
+    /// Returns the local path at which a file of the tree may be written.
+    ///
+    /// Errors: [`code::WRONG_KIND`] where a symbolic link is at the path or above it; [`code::EXISTS`] where anything
+    /// is there and nothing is to be replaced.
     pub fn file(&mut self, relative: &str) -> Result<PathBuf, Failure> {
         let place = self.place(relative)?;
         match (place.symlink_metadata(), self.options.if_absent) {
@@ -88,7 +94,7 @@ impl<'a> LocalTree<'a> {
         self.options
     }
 
-    /// Makes a link, or has it take the place of another.
+    /// Makes a link of the tree as [`make_link`] does, with its owner only if attributes are kept.
     pub fn link(&mut self, link: &OpenLink, entropy: &dyn Entropy) -> Result<(), Failure> {
         let place = self.place(&link.path)?;
         let owner = link.owner.filter(|_| self.options.archive);
@@ -96,7 +102,8 @@ impl<'a> LocalTree<'a> {
         make_link(&place, &link, self.options.if_absent, entropy)
     }
 
-    /// Returns the local path for a relative path; no link leads there.
+    /// Returns the local path for a relative path. Only its last component may be a symbolic link: a link above is an
+    /// error.
     fn place(&mut self, relative: &str) -> Result<PathBuf, Failure> {
         let place = local_path(self.root, relative)?;
         let Some((above, _)) = relative.rsplit_once('/') else { return Ok(place) };
@@ -128,7 +135,10 @@ fn is_link(place: &Path) -> Failure {
         .hint("remove the link, or copy what belongs behind it by a command of its own")
 }
 
-/// Makes a link at `place`, or has it take the place of another.
+/// Makes a symbolic link at `place`, or replaces another link there unless `if_absent` is set.
+///
+/// Errors: [`code::EXISTS`] with `if_absent` where anything is there; [`code::WRONG_KIND`] where a file or a directory
+/// is.
 pub fn make_link(
     place: &Path,
     link: &OpenLink,
@@ -159,7 +169,7 @@ pub fn make_link(
     set_time(place, link.mtime).map_err(failed)
 }
 
-/// Gives a directory its owner, as far as this process may, and the mode and the time that it has in the pool.
+/// Gives a directory the owner, as far as this process may, the mode and the time that it has in the pool.
 fn set_all(dir: &Path, attributes: EntryAttributes) -> io::Result<()> {
     if let Some(owner) = attributes.owner {
         ownership::give_at(dir, owner)?;

@@ -1,28 +1,28 @@
-//! Directories that a download makes on its way. Those that stayed empty because it failed, or was
-//! interrupted, go with it.
+//! Directories that a download makes on its way. Those that are still empty when it fails or is interrupted are
+//! removed.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories that were made, those above before those below. When this is dropped, the empty ones
-/// among them are removed, unless they were said to stay.
+/// Directories that were made, those above before those below. Dropping this removes the empty ones
+/// that [`MadeDirs::stay`] did not keep.
 #[derive(Debug, Default)]
 pub struct MadeDirs(Vec<PathBuf>);
 
 impl MadeDirs {
-    /// Makes a directory with those above it; one that is there is left as it is.
+    /// Makes a directory with those above it; a directory that is there already is left as it is.
     pub fn make(&mut self, dir: &Path) -> io::Result<()> {
         if dir.exists() && !dir.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        // Its components are taken to leave out `.`, which cannot be made.
+        // The path is rebuilt from its components to leave out `.`, which cannot be made.
         let dir: PathBuf = dir.components().collect();
         let missing: Vec<_> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
             match fs::create_dir(dir) {
                 Ok(()) => self.0.push(dir.to_owned()),
-                // Somebody else made it meanwhile.
+                // Another process made the directory meanwhile.
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
                 Err(why) => return Err(why),
             }
@@ -30,8 +30,8 @@ impl MadeDirs {
         Ok(())
     }
 
-    /// Says that everything belonging into the directories is there, apart from the files at `lacking`: directories
-    /// above none of these stay, also those that are empty.
+    /// Keeps the directories that have everything that belongs into them, even if they are empty: those that are above
+    /// none of the files at `lacking`.
     pub fn stay(&mut self, lacking: &[PathBuf]) {
         self.0.retain(|dir| lacking.iter().any(|file| file.starts_with(dir)));
     }
@@ -40,7 +40,7 @@ impl MadeDirs {
 impl Drop for MadeDirs {
     fn drop(&mut self) {
         for dir in self.0.iter().rev() {
-            let _ = fs::remove_dir(dir); // one that holds something is not removed
+            let _ = fs::remove_dir(dir); // this fails for a directory that is not empty
         }
     }
 }

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Gives an open file away, as far as this process may: root does, others hand files on to groups that they are in, and
-/// keep what is left, as `cp -a` has it.
+/// Gives an open file its owner as far as this process may, like `cp -a`: root sets user and group, any other process
+/// only a group that it is in. An owner that may not be set is no error.
 pub fn give(file: &File, owner: FileOwner) -> io::Result<()> {
     as_far_as_allowed(owner, |uid, gid| fchown(file, uid, gid))
 }
 
-/// Gives what is at a path away, as [`give`] does; a link itself, and not what it leads to.
+/// Gives the file, directory or link at a path its owner as [`give`] does. A symbolic link is not followed.
 pub fn give_at(path: &Path, owner: FileOwner) -> io::Result<()> {
     let give = |uid, gid| chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
     as_far_as_allowed(owner, give)
@@ -23,7 +23,7 @@ fn as_far_as_allowed(
     owner: FileOwner,
     give: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
 ) -> io::Result<()> {
-    // To the system this number means "as it is", so it is nobody's.
+    // To the system this number means "leave as it is", so no user or group has it.
     if [owner.uid, owner.gid].contains(&u32::MAX) {
         return Ok(());
     }
@@ -33,7 +33,7 @@ fn as_far_as_allowed(
         given => given,
     };
     match given {
-        // A number that the user namespace does not map is invalid in it.
+        // The system calls a number invalid that this process's user namespace does not map.
         Err(Errno::PERM | Errno::INVAL) => Ok(()),
         given => Ok(given?),
     }

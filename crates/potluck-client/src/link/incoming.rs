@@ -1,4 +1,4 @@
-//! The receiving half of a link: answers in the order of the questions, chunks verified as they come.
+//! The receiving half of a link: answers come in the order of the requests, and whole chunks are verified as they come.
 
 use super::{Body, ChunkRequest, LinkError, Owed, Proof, PutResult, Received, StoredPut, gone};
 use crate::buffer::{Buffer, Buffers};
@@ -16,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// How long the link waits for a body that should have arrived already.
+/// The time that the link waits for bytes that should have arrived already.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// The longest body that is waited for together with the head before it, for a moment. Then whoever reads at
-/// random is woken once for each answer.
+/// The longest body that is waited for together with the head before it, for [`MOMENT`] at most, so that a reader of
+/// small parts is woken once for each answer.
 const TOGETHER: u32 = 2 * SEGMENT;
 
-/// Bytes of a chunk that are received before they are hashed. Of 256 KiB to 2 MiB, 1 and 2 MiB cost
-/// least here: few wake-ups, and still in the cache when they are hashed.
+/// The number of bytes of a chunk that are received before they are hashed. Of 256 KiB to 2 MiB, 1 and 2 MiB cost
+/// least here: there are few wake-ups, and the bytes are still in the cache when they are hashed.
 const PIECE: usize = 1 << 20;
 
 /// The number of bytes of a sealed chunk that are received before they are opened: whole sealed segments, about
@@ -39,8 +39,8 @@ pub(super) struct Incoming<R> {
     /// The number of bytes that the sending half has written.
     pub written: Arc<AtomicU64>,
     pub buffers: Buffers,
-    /// The piece of a sealed chunk that is received, kept for the next: its pages are not asked of the system
-    /// again. Empty until the first.
+    /// The buffer for a piece of a sealed chunk, kept so that the next chunk needs no fresh pages of the system. Empty
+    /// until the first such chunk.
     pub sealed: Vec<u8>,
 }
 
@@ -73,14 +73,15 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 Owed::Get { asked, done } => self.settle_get(asked, done, answer).await,
             };
             if !goes_on {
-                return; // dropping what is still owed tells everybody who waits
+                return; // dropping the owed answers tells all callers that wait for them
             }
         }
     }
 
-    /// Receives the next answer, to the request that ends at `end` of all that is sent. While the donor takes what is
-    /// sent, it need not answer: over a slow line a chunk takes longer than any timeout. An answer of `whole` bytes is
-    /// waited for as a whole at first, for a moment: it may also be a refusal, which is shorter.
+    /// Receives the head of the next answer, whose request ends at byte `end` of all that is sent; `None` where the
+    /// donor closed the connection. While the donor takes what is sent, it need not answer: over a slow line a chunk
+    /// takes longer than any timeout. For [`MOMENT`] all `whole` bytes of an answer are waited for at once; after that
+    /// any byte will do, since the answer may be a refusal, which is shorter.
     async fn reply(
         &mut self,
         end: u64,
@@ -104,8 +105,8 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             }
             let before = std::mem::replace(&mut taken, self.taken());
             let took = taken.saturating_sub(before);
-            // A donor that has just taken the rest of a request has as long for the answer, however little that
-            // was.
+            // A donor that has just taken the rest of the request, however little that was, has the whole time for its
+            // answer.
             let whole = before < end && end <= taken;
             if took == 0 {
                 return Err(LinkError::Away(format!("has not answered for {stall:?}")));
@@ -116,7 +117,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
     }
 
-    /// Returns how many of the sent bytes the donor's machine has taken.
+    /// Returns the number of sent bytes that the donor's machine has taken.
     fn taken(&self) -> u64 {
         self.written.load(Ordering::Relaxed).saturating_sub(self.kernel.untaken())
     }
@@ -147,11 +148,11 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         let buffer = self.buffers.claim(len).await.buffer(len);
         let body = self.body(buffer, &asked).await;
         let goes_on = !matches!(body, Err(LinkError::Away(_)));
-        let _ = done.send(body); // nobody waits for a hedged get that came second
+        let _ = done.send(body); // the caller of a hedged get that came second is gone
         goes_on
     }
 
-    /// Receives the body of an answer and verifies it.
+    /// Receives the body of an answer, and verifies a whole chunk; a part is left to its reader.
     async fn body(&mut self, mut buffer: Buffer, asked: &ChunkRequest) -> Received {
         if let (None, Proof::Seal(key, digest)) = (&asked.part, &asked.proof) {
             return self.sealed_chunk(buffer, key, digest).await;
@@ -200,6 +201,8 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     }
 
     /// Fills `out` from the body.
+    ///
+    /// Errors: [`LinkError::Away`] also for a donor that sends less than [`LEAST_RECEIVED`] in [`STALL_TIMEOUT`].
     async fn fill(&mut self, out: &mut [u8]) -> Result<(), LinkError> {
         let (mut filled, mut before) = (0, 0);
         let mut deadline = Instant::now() + STALL_TIMEOUT;
@@ -234,7 +237,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     }
 }
 
-/// Runs `read`; where that has to wait, it is woken only when `bytes` are there.
+/// Runs `read`; where it has to wait, it is woken only when `bytes` are there.
 async fn woken_at<T>(kernel: &mut KernelSide, bytes: usize, read: impl Future<Output = T>) -> T {
     let mut read = std::pin::pin!(read);
     if let Poll::Ready(done) = futures_util::poll!(read.as_mut()) {
@@ -252,6 +255,6 @@ fn settle_put(done: oneshot::Sender<PutResult>, answer: Result<Reply, LinkError>
         }
         Reply { status, .. } => Err(LinkError::Refused(status)),
     });
-    let _ = done.send(result); // nobody waits for a put that was hedged
+    let _ = done.send(result); // the caller may have given up
     goes_on
 }

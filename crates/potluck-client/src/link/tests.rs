@@ -16,7 +16,8 @@ fn receipt(byte: u8) -> Receipt {
     Receipt::from_bytes(&[byte; Receipt::SIZE])
 }
 
-/// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
+/// A stream over one end of an in-memory pipe, which takes no more bytes than its small buffer until the other end
+/// reads.
 struct Hole(DuplexStream);
 
 impl Stream for Hole {
@@ -175,7 +176,8 @@ fn name_of(body: &ChunkBody) -> ChunkName {
     ChunkName::of(&body.to_vec())
 }
 
-/// Over a socket of the machine, by which alone parts of files go past this process.
+/// This runs over a socket of the machine, since only there are parts of files sent without a copy through this
+/// process.
 #[tokio::test]
 async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_and_no_more() {
     let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("listening");
@@ -237,7 +239,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
     donor.await.expect("no panic");
 }
 
-/// A link, and its donor's side.
+/// Starts a link over an in-memory pipe; returns it with the donor's end and the keys of the session.
 fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
     let (ours, theirs) = tokio::io::duplex(1 << 10);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);

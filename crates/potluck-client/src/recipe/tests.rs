@@ -27,7 +27,7 @@ fn nothing() -> OpenFile {
     }
 }
 
-/// A file of `lens`, whose chunks are sealed or not.
+/// Makes a file with chunks of these lengths, sealed or not.
 fn opened(lens: &[u32], sealed: bool) -> OpenFile {
     let entry = |(n, len): (usize, &u32)| {
         let digest = Digest::of(&[n as u8]);

@@ -1,5 +1,5 @@
-//! Cutting by content (FastCDC): a chunk ends where the bytes before say so, so that bytes that were inserted or taken out
-//! change the chunks that they are in, and those behind them are the same as before.
+//! Cutting by content (FastCDC): the bytes before a place say whether a chunk ends there, so that inserted or removed
+//! bytes change only the chunks around them, and the later chunks stay the same.
 
 use super::{Current, Cutter, Piece};
 use crate::body::Body;
@@ -10,8 +10,8 @@ use potluck_core::merkle::SegmentHashes;
 use potluck_core::recipe::CUT_BY_CONTENT_LEAST;
 use std::io;
 
-/// Returns the end of the first chunk of `bytes`, which are as many as the largest chunk has, or end with the file or
-/// part.
+/// Returns the end of the first chunk of `bytes`. These are as many as the largest chunk has, or fewer at the end of
+/// the file or part.
 fn end_of_first(bytes: &[u8], largest: usize) -> usize {
     let least = largest / CUT_BY_CONTENT_LEAST as usize;
     if bytes.len() <= least {

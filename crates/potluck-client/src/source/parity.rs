@@ -1,4 +1,4 @@
-//! Encodes groups while files are cut: data chunks that together get parity (docs/format/erasure.md).
+//! The encoding of groups while files are cut: data chunks that together get parity (docs/format/erasure.md).
 
 use super::{Current, CutError};
 use crate::buffer::{Buffer, Claim};
@@ -9,17 +9,17 @@ use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_core::recipe::Entry;
 use std::io;
 
-/// The number of groups of which one is decoded again before it leaves, beside the first of every session: a codec
-/// that is wrong on this machine is wrong from the start, one that errs now and then is found within a gigabyte or so,
-/// and the check costs a sixtieth of what decoding costs.
+/// One group in so many, beginning with the first of every cutter, is decoded again before it is sent: a codec that is
+/// wrong on this machine is wrong from the start, one that errs now and then is found within a gigabyte or so, and the
+/// check costs a sixtieth of what decoding every group would cost.
 const CHECK_EVERY: u64 = 64;
-/// Bytes of each chunk that are decoded at a time.
+/// The number of bytes of each chunk that are decoded at a time.
 const CHECK_PIECE: usize = 256 << 10;
 
-/// Gives groups their parity.
+/// The encoder of groups, which computes their parity.
 pub struct Grouping {
     codec: Codec,
-    /// Number of groups that have their parity.
+    /// The number of groups that were encoded.
     count: u64,
 }
 
@@ -35,6 +35,8 @@ impl Grouping {
     }
 
     /// Computes the parity of a group from its data chunks as stored.
+    ///
+    /// Errors: [`CutError::Miscoded`] where the check of the encoding fails.
     pub fn parity(
         &mut self,
         data: &[(Entry, Buffer)],
@@ -54,7 +56,7 @@ impl Grouping {
         Ok(parity.into_iter().map(|chunk| (ChunkName::of(&chunk), chunk)).collect())
     }
 
-    /// Whether the group gives back as many of its last data chunks as may be lost.
+    /// Returns whether the last data chunks of the group, as many as may be lost, can be decoded from the others.
     fn decodes(&self, data: &[&[u8]], parity: &[Buffer]) -> bool {
         let (m, k) = (self.ec().data(), self.ec().parity());
         let lost: Vec<usize> = (data.len().saturating_sub(k)..data.len()).collect();
@@ -84,8 +86,9 @@ impl Grouping {
     }
 }
 
-/// Adds a group's plaintext to the digest of its file. Where its chunks are no whole segments, which is so
-/// for at most a megabyte of each at the end of a file, it is hashed once more for that.
+/// Adds a group's plaintext to the digest of its file. The hashes of the chunks' segments serve for that if all chunks
+/// but the last are whole segments. They are not in a short last group with chunks below a megabyte, whose plaintext is
+/// hashed once more.
 pub fn add_to_digest(digest: &mut FileDigest, group: &[(SegmentHashes, Buffer)]) {
     let whole = |body: &Buffer| body.len().is_multiple_of(SEGMENT as usize);
     let before_last = &group[..group.len().saturating_sub(1)];
@@ -95,10 +98,10 @@ pub fn add_to_digest(digest: &mut FileDigest, group: &[(SegmentHashes, Buffer)])
     }
 }
 
-/// Reads the next group's data chunks with the hashes of their segments; none at the end of the input.
+/// Reads the next group's data chunks with the hashes of their segments; returns none at the end of the input.
 ///
-/// The rest of a file tells the length of the chunks. A stream is read into whole chunks, and spread evenly
-/// when it ends. A group that ends a part may have fewer chunks, which are whole.
+/// The rest of a file tells the length of the chunks. A stream is read into whole chunks, and its last group is spread
+/// evenly. A group that ends a part may have fewer chunks, which are whole.
 pub fn read(
     ec: Ec,
     chunk_size: usize,
@@ -131,7 +134,7 @@ pub fn read(
     }
 }
 
-/// Reads up to `count` chunks of `len` bytes; less only at the end of the input.
+/// Reads up to `count` chunks of `len` bytes, and fewer or shorter ones only at the end of the input.
 fn read_up_to(
     count: usize,
     len: usize,
@@ -170,8 +173,7 @@ fn respread(
     let mut bodies: Vec<Buffer> = chunks.into_iter().map(|(_, body)| body).collect();
     let count = total.div_ceil(to);
     bodies.resize_with(count, || claim.split(to).buffer(to));
-    // The bodies are filled from the last to the first, for each takes bytes from itself and from earlier
-    // ones.
+    // The bodies are filled from the last to the first, because each takes bytes from itself and from earlier ones.
     for at in (0..count).rev() {
         let (sources, rest) = bodies.split_at_mut(at);
         let target = rest[0].bytes_mut();

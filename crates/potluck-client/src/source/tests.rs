@@ -22,7 +22,7 @@ fn item(name: &str, input: Input) -> Item {
     Item { path: root.join(name).expect("a name"), input }
 }
 
-/// Cuts everything; gives each file's bytes as they would be read back, and its facts.
+/// Cuts all items; returns each file's bytes as they would be read back, and its facts.
 async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts)> {
     let buffers = Buffers::new(64 << 20);
     let mut cutter =
@@ -106,7 +106,7 @@ async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
     }
 }
 
-/// Delivers bytes in dribbles, as pipes do.
+/// A reader that delivers a few bytes at a time, as pipes do.
 struct Dribble(io::Cursor<Vec<u8>>);
 
 impl Read for Dribble {

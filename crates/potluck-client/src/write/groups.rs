@@ -1,13 +1,13 @@
-//! Groups on their way to donors, encoded before (`source/parity`). With an erasure code a group is some data chunks
-//! and their parity; a chunk with n copies is a group of one chunk, of which the 1-of-n code makes n equal ones. So
-//! both are sent by the same code.
+//! Groups on their way to donors, which were encoded before (`source/parity`). With an erasure code a group is some
+//! data chunks and their parity. A chunk with n copies is a group of one chunk, of which the 1-of-n code makes n equal
+//! ones, so both are sent by the same code.
 //!
-//! A group is a row of *slots*, each of which ends on a donor of its own. A slot is given a donor that no other
-//! slot of its group has; where that donor holds the chunk already, nothing is sent. Chunks are known by name, so
-//! that one that occurs again, in its own group or in another, is sent only as often as distinct donors are needed.
+//! A group is a row of *slots*. Each is given a donor that no other slot of the group has; where that donor holds the
+//! chunk already, nothing is sent. Chunks are known by name, so a chunk that occurs again, in its own group or in
+//! another, is sent only as often as distinct donors are needed.
 //!
-//! Who makes the copies of a chunk, and which of them a write waits for, is the mirroring protocol's to say
-//! (docs/papers.md, CEFT): the donor of the first may be asked to forward it to the others.
+//! The mirroring protocol (docs/papers.md, CEFT) says who makes the copies of a chunk, and which of them a write waits
+//! for: the donor of the first copy may be asked to forward the chunk to the others.
 
 use super::targets::{Ack, At, Targets, count};
 use crate::body::Body;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// The most names of stored chunks that are remembered, so that a file that repeats itself is sent once.
 const REMEMBERED: usize = 1 << 16;
-/// The groups that are tried for donors with room beyond the first that finds none.
+/// The number of groups without enough donors after which the search for donors ends.
 const LOOK_AHEAD: usize = 8;
 
 /// The position of a chunk in its file.
@@ -62,13 +62,13 @@ pub struct StoredChunk {
     /// The size of the chunk in stored bytes if it was sent for this group; `None` if the pool held it, another group
     /// sent it, or it is left to repair.
     pub sent: Option<u32>,
-    /// Whether the chunk is left to repair, for there are too few donors.
+    /// True if all copies of the chunk are left to repair, because there are too few donors.
     pub left_out: bool,
     /// The acknowledgements of donors that proved that they hold the chunk. What the pool held before takes no proof.
     pub acks: Vec<Ack>,
 }
 
-/// A chunk to be sent, and the donor to which it goes.
+/// An order to send a chunk to a donor.
 #[derive(Debug, Clone)]
 pub struct Send {
     /// The name of the chunk.
@@ -79,11 +79,11 @@ pub struct Send {
     pub forward: Option<Forwarding>,
 }
 
-/// The failure to find any donor that a chunk could go to.
+/// The failure to find enough donors for a group, with no busy donor left to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stranded;
 
-/// All groups of a session that are not stored yet.
+/// All groups of a session that are not stored yet, and what is remembered of the chunks of earlier ones.
 pub struct Groups {
     rules: Rules,
     groups: BTreeMap<u64, Group>,
@@ -96,7 +96,7 @@ pub struct Groups {
     stored: Vec<StoredGroup>,
     /// The number of copies that donors make after they answered.
     forwarded_later: u64,
-    /// The number of copies that nobody makes, and that the manager does not know of.
+    /// The number of copies in an asynchronous write that nobody makes, which the manager does not know.
     abandoned: u64,
     /// The number of chunks of which no second copy is made.
     left_alone: u64,
@@ -106,7 +106,7 @@ pub struct Groups {
 struct Rules {
     /// The number of copies of each chunk, which is one with an erasure code.
     copies: usize,
-    /// The number of slots that may be left to repair while donors are away.
+    /// The number of slots of a group that may be left to repair while donors are away.
     spare: usize,
     mirror: Mirror,
     ack: AckLevel,
@@ -117,9 +117,9 @@ struct Group {
     /// The slot of the plan that the group is for.
     planned: u64,
     slots: Vec<Slot>,
-    /// Whether the file of the group was told that the group is stored.
+    /// True once the file of the group was told that the group is stored.
     told: bool,
-    /// Whether the group is in the queue.
+    /// True while the group is in the queue.
     queued: bool,
 }
 
@@ -143,7 +143,7 @@ struct Shard {
     under_way: Vec<DonorId>,
     /// The donor that forwards the chunk and has not answered, and those to which it forwards it.
     forwarded: Option<(DonorId, Vec<DonorId>)>,
-    /// Whether a donor may be asked to forward the chunk; each chunk is forwarded once.
+    /// True while a donor may be asked to forward the chunk; each chunk is forwarded once.
     may_forward: bool,
     /// The slots that wait for the chunk, by group and position.
     slots: BTreeSet<(u64, usize)>,
@@ -228,8 +228,8 @@ impl Groups {
         number
     }
 
-    /// Adds a group of file number `file` that lost chunks, for the plan's slot `planned`, with the donors that have
-    /// its chunks, all of which were offered before.
+    /// Adds a group of file number `file` that lost chunks, for the plan's slot `planned`; `there` has the donors that
+    /// have its chunks. All chunks of the group were offered before.
     pub fn add_again<'a>(
         &mut self,
         file: u32,
@@ -246,7 +246,8 @@ impl Groups {
         self.offered(vec![number]);
     }
 
-    /// Forgets which chunks donors had, but for acknowledgements that still count and for what is still held.
+    /// Forgets the acknowledgements and holders of all chunks, apart from acknowledgements for which `counts` is true
+    /// and donors for which `is_held` is true.
     pub fn keep_only(&mut self, counts: impl Fn(&Ack) -> bool, is_held: impl Fn(&DonorId) -> bool) {
         for shard in self.shards.values_mut() {
             shard.acks.retain(&counts);
@@ -259,7 +260,7 @@ impl Groups {
         std::mem::take(&mut self.unoffered)
     }
 
-    /// Whether there are groups that were not offered yet.
+    /// Returns whether there are groups that were not offered yet.
     pub fn has_unoffered(&self) -> bool {
         !self.unoffered.is_empty()
     }
@@ -286,7 +287,7 @@ impl Groups {
         self.queue.len()
     }
 
-    /// Whether all groups are stored.
+    /// Returns whether all groups are stored.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -310,23 +311,24 @@ impl Groups {
         donors.into_iter().collect()
     }
 
-    /// Takes the groups that have come to have what their files wait for since the last call.
+    /// Takes the groups that got what their files wait for since the last call.
     pub fn take_stored(&mut self) -> Vec<StoredGroup> {
         std::mem::take(&mut self.stored)
     }
 
-    /// Returns the number of copies of visible chunks that this client has still to make.
+    /// Returns the number of copies that this client has still to make in groups whose files were told that they are
+    /// stored.
     pub fn pending(&self) -> u64 {
         let told = self.groups.values().filter(|group| group.told);
         told.flat_map(|group| &group.slots).filter(|slot| !slot.done).count() as u64
     }
 
-    /// Returns the number of copies of visible chunks that donors make after they answered.
+    /// Returns the number of copies that donors make after they answered.
     pub fn forwarded_later(&self) -> u64 {
         self.forwarded_later
     }
 
-    /// Returns the number of copies of visible chunks that found no donor.
+    /// Returns the number of copies in an asynchronous write that found no donor.
     pub fn abandoned(&self) -> u64 {
         self.abandoned
     }
@@ -336,8 +338,10 @@ impl Groups {
         self.left_alone
     }
 
-    /// Gives slots donors that have room; returns what is to be sent `now` for that, each once. Where `no_more_donors`
-    /// will come, the copies that find none are abandoned if their files are visible all the same.
+    /// Gives slots donors that have room; returns the chunks that are to be sent `now` for that. If `no_more_donors`
+    /// will come, slots that find none are left to repair in groups whose files were told that they are stored.
+    ///
+    /// Errors: [`Stranded`] where a group lacks donors and nothing else is to be sent.
     pub fn place(
         &mut self,
         targets: &Targets,
@@ -364,7 +368,9 @@ impl Groups {
         if is_stranded && sends.is_empty() { Err(Stranded) } else { Ok(sends) }
     }
 
-    /// Gives the slots of a group donors; returns whether every slot has one now.
+    /// Gives the slots of a group donors; returns whether every slot has a donor now or is left to repair.
+    ///
+    /// Errors: [`Stranded`] where too few donors are left for the group.
     fn place_group(
         &mut self,
         number: u64,
@@ -403,7 +409,7 @@ impl Groups {
         }
         let left = targets.left(|donor| !taken.contains(donor));
         if open > left {
-            // While donors are away, what survives one more death is enough.
+            // While donors are away, redundancy that survives one more death is enough.
             let nowhere = group.slots.iter().filter(|slot| slot.at.is_empty()).count();
             if targets.may_be_short() && nowhere - left <= self.rules.spare {
                 self.leave_out(number, open - left);
@@ -434,8 +440,8 @@ impl Groups {
         }
     }
 
-    /// Gives slots the donors that have, or are being sent, their chunks already: those in a domain
-    /// of the group last, and only where no other is left that could be sent the chunk.
+    /// Gives slots the donors that have their chunks already or are being sent them. Donors in a domain of another
+    /// chunk of the group come last, and only where no donor of another domain is left.
     fn place_where_held(&mut self, number: u64, targets: &Targets) {
         self.place_if_held(number, |donor, taken| targets.is_apart(donor, taken));
         if targets.knows_domains() {
@@ -467,7 +473,8 @@ impl Groups {
         }
     }
 
-    /// Notes an acknowledgement of a chunk; `forwarded` has the receipts of the donors to which it was forwarded.
+    /// Notes an acknowledgement of a chunk; `forwarded` has the receipts of the donors to which it was forwarded, in
+    /// the order of [`Forwarding::to`].
     pub fn acked(&mut self, name: &ChunkName, ack: Ack, forwarded: &[Option<Receipt>]) {
         let by = ack.0;
         self.count(name, ack);
@@ -498,7 +505,7 @@ impl Groups {
         self.settle_all(name, ack.0);
     }
 
-    /// Notes that `donor` has the chunk from another donor, or will have it. What it does not take is left to repair.
+    /// Notes that `donor` will get the chunk from another donor. If it does not take the chunk, that is left to repair.
     fn takes_later(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(shard) = self.shards.get_mut(name) else { return };
         shard.under_way.retain(|other| *other != donor);
@@ -517,8 +524,8 @@ impl Groups {
         }
     }
 
-    /// Notes that a donor did not take a chunk. Whether others got it from that donor is unknown: the client sends it
-    /// itself.
+    /// Notes that a donor did not take a chunk. It is not known whether other donors got the chunk from that donor, so
+    /// the client sends it to them itself.
     pub fn failed(&mut self, name: &ChunkName, donor: DonorId) {
         for other in self.take_forwarded(name, donor) {
             self.fail(name, other);
@@ -581,7 +588,7 @@ impl Groups {
         Some(Send { name: *name, donor, forward: None })
     }
 
-    /// Notes that a chunk of a group is at `donor`, or is left out.
+    /// Notes that the chunk of a slot is at `donor`, or with `None` that the slot is left to repair.
     fn settle(&mut self, number: u64, position: usize, donor: Option<DonorId>) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let Some(slot) = group.slots.get_mut(position).filter(|slot| !slot.done) else { return };
@@ -611,7 +618,7 @@ impl Groups {
             return;
         }
         let Some(oldest) = self.remembered.pop_front() else { return };
-        // A chunk that is needed again will be remembered again.
+        // A chunk that slots wait for again is kept, and comes into this list once more when it is stored.
         if self.shards.get(&oldest).is_some_and(|shard| shard.slots.is_empty()) {
             self.shards.remove(&oldest);
         }
@@ -619,7 +626,8 @@ impl Groups {
 }
 
 impl Rules {
-    /// Has the donor of a chunk's first copy forward it to the donors of the others, the `slots` behind it.
+    /// Gives the `slots` after a chunk's first copy donors to which the donor of the first copy forwards the chunk;
+    /// returns that order, if any slot got a donor.
     fn forward(
         &self,
         targets: &Targets,
@@ -656,7 +664,7 @@ impl Group {
         self.slots.iter().flat_map(|slot| &slot.at).copied().collect()
     }
 
-    /// Returns the group in the form that its file records; each chunk has so many slots, one after the other.
+    /// Returns the group in the form that its file records; each chunk has `copies` slots, one after the other.
     fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> StoredGroup {
         let chunk = |slots: &[Slot]| StoredChunk {
             place: slots[0].place,
@@ -678,13 +686,14 @@ impl Slot {
 }
 
 impl Shard {
-    /// Picks a donor with room for the chunk: one of its `own` if possible, and none that its group has `taken`.
+    /// Picks a donor with room for the chunk: one of the slot's `own` planned donors if possible, and none that the
+    /// group has `taken`.
     fn pick(&self, targets: &Targets, own: &[DonorId], taken: &[DonorId]) -> Option<DonorId> {
         let free = |donor: &DonorId| !taken.contains(donor) && !self.has(donor);
         targets.pick(own, taken, free, self.len)
     }
 
-    /// Whether a donor has the chunk, or is being sent it.
+    /// Returns whether a donor has the chunk, or is being sent it.
     fn has(&self, donor: &DonorId) -> bool {
         self.held.contains(donor)
             || self.under_way.contains(donor)

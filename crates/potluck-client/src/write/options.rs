@@ -1,17 +1,17 @@
-//! How files are to be stored.
+//! The options of storing files.
 
 use potluck_core::policy::Override;
 use potluck_wire::control::Condition;
 
-/// How files are stored.
+/// The options of storing files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PutOptions {
     /// The parts of the policy that differ from the space's.
     pub policy: Override,
     /// The condition under which a file may replace what is at its path.
     pub condition: Condition,
-    /// Plaintext bytes of all files together, if known.
+    /// The plaintext bytes of all files together, if known.
     pub bytes: Option<u64>,
-    /// Whether a stream that brings nothing replaces no file that has content.
+    /// If true, a stream that brings nothing replaces no file that has content.
     pub spare_content: bool,
 }

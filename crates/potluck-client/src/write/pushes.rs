@@ -1,4 +1,4 @@
-//! What those who bring files and the window that sends their chunks tell one another.
+//! The messages between the writers of a session, which bring files, and the sliding window, which sends their chunks.
 
 use crate::fetch::{ChunkLocator, LocatedChunks};
 use crate::pool::Pool;
@@ -17,11 +17,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// A message to a session.
 pub(crate) enum Push {
-    /// Files that are read where the session runs.
+    /// Brings files that the session itself reads.
     Items(Items),
-    /// The next chunks of a file that a writer cuts, and maybe its end.
+    /// Brings the next chunks of a file that a writer cuts, and perhaps its end.
     Cuts(Vec<Cut>),
-    /// Asks to be told when all chunks that came of a file are stored.
+    /// Asks to be told when all chunks of a file that were brought so far are stored.
     Flush(u32, oneshot::Sender<()>),
     /// Asks to be told when a file, whose end comes next, is visible.
     Await(u32, Finished),
@@ -39,17 +39,18 @@ pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
 pub struct VisibleFile {
     /// The version that the file has.
     pub version: VersionId,
-    /// When its directory was modified because the file came to it; `None` where the file replaced another.
+    /// The time at which its directory was modified because the file is new in it; `None` where the file replaced
+    /// another.
     pub dir_modified: Option<FileTime>,
-    /// Whether it has less redundancy than its policy asks for, because donors are away.
+    /// True if the file has less redundancy than its policy asks for, because donors are away.
     pub below_policy: bool,
 }
 
-/// The channels of pushed files as the sliding window has them.
+/// The sliding window's side of a session.
 pub(crate) struct Pushes {
-    /// The messages; ends when the session and all its writers are gone.
+    /// The messages of the writers. The channel ends when the session and all its writers are gone.
     pub from: mpsc::UnboundedReceiver<Push>,
-    /// Tells writers whether they may bring more.
+    /// The channel that tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
     /// The number of the next file.
     pub next_file: Arc<AtomicU32>,
@@ -57,25 +58,25 @@ pub(crate) struct Pushes {
     pub failure: Arc<OnceLock<Failure>>,
 }
 
-/// The side of those who bring files.
+/// The writers' side of a session.
 pub(crate) struct SessionHandle {
     pushes: mpsc::UnboundedSender<Push>,
     may_cut: watch::Receiver<bool>,
     next_file: Arc<AtomicU32>,
-    /// The policy of all its files.
+    /// The policy of all files of the session.
     pub policy: Policy,
-    /// Seals them, in a sealed space.
+    /// The key that seals the files, in a sealed space.
     pub key: Option<SpaceKey>,
     /// The client of the session, with the memory of its writers.
     pub client: Pool,
-    /// How many donors its plan named at first.
+    /// The number of donors that the plan named at first.
     pub donors: usize,
     /// The failure that ended the session.
     pub failure: Arc<OnceLock<Failure>>,
 }
 
 impl SessionHandle {
-    /// Both sides of a session with this policy, whose writers have their memory from `client`.
+    /// Makes both sides of a session with this policy, whose writers have their memory from `client`.
     pub fn new(
         policy: Policy,
         key: Option<SpaceKey>,
@@ -91,12 +92,14 @@ impl SessionHandle {
         (Self { pushes, may_cut, next_file, policy, key, client, donors, failure }, window)
     }
 
-    /// Sends the window a message; an error when the session has ended.
+    /// Sends the window a message.
+    ///
+    /// Errors: the failure that ended the session.
     pub fn push(&self, push: Push) -> Result<(), Failure> {
         self.pushes.send(push).map_err(|_| self.ended())
     }
 
-    /// The number of a new file at `path`, and what cuts it.
+    /// Returns the number of a new file at `path`, and the cutter that cuts it.
     pub fn cutter(&self, path: PoolPath, input: Input) -> (u32, Cutter) {
         let file = self.next_file.fetch_add(1, Ordering::Relaxed);
         let item = Item { path, input };
@@ -105,7 +108,9 @@ impl SessionHandle {
         (file, Cutter::new(items, &self.policy, self.key.clone(), number))
     }
 
-    /// Waits until the pool has promised room for more.
+    /// Waits until the window allows writers to bring more.
+    ///
+    /// Errors: the failure that ended the session.
     pub async fn room(&self) -> Result<(), Failure> {
         let mut may_cut = self.may_cut.clone();
         may_cut.wait_for(|may| *may).await.map(drop).map_err(|_| self.ended())
@@ -137,7 +142,7 @@ impl ChunkLocator for SessionHandle {
     }
 }
 
-/// Returns the failure that ended a session.
+/// Returns the failure that ended a session, or a general one if none was noted.
 pub(crate) fn ended(failure: &OnceLock<Failure>) -> Failure {
     failure.get().cloned().unwrap_or_else(|| {
         Failure::new(ErrorKind::Retry, code::NO_SESSION, "the write session has ended")

@@ -9,40 +9,42 @@ use std::time::Duration;
 /// The report of a put.
 #[derive(Debug, Clone, Default)]
 pub struct PutReport {
-    /// Files that became visible, in that order.
+    /// The files of [`Session::add`](super::session::Session::add) or a put that became visible, in that order. A file
+    /// of a [`Writer`](crate::Writer) is not among them; the writer is told.
     pub stored: Vec<(PoolPath, VersionId)>,
-    /// Symbolic links that were made.
+    /// The number of symbolic links that were made.
     pub links: u64,
-    /// Files and links that could not be stored, and why.
+    /// The files and links that could not be stored, with the reasons. The failure of a file of a
+    /// [`Writer`](crate::Writer) is told to the writer.
     pub failed: Vec<(PoolPath, Failure)>,
-    /// Plaintext bytes of the stored files.
+    /// The plaintext bytes of all files that became visible.
     pub bytes: u64,
-    /// Chunks that went to donors, parity included, copies not counted.
+    /// The number of chunks that went to donors, parity included, copies not counted.
     pub sent_chunks: u64,
-    /// Stored bytes of the sent chunks, copies not counted.
+    /// The stored bytes of the sent chunks, copies not counted.
     pub sent_bytes: u64,
-    /// Chunks the pool held already, or that occur twice in the files.
+    /// The number of chunks that were not sent because the pool held them already, or they occur twice in the files.
     pub held_chunks: u64,
-    /// Plaintext bytes of data chunks that the pool held already, or that occur twice in the files.
+    /// The plaintext bytes of data chunks that the pool held already, or that occur twice in the files.
     pub held_bytes: u64,
-    /// The time from the opening of the session until the last of its files became visible. A program that writes sees
-    /// the stored files at the rate that this makes (OAB; checkpoint store, section V.B).
+    /// The time from the opening of the session until the last of its files became visible. The bytes divided by this
+    /// time are the observed application bandwidth (OAB; checkpoint store, section V.B).
     pub visible_after: Duration,
-    /// The time until all copies were made that this client makes. If no others are pending, the rate that it makes is
-    /// that of storing the files (ASB).
+    /// The time from the opening until all copies were made that this client makes. If no others are pending, the bytes
+    /// divided by this time are the achieved storage bandwidth (ASB).
     pub stored_after: Duration,
-    /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
-    /// copies not counted.
+    /// The stored bytes of chunks that an interrupted upload had left and that were not sent again, copies not counted.
     pub resumed_bytes: u64,
     /// The resumed bytes with all their copies, as `potluck status` counts what is kept.
     pub resumed_copies_bytes: u64,
-    /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
-    /// the files became visible.
+    /// The number of copies that were not made when this report was made: an asynchronous protocol makes copies after
+    /// the files became visible, and repair makes those that found no donor.
     pub pending_copies: u64,
-    /// Files of which the death of one donor may lose something until their pending copies are made.
+    /// The number of files of which the death of one donor may lose something until their pending copies are made.
     pub at_risk: u64,
-    /// Files that became visible with less redundancy than their policy asks for, because donors are
-    /// away. One more donor may die, unless the file is at risk; repair makes the rest when there are donors for it.
+    /// The number of files that became visible with less redundancy than their policy asks for, because donors are
+    /// away. They survive the death of one more donor, unless they are at risk; repair makes the rest when there are
+    /// donors for it.
     pub below_policy: u64,
 }
 
@@ -58,7 +60,7 @@ impl PutReport {
         rate(self.bytes, self.stored_after).filter(|_| self.pending_copies == 0)
     }
 
-    /// The failure that ended a put, which says how much had become visible by then.
+    /// Returns the failure that ended a put, with the number of files that had become visible by then.
     pub(crate) fn with_stored(&self, failure: Failure) -> Failure {
         if self.stored.is_empty() {
             return failure;

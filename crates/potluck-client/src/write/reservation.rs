@@ -1,5 +1,6 @@
-//! The calls of a write session, which reserve opens, and commit or abort closes; nothing is visible before. An abort may ask to
-//! keep what was stored, so that the same command goes on later (parked sessions in `potluck_pool`).
+//! The calls of a write session. A reserve opens it, and the last commit or an abort closes it; files become visible
+//! only by commits. An abort may ask to keep what was stored, so that the same command goes on later (parked sessions
+//! in `potluck_pool`).
 
 use crate::fetch::LocatedChunks;
 use crate::pool::Pool;
@@ -15,15 +16,15 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The reservation of an open write session. Dropped without [`Reservation::finish`], it is aborted, and what was sent is
-/// kept for a while.
+/// The reservation of an open write session. If it is dropped without [`Reservation::finish`], it is aborted, and the
+/// chunks that were sent are kept for a while.
 pub struct Reservation {
     calls: SessionCalls,
     /// The session and the plan that the manager granted.
     pub reserved: Reserved,
-    /// Plaintext bytes promised so far.
+    /// The plaintext bytes that the manager has promised so far.
     pub promised: u64,
-    /// Plaintext bytes that the writer said it will write.
+    /// The plaintext bytes that the writer said it will write, if it said so.
     pub bytes: Option<u64>,
     /// The path of the file, or of the tree, that is written.
     pub root: PoolPath,
@@ -35,7 +36,7 @@ pub struct Reservation {
 pub struct SessionCalls {
     client: Pool,
     session: SessionId,
-    /// The path that all its files are at or below.
+    /// The path that all files of the session are at or below.
     root: PoolPath,
 }
 
@@ -45,13 +46,14 @@ pub struct Growth {
     pub bytes: u64,
     /// The donors that failed and should not be planned again.
     pub avoid: Vec<DonorId>,
-    /// Whether only places for the whole redundancy are of use.
+    /// True if only donors for the whole redundancy are of use.
     pub whole: bool,
     /// The one file of the session, if its size was unknown.
     pub file: Option<GrowingFile>,
 }
 
-/// Bytes of a first promise to a session of unknown size that count, at most: it asks for more before these are used up.
+/// The most bytes of the first promise to a session of unknown size that the client counts on: it asks for more before
+/// they are used up.
 const FIRST_PROMISE: u64 = 64 << 20;
 
 /// The most names in one question about where chunks are.
@@ -59,6 +61,8 @@ const OFFERED_AT_ONCE: usize = 8192;
 
 impl Reservation {
     /// Opens a write session with the bytes that `reserve` asks for.
+    ///
+    /// Errors: those of [`Pool::call_to_begin`].
     pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call_to_begin(reserve).await?;
         let calls = SessionCalls {
@@ -74,7 +78,7 @@ impl Reservation {
         Ok(Self { calls, reserved, promised, bytes: reserve.bytes, root, armed: true })
     }
 
-    /// The reservation of a session that no manager knows.
+    /// Makes the reservation of a session that no manager knows.
     #[cfg(test)]
     pub fn unknown(client: &Pool, reserved: Reserved, root: PoolPath) -> Self {
         let (session, client) = (reserved.session, client.clone());
@@ -92,8 +96,8 @@ impl Reservation {
         self.armed = false;
     }
 
-    /// Ends the session; nothing more becomes visible. Its chunks are reclaimed, unless whoever
-    /// writes the same again soon is to find them: then they are kept for a while.
+    /// Ends the session; nothing more becomes visible. Its chunks are reclaimed; with `keep` they are kept for a while,
+    /// for a client that soon writes the same again.
     pub async fn abort(mut self, keep: bool) {
         self.armed = false;
         self.calls.abort(keep).await;
@@ -112,7 +116,8 @@ impl Drop for Reservation {
 }
 
 impl SessionCalls {
-    /// Asks which chunks the pool holds, and whether it may have a file of which there are so many `bytes` so far.
+    /// Asks which chunks the pool holds, and whether a file that has so many `bytes` so far is allowed, for example by
+    /// its quota.
     pub async fn offer(
         &self,
         chunks: Vec<ChunkName>,
@@ -124,8 +129,8 @@ impl SessionCalls {
         self.client.call_retrying(&offer).await
     }
 
-    /// Asks where these chunks are for which no donor is known, and how the donors of all of them, and those of the
-    /// session, can be reached now.
+    /// Asks where those of these chunks are for which no donor is known, and how the donors of all of them, and those
+    /// of the session, can be reached now.
     pub async fn locate(
         self,
         mut holders: BTreeMap<ChunkName, Vec<DonorId>>,
@@ -143,8 +148,8 @@ impl SessionCalls {
         Ok(LocatedChunks { holders, donors })
     }
 
-    /// Returns the reason for which the manager does not know the session any more, if the right to write was taken
-    /// from this member, which ends its sessions.
+    /// Returns the reason why the manager does not know the session any more, if that is that the right to write was
+    /// taken from this member, which ends its sessions.
     pub async fn lost_right(&self) -> Option<Failure> {
         let so_far = Some(GrowingFile { path: self.root.clone(), bytes: 0 });
         let (session, chunks, ack) = (self.session, Packed(Vec::new()), AckLevel::Memory);
@@ -152,7 +157,7 @@ impl SessionCalls {
             self.client.caller.call(&Offer { session, chunks, ack, so_far }).await.err()?;
         match failure.code.as_str() {
             code::NO_RIGHT => Some(failure),
-            // The member may not even list the space any more, to which it has just written.
+            // The member may not even see the space any more to which it has just written.
             code::NO_SPACE_NAMED => {
                 Some(Failure { kind: ErrorKind::Auth, code: code::NO_RIGHT.into(), ..failure })
             }
@@ -160,7 +165,7 @@ impl SessionCalls {
         }
     }
 
-    /// Asks for more room; `wait` while donors may still report to a new manager.
+    /// Asks for more room; with `wait` it asks again for a while where donors may still report to a new manager.
     pub async fn grow(self, growth: Growth, wait: bool) -> Result<Grown, Failure> {
         let Growth { bytes, avoid, whole, file } = growth;
         let grow = Grow { session: self.session, bytes, holders: Vec::new(), avoid, whole, file };
@@ -187,7 +192,8 @@ impl SessionCalls {
         self.client.call_retrying(&Renew { session: self.session, refused }).await
     }
 
-    /// Makes files visible; returns them together with what became of each.
+    /// Commits parts of files, and files, which become visible; with `done` this closes the session. Returns the files
+    /// together with the outcome of each.
     pub async fn commit(
         self,
         batch: u32,
@@ -205,7 +211,7 @@ impl SessionCalls {
     }
 
     async fn abort(&self, keep: bool) {
-        // The call is made once, for a writer that was interrupted does not wait.
+        // The call is made only once, because a writer that was interrupted does not wait.
         let abort = Abort { session: self.session, keep };
         if let Err(failure) = self.client.caller.call(&abort).await {
             tracing::debug!(%failure, "abort failed; the lease ends the session");

@@ -1,4 +1,4 @@
-//! Write sessions: files that are stored under one reservation and one policy, whether they are read here or
+//! Write sessions: files that are stored under one reservation and one policy. The session reads them itself, or
 //! programs write them piece by piece.
 
 use crate::pool::Pool;
@@ -17,15 +17,15 @@ use potluck_wire::error::Failure;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// Files written under one reservation and one policy. Files that are finished at about the same time become
-/// visible by one commit.
+/// A write session: files written under one reservation and one policy. Files that are finished at about the same time
+/// become visible by one commit.
 pub struct Session {
     handle: Arc<SessionHandle>,
     report: oneshot::Receiver<Result<PutReport, Failure>>,
 }
 
-/// Opens a session for files below `root`; gives the side of those who bring files, and what sends their chunks, which
-/// ends when that side is gone. Dropped before, it ends the session.
+/// Opens a session for files below `root`. Returns the writers' side of it, and the future that sends their chunks,
+/// which completes when that side is gone and all is stored. Dropping the future early ends the session.
 async fn open(
     client: &Pool,
     root: &PoolPath,
@@ -55,9 +55,9 @@ impl Session {
     ) -> Result<Self, Failure> {
         let (handle, window) = open(client, root, options, Arc::new(Quiet)).await?;
         let (done, report) = oneshot::channel();
-        // The task ends with the writers, or with the runtime; files that settle in between do not end it.
+        // The task ends when all writers are gone, or with the runtime.
         tokio::spawn(async move {
-            let _ = done.send(window.await); // whoever does not wait for the end is not told
+            let _ = done.send(window.await); // nobody may wait for the report
         });
         Ok(Self { handle: Arc::new(handle), report })
     }
@@ -67,7 +67,7 @@ impl Session {
         Writer::new(Arc::clone(&self.handle), path, attributes)
     }
 
-    /// Whether the session has failed: nothing more can be written in it.
+    /// Returns whether the session has failed, so that nothing more can be written in it.
     pub fn has_failed(&self) -> bool {
         self.handle.failure.get().is_some()
     }
@@ -77,21 +77,21 @@ impl Session {
         &self.handle.policy
     }
 
-    /// Stores files that are read here, one after the other; what becomes of each is in the report.
+    /// Stores files that the session reads itself, one after the other; the outcome of each is in the report.
     ///
-    /// Errors: what ended the session.
+    /// Errors: the failure that ended the session.
     pub fn add(&self, items: Items) -> Result<(), Failure> {
         self.handle.push(Push::Items(items))
     }
 
     /// Waits until all writers of the session have ended, and all copies are made that this process makes.
     ///
-    /// Errors: what ended the session early.
+    /// Errors: the failure that ended the session early.
     pub async fn finish(self) -> Result<PutReport, Failure> {
         self.pending_report().wait().await
     }
 
-    /// Ends the adding of files. The session ends with the writers that it has, and with the same commit as the last.
+    /// Ends the adding of files. The session ends when its last writer has ended, by the same commit.
     pub fn pending_report(self) -> PendingReport {
         PendingReport { failure: self.handle.failure.clone(), report: self.report }
     }
@@ -106,18 +106,18 @@ pub struct PendingReport {
 impl PendingReport {
     /// Waits for the report, as [`Session::finish`] does.
     ///
-    /// Errors: what ended the session early.
+    /// Errors: the failure that ended the session early.
     pub async fn wait(self) -> Result<PutReport, Failure> {
         self.report.await.unwrap_or_else(|_| Err(ended(&self.failure)))
     }
 }
 
-/// Stores `items` in one write session below `root`. Each file becomes visible whole, when all
-/// its chunks have as many copies as the policy asks for, or, unless it is strict, as there are donors
-/// for while others are away, if one more may die then; by an asynchronous mirroring protocol when
-/// they have one. This returns when the other copies are made too, as far as this client makes them.
+/// Stores `items` in one write session below `root`. Each file becomes visible as a whole, when all its chunks have as
+/// many copies as the policy asks for, or one copy with an asynchronous mirroring protocol. While donors are away, and
+/// unless the policy is strict, fewer copies are enough if one more donor may die. This returns when the other copies
+/// that this client makes are made, too.
 ///
-/// Errors: what ended the session; files that failed alone are in the report.
+/// Errors: the failure that ended the session; files that failed alone are in the report.
 pub async fn put(
     client: &Pool,
     root: &PoolPath,

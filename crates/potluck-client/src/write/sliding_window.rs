@@ -54,8 +54,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-/// Stores what is pushed under an open session, until all files that can become visible are, and all copies are made
-/// that this client makes. A failure that ends it early is in `pushes.failure` before any writer hears of it.
+/// Stores what is pushed to an open session, until all files are visible that can become visible, and all copies are
+/// made that this client makes. A failure that ends the session early is in `pushes.failure` before any writer hears of
+/// it.
 pub(crate) async fn write(
     client: &Pool,
     session: Reservation,
@@ -77,11 +78,12 @@ pub(crate) async fn write(
                 code::NO_SESSION => window.session.calls().lost_right().await.unwrap_or(failure),
                 _ => failure,
             };
-            let _ = ended.set(failure.clone()); // set once, here
+            let _ = ended.set(failure.clone()); // this is the only place that sets it
             for finished in window.refused.drain(..) {
                 let _ = finished.send(Err(failure.clone())); // its writer may be gone
             }
-            // A write that may work later can go on from here; any other is not tried again as it is.
+            // A write that may work later can go on from here, so what it sent is kept; any other write is not tried
+            // again as it is.
             let goes_on = failure.kind == ErrorKind::Retry;
             let failure = if goes_on { window.with_advice(failure) } else { failure };
             let failure = window.report.with_stored(failure);
@@ -91,10 +93,10 @@ pub(crate) async fn write(
     }
 }
 
-/// The event that happened next.
+/// An event that the window waits for.
 enum Event {
     Cut(Box<Cutter>, Vec<Cut>),
-    /// Writers brought something; `None` when all of them are gone.
+    /// A message of the writers came; `None` when all writers are gone.
     Pushed(UnboundedReceiver<Push>, Option<Push>),
     Offered(Offer, Result<Offered, Failure>),
     Put {
@@ -115,13 +117,13 @@ enum Event {
     LookForLate,
     /// The manager answered how donors that were away can be reached; `None` when the wait for them was too long.
     Reached(Box<Pauses>, Option<Result<Grown, Failure>>),
-    /// Files that are ready have waited for others for long enough.
+    /// Files that are ready have waited long enough for others to share their commit.
     CommitDue,
-    /// Somebody who asked where chunks are was told.
+    /// A question about where chunks are was answered.
     Located,
 }
 
-/// The state of a write. Each stage keeps its own; here is what several of them use.
+/// The state of a write. Each stage has a state of its own; the other fields are used by several stages.
 struct Window {
     client: Pool,
     session: Reservation,
@@ -130,16 +132,17 @@ struct Window {
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
     files: BTreeMap<u32, FileState>,
-    /// The last number that was given to a part or a file sent again; these count down, and the cutters' up from 0.
+    /// The last number that was given to a part, or to a file that is sent again. These numbers count down, and those
+    /// of the cutters up from 0.
     last_number: u32,
-    /// Files that are stored in parts, each of which is among `files` until it is committed.
+    /// The files that are stored in parts. Each part is among `files` until it is complete.
     wholes: BTreeMap<u32, Whole>,
     /// The writers of files whose commit was refused together with the whole session; they are told why once that is
     /// known.
     refused: Vec<Finished>,
     groups: Groups,
     report: PutReport,
-    /// When the session was opened.
+    /// The moment at which the session was opened.
     opened: Tick,
 
     cutting: Cutting,
@@ -157,17 +160,17 @@ struct FileState {
     entries: Vec<Entry>,
     parity: Vec<ChunkName>,
     acknowledged: Vec<Acknowledged>,
-    /// Receipts for parity chunks; their indexes count from the file's first parity chunk.
+    /// The acknowledgements of parity chunks; their indexes count from the file's first parity chunk.
     parity_acknowledged: Vec<Acknowledged>,
-    /// The number of groups that the file waits for.
+    /// The number of groups of the file that are not stored yet.
     open: usize,
     facts: Option<Facts>,
-    /// The place of this part in its file, if it is one; known when the part is cut to its end.
+    /// The place of a part in its file, known when the part is cut to its end; `None` for a whole file.
     part: Option<PartOf>,
-    /// Whether the file was complete before, and donors of it went away since.
+    /// True if the file was complete before, and is sent again because donors of it went away.
     is_again: bool,
-    /// The reason why some of the file cannot be sent: its local file changed between being read and being sent, or
-    /// what the pool had of it could not be read.
+    /// The reason why some chunks of the file cannot be sent: the local file changed between being read and being sent,
+    /// or chunks that were kept of another version could not be read.
     unsent: Option<Failure>,
     /// The channel to a writer that waits until no group of the file is open.
     flushed: Option<oneshot::Sender<()>>,
@@ -226,7 +229,7 @@ impl Window {
                 return Err(stuck());
             };
             self.take(event)?;
-            // Answers come many at once.
+            // Many answers come at once.
             while let Some(Some(event)) = self.events.next().now_or_never() {
                 self.take(event)?;
             }
@@ -262,13 +265,14 @@ impl Window {
         Ok(())
     }
 
-    /// Whether nothing more can become visible.
+    /// Returns whether nothing more can become visible.
     fn all_visible(&self) -> bool {
         let none = self.files.is_empty() && self.wholes.is_empty();
         self.cutting.is_over() && none && self.committing.is_idle()
     }
 
-    /// Notes that a file does not become visible: its writer is told, or else the report has it.
+    /// Notes that a file does not become visible: its writer is told, or the report has the failure where there is no
+    /// writer.
     fn fail(&mut self, path: PoolPath, failure: Failure, finished: Option<Finished>) {
         match finished {
             Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone

@@ -1,6 +1,6 @@
-//! Choice of the donor that takes a chunk of a group: a slot's own donors in the plan while they keep up, otherwise
-//! any donor of the plan that has room. Among those others, too, a donor in a domain that has another chunk of the
-//! group is taken only when no other domain is left: one that is merely busy is waited for.
+//! Choice of the donor that takes a chunk of a group: a slot's own donors in the plan while they keep up, otherwise any
+//! donor of the plan that has room. Even then, a donor in a domain that has another chunk of the group is taken only
+//! when no other domain is left: one that is merely busy is waited for.
 
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
@@ -13,7 +13,7 @@ use potluck_wire::control::Source;
 use potluck_wire::ticket::Receipt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The donors a session may write to.
+/// The donors that a session may write to.
 pub struct Targets {
     donors: Donors,
     plan: Plan,
@@ -21,11 +21,11 @@ pub struct Targets {
     /// The failure domains of donors that fail together with others; most pools name none.
     domains: HashMap<DonorId, String>,
     failed: BTreeSet<DonorId>,
-    /// Usable donors that get nothing until another ticket for them is there.
+    /// The usable donors that get nothing until there is another ticket for them.
     awaiting_ticket: BTreeSet<DonorId>,
     next_slot: u64,
-    /// Whether the pool had fewer donors for the latest part of the plan than its redundancy takes:
-    /// what finds no donor then is left to repair.
+    /// True if the pool had fewer donors for the latest part of the plan than its redundancy takes: slots that find no
+    /// donor may then be left to repair.
     short: bool,
 }
 
@@ -47,7 +47,7 @@ impl At {
         count(&mut self.acks, ack);
     }
 
-    /// Returns all of these donors, each once.
+    /// Returns the donors that acknowledged or held the chunk, each once.
     pub fn donors(&self) -> Vec<DonorId> {
         let acks = self.acks.iter().map(|(donor, ..)| *donor);
         let new = |donor: &&DonorId| !self.acks.iter().any(|(at, ..)| at == *donor);
@@ -63,7 +63,7 @@ pub fn count(acks: &mut Vec<Ack>, ack: Ack) {
 }
 
 impl Targets {
-    /// Begins to follow `plan`.
+    /// Makes the targets of a session that follows `plan`.
     pub fn new(donors: Donors, plan: Plan) -> Self {
         let usable = plan.donors();
         let (domains, failed, awaiting_ticket) = Default::default();
@@ -102,46 +102,46 @@ impl Targets {
         }
     }
 
-    /// Returns the number of the plan's next slot.
+    /// Returns the number of the plan's next slot, which is used up by that.
     pub fn next_slot(&mut self) -> u64 {
         let slot = self.next_slot;
         self.next_slot += 1;
         slot
     }
 
-    /// Returns the donors that must not be planned again.
+    /// Returns the donors that were given up and must not be planned again.
     pub fn failed(&self) -> Vec<DonorId> {
         self.failed.iter().copied().collect()
     }
 
-    /// Gives a donor up.
+    /// Gives a donor up: nothing more is sent to it, unless it is planned again or answers again.
     pub fn give_up(&mut self, donor: DonorId) {
         self.usable.remove(&donor);
         self.awaiting_ticket.remove(&donor);
         self.failed.insert(donor);
     }
 
-    /// Gives a donor nothing until there is another ticket for it. A chunk that only this donor may have, since all
-    /// others fail together with donors that have the rest, waits for that.
+    /// Stops giving a donor chunks until there is another ticket for it. A chunk that only this donor may have, since
+    /// all others fail together with donors that have the rest of the group, waits for the ticket.
     pub fn await_ticket(&mut self, donor: DonorId) {
         if self.usable.contains(&donor) {
             self.awaiting_ticket.insert(donor);
         }
     }
 
-    /// Returns how many donors the plan has.
+    /// Returns the number of donors in the plan.
     pub fn width(&self) -> usize {
         self.plan.donors().len()
     }
 
-    /// Returns how a donor is reached by another that forwards a chunk to it.
+    /// Returns the addresses and the ticket by which another donor forwards a chunk to this one.
     pub fn route(&self, donor: DonorId) -> Option<Source> {
         let access = self.donors.access(donor)?;
         let ticket = access.ticket.clone()?;
         Some(Source { donor, addresses: access.addresses.clone(), ticket })
     }
 
-    /// Whether a slot that finds no donor may be left to repair, if enough is stored without it.
+    /// Returns whether a slot that finds no donor may be left to repair, if enough is stored without it.
     pub fn may_be_short(&self) -> bool {
         self.short
     }
@@ -152,9 +152,9 @@ impl Targets {
         self.plan.slot(slot % self.plan.chunks().max(1)).unwrap_or_default()
     }
 
-    /// Picks the first of `planned` that is `free` and has room for `bytes`, or any other; `None` while all have
-    /// enough to do. Donors that do not fail together with the holders in `with` go before all others, even while they
-    /// have no room.
+    /// Picks the first of `planned` that is `free` and has room for `bytes`, or else another such donor; `None` where
+    /// there is none now. While a `free` donor is left that does not fail together with the holders in `with`, only
+    /// such donors are picked, even if they have no room now.
     pub fn pick(
         &self,
         planned: &[DonorId],
@@ -181,36 +181,37 @@ impl Targets {
         self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, now));
     }
 
-    /// Whether any donor fails together with others.
+    /// Returns whether any donor has a label, by which it may fail together with others.
     pub fn knows_domains(&self) -> bool {
         !self.domains.is_empty()
     }
 
-    /// Whether a donor may have a chunk whose companions are at the donors `with`: it does not fail together with any
-    /// of them, or no donor is left that does not.
+    /// Returns whether a donor may have a chunk of a group whose other chunks are at the donors `with`: it fails
+    /// together with none of them, or no other donor is left that does not.
     pub fn is_fit(&self, donor: &DonorId, with: &[DonorId]) -> bool {
         self.is_apart(donor, with) || !self.is_any_apart(with, |other| !with.contains(other))
     }
 
-    /// Whether none of these fails together with a donor.
+    /// Returns whether a donor fails together with none of the donors `with`, itself aside.
     pub fn is_apart(&self, donor: &DonorId, with: &[DonorId]) -> bool {
         let Some(own) = self.domains.get(donor) else { return true };
         with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))
     }
 
-    /// Whether labels matter and a `free` donor is left that fails together with none of the donors `with`.
+    /// Returns whether donors have labels and a `free` donor is left that fails together with none of the donors
+    /// `with`.
     fn is_any_apart(&self, with: &[DonorId], free: impl Fn(&DonorId) -> bool) -> bool {
         let mut usable = self.usable.iter();
         self.knows_domains() && usable.any(|donor| free(donor) && self.is_apart(donor, with))
     }
 
-    /// Returns how many donors are left that are `free`.
+    /// Returns the number of usable donors that are `free`.
     pub fn left(&self, free: impl Fn(&DonorId) -> bool) -> usize {
         self.usable.iter().filter(|donor| free(donor)).count()
     }
 
-    /// Picks a `free` donor for the bytes that `slow` has had since `sent_at`, if waiting is not worth it: one that
-    /// fails together with none of the donors `with`, unless there is none and `slow` is not such a donor either.
+    /// Picks a `free` donor to take the bytes as well that were sent to `slow` at `sent_at`, if waiting is not worth
+    /// it. It fails together with none of the donors `with`, unless neither a free donor nor `slow` is apart from them.
     pub fn hedge(
         &self,
         with: &[DonorId],
@@ -252,7 +253,7 @@ mod tests {
 
     const LEN: u32 = 1 << 16;
 
-    /// A session with the donors 1 and so on, under these labels, for two copies.
+    /// Makes a session with donors from 1 on that have these labels, for two copies.
     fn labelled(labels: &[Option<&str>]) -> Targets {
         let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
         let access = |(number, label): (u32, &Option<&str>)| DonorAccess {
@@ -271,7 +272,7 @@ mod tests {
         Targets::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
     }
 
-    /// The donor for the second copy of a chunk that 1 has.
+    /// Returns the donor for the second copy of a chunk that donor 1 has.
     fn second(targets: &Targets) -> Option<DonorId> {
         let with = [DonorId(1)];
         targets.pick(&targets.planned(0), &with, |donor| !with.contains(donor), LEN)

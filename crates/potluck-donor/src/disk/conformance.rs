@@ -1,14 +1,13 @@
-//! Checks that a [`Disk`] does all that every one must do. The simulation's disk runs it too.
+//! Checks that every implementation of [`Disk`] has to pass. They also run against the simulation's disk.
 
 use super::{Disk, read_exact_at, read_small, replace_durably};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Checks `disk` under `root`, an existing empty directory.
+/// Checks `disk` in `root`, an existing empty directory.
 ///
-/// # Panics
-/// Where `disk` breaks its contract.
+/// # Panics Panics where `disk` breaks its contract.
 pub fn check(disk: &dyn Disk, root: &Path) {
     directories(disk, &root.join("dirs"));
     files(disk, &root.join("files"));

@@ -31,7 +31,7 @@ impl Disk for SystemDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
-        // To open a pipe waits for its writer, which may never come.
+        // Without this flag, opening a pipe waits for its writer, which may never come.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let no_file = || io::Error::new(io::ErrorKind::InvalidData, "it is no regular file");
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -60,7 +60,7 @@ impl Disk for SystemDisk {
     fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            // Does not follow links.
+            // This does not follow symbolic links.
             let metadata = match entry.metadata() {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue, // just removed
                 metadata => metadata?,
@@ -88,7 +88,7 @@ impl Disk for SystemDisk {
 }
 
 fn is_dir(path: &Path) -> io::Result<bool> {
-    // A symbolic link to a directory counts: the owner's layout above the store is the owner's.
+    // A symbolic link to a directory counts: the owner decides how the directories above the store are laid out.
     Ok(fs::metadata(path)?.is_dir())
 }
 

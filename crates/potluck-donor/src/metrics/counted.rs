@@ -1,9 +1,9 @@
-//! The counts of a donor between scrapes.
+//! The counts that a donor keeps between scrapes of its metrics.
 
 use potluck_wire::metrics::CachedMetrics;
 use std::sync::atomic::AtomicU64;
 
-/// The counts between scrapes.
+/// The counts between scrapes, and the last answer.
 #[derive(Debug, Default)]
 pub struct DonorMetrics {
     /// The number of calls to the manager that failed.

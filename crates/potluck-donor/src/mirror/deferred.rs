@@ -1,6 +1,6 @@
-//! Copies made after the answer: chunks are read back, mostly from the page cache, and put where
-//! their writer said. What does not fit in the queue the writer is told of; what fails later is
-//! left to the manager's repair.
+//! Copies made after the answer: chunks are read back, mostly from the page cache, and put on the donors that their
+//! writer named. If copies do not fit in the queue, the writer is told; copies that fail later are left to the
+//! manager's repair.
 
 use super::Mirrored;
 use crate::disk::read_exact_at;
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// The most copies that wait.
+/// The most copies that wait to be made.
 const MOST: usize = 1024;
 /// The most copies that are made at once.
 const AT_ONCE: usize = 2;
 
-/// Copies that wait to be made.
+/// The queue of copies that are to be made.
 pub(crate) struct Deferred {
     queue: Mutex<VecDeque<(Mirrored, Source)>>,
-    /// The permits, of which each copy that is made takes one.
+    /// A semaphore with a permit for each copy in the queue.
     waiting: Semaphore,
 }
 
@@ -32,8 +32,8 @@ impl Default for Deferred {
 }
 
 impl Deferred {
-    /// Remembers to copy a chunk that is stored here to each of `to`; false when that is more than
-    /// can wait, and nothing is remembered.
+    /// Queues copies of a chunk that is stored here to each of `to`; returns false, and queues none, when there is no
+    /// room for all.
     pub fn push(&self, chunk: Mirrored, to: Vec<Source>) -> bool {
         let mut queue = self.queue.lock().expect("no holder panics");
         let fits = queue.len() + to.len() <= MOST;
@@ -56,7 +56,7 @@ impl Deferred {
             workers.spawn(work(Arc::clone(&service)));
         }
         while workers.join_next().await.is_some() {}
-        // The workers end only when the donor goes down.
+        // The workers end only when the donor shuts down.
         std::future::pending().await
     }
 }
@@ -71,7 +71,7 @@ async fn work(service: Arc<Service>) {
 }
 
 async fn copy(service: &Service, chunk: &Mirrored, to: &Source) {
-    // A connection that was kept may have been closed meanwhile; a new one was not.
+    // A kept connection may have been closed meanwhile, so a new one is tried after it.
     for kept in [true, false] {
         let connected = service.peer_connections.connect(&service.env, to, kept).await;
         let sent = match connected {
@@ -101,7 +101,7 @@ async fn send(
     connection: &mut PeerConnection,
 ) -> Result<(), PeerError> {
     let Mirrored { name, len, kind, ack } = *chunk;
-    let Ok(Some(found)) = service.store.find(&name) else { return Ok(()) }; // deleted meanwhile
+    let Ok(Some(found)) = service.store.find(&name) else { return Ok(()) }; // the chunk was deleted meanwhile
     if found.len != len {
         return Ok(());
     }

@@ -1,11 +1,11 @@
-//! The sockets that threads are waiting on, so that they can be woken when the donor goes down.
+//! The sockets that threads wait on, so that the threads can be woken when the donor shuts down.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Sockets in use by threads.
+/// The sockets in use by threads.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     open: Mutex<OpenSockets>,
@@ -49,7 +49,7 @@ impl Sockets {
     }
 }
 
-/// A socket in use.
+/// A socket in use, which is forgotten when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered {
     sockets: Arc<Sockets>,

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// The time within which an upgraded peer must have sent an authentic frame.
 const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(5);
-/// The stack size of a thread: a session's future, hyper's leftovers and a few frames of file system calls; measured
-/// at 40 KiB in debug builds. Only pages in use cost memory.
+/// The stack size of a thread in bytes. A session's future and a few frames of file system calls were measured at 40
+/// KiB in debug builds; only pages in use cost memory.
 const STACK: usize = 256 << 10;
 
-/// A peer that has shown a ticket and not yet proved that it is its own.
+/// A peer that has shown a ticket and has not proved yet that the ticket is its own.
 struct PendingPeer {
     grant: Grant,
     keys: SessionKeys,
@@ -48,7 +48,9 @@ struct Peer {
 type Unfinished = (TcpStream, BulkSession, Paused);
 
 impl Server {
-    /// Answers a request for bulk; what follows on the stream is served in the background.
+    /// Answers a request for the upgrade to bulk; the stream is then served in the background.
+    ///
+    /// Errors: the HTTP status of the refusal.
     pub(super) fn upgrade(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
@@ -103,7 +105,8 @@ impl Server {
         }
     }
 
-    /// Waits for the first frame; a forged ticket fails here, for its bearer has no key.
+    /// Waits for the first frame, which proves the ticket: the bearer of a ticket that is not its own does not have the
+    /// key.
     async fn prove(
         &self,
         upgraded: Upgraded,
@@ -125,7 +128,7 @@ impl Server {
         Ok((io.0, Peer { session, first: Some(first), origin, place }))
     }
 
-    /// Serves a connection until it ends: on a thread while there are requests, in the runtime otherwise.
+    /// Serves a connection until it ends: on a thread while there are requests, and waiting in the runtime otherwise.
     async fn serve_in_turns(self: Arc<Self>, socket: TcpStream, peer: Peer) {
         let Peer { session, first, origin, place } = peer;
         let serve = async {
@@ -150,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Has a thread answer requests until the connection ends, or pauses.
+    /// Answers requests on a thread until the connection ends or pauses; `None` if it ended, or there is no thread.
     async fn on_thread(
         self: &Arc<Self>,
         socket: TcpStream,
@@ -177,7 +180,7 @@ impl Server {
             );
             log_end(&ran);
             drop((entered, turn));
-            // If the donor goes down or the place was lost, nobody takes this any more.
+            // If the donor shuts down or the place was lost, nobody receives this any more.
             let _ = tell.send(ran.ok().flatten().map(|(socket, paused)| (socket, session, paused)));
         };
         let thread = std::thread::Builder::new().name("potluck-bulk".into()).stack_size(STACK);
@@ -200,7 +203,9 @@ impl Server {
     }
 }
 
-/// Waits until the peer says something, hangs up, or has been idle for too long.
+/// Waits until the peer sends something or closes the connection.
+///
+/// Errors: one of kind `TimedOut` where the peer has been idle for too long.
 async fn until_readable(socket: TcpStream) -> Result<TcpStream, FrameError> {
     socket.set_nonblocking(true)?;
     let socket = tokio::net::TcpStream::from_std(socket)?;

@@ -64,7 +64,7 @@ async fn cut(input: Input, key: Option<SpaceKey>) -> File {
     }
 }
 
-/// Checks what manager and readers rely on.
+/// Checks the properties of a cut file that the manager and readers rely on.
 fn check(facts: &Facts, parts: &[Vec<Entry>], digests: &[Digest], bytes: &[u8]) {
     assert_eq!((facts.size, facts.digest), (bytes.len() as u64, Digest::of(bytes)));
     let row = part_bytes(CHUNK as u32, true);

@@ -1,4 +1,4 @@
-//! Cutting with an erasure code.
+//! Tests of the cutter with an erasure code.
 
 use super::{CHUNK, Dribble, content, item, policy};
 use crate::buffer::Buffers;
@@ -23,11 +23,11 @@ struct File {
     facts: Facts,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// Data chunks of each group.
+    /// The number of data chunks of each group.
     groups: Vec<usize>,
 }
 
-/// Cuts all `items`, and checks of every group what a reader relies on.
+/// Cuts all `items`, and checks the properties of every group that a reader relies on.
 async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<File> {
     let cutter =
         Cutter::new(Box::new(items.into_iter()), &grouped(), key.clone(), Default::default());
@@ -85,7 +85,7 @@ async fn cut(mut cutter: Cutter, key: Option<SpaceKey>) -> Vec<File> {
     }
 }
 
-/// Whether the chunks have the lengths that a file of this size is cut into.
+/// Returns whether the chunks have the lengths that a file of this size is cut into.
 fn is_well_cut(file: &File) -> bool {
     let (front, last) = match file.groups.split_last() {
         Some((last, _)) => file.entries.split_at(file.entries.len() - last),

@@ -24,17 +24,17 @@ fn copied(copies: u32, mirror: Mirror) -> Policy {
     Policy { copies, mirror, ..Policy::default() }
 }
 
-/// A session with the donors 1 to `count`, all of them idle.
+/// Makes a session with the donors 1 to `count`, all of them idle.
 fn targets(count: u32) -> (Targets, Donors) {
     labelled(count, &[])
 }
 
-/// A session with the idle donors 1 to `count`, of which those with one label fail together.
+/// Makes a session with the idle donors 1 to `count`, of which those with one label fail together.
 fn labelled(count: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
     planned(count, count, labels)
 }
 
-/// Plans `count` donors for so many slots a group.
+/// Makes a session with a plan of `count` donors and so many slots for each group.
 fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
     let label = |number| labels.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
@@ -55,7 +55,7 @@ fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) 
     (Targets::new(donors.clone(), plan), donors)
 }
 
-/// A group whose chunks have these contents; the first four are data.
+/// Adds a group whose chunks have these contents, of which the first four are data; returns the names that are new.
 async fn group(groups: &mut Groups, slot: u64, contents: &[u8]) -> Vec<ChunkName> {
     let buffers = Buffers::new(1 << 20);
     let mut members = Vec::new();
@@ -87,7 +87,7 @@ fn ack(donor: DonorId) -> Ack {
     (donor, AckLevel::Memory, receipt(donor.0 as u8))
 }
 
-/// Acknowledges all that is sent until nothing is; gives what was sent.
+/// Acknowledges everything that is sent until nothing more is; returns the chunks with their donors.
 fn deliver(groups: &mut Groups, targets: &Targets) -> Vec<(ChunkName, DonorId)> {
     let mut all = Vec::new();
     loop {
@@ -106,7 +106,7 @@ fn place(groups: &mut Groups, targets: &Targets) -> Result<Vec<(ChunkName, Donor
     Ok(sends.into_iter().map(|send| (send.name, send.donor)).collect())
 }
 
-/// The chunks of all groups that were stored.
+/// Takes the chunks of all groups that were stored.
 fn stored(groups: &mut Groups) -> Vec<StoredChunk> {
     groups.take_stored().into_iter().flat_map(|stored| stored.chunks).collect()
 }
@@ -253,7 +253,7 @@ async fn a_chunk_held_in_a_domain_of_its_group_is_sent_elsewhere_if_it_can_be() 
     }
 }
 
-/// A chunk with copies, for the plan's first slot.
+/// Adds a chunk with copies, for the plan's first slot; returns its name if it is new.
 async fn chunk(groups: &mut Groups, content: u8) -> Vec<ChunkName> {
     group(groups, 0, &[content]).await
 }

@@ -1,4 +1,4 @@
-//! Committing: files become visible in batches.
+//! Committing: complete files become visible in batches.
 
 use super::stages::{Committing, PartOf};
 use super::{Event, FileState, Window};
@@ -14,17 +14,17 @@ use potluck_wire::ticket::Acknowledged;
 use std::time::Duration;
 
 /// The most files of one commit, which the manager does in steps of a few milliseconds. A commit has fewer files if
-/// these have [`COMMIT_BYTES`], or if the first has waited for [`COMMIT_AFTER`], so that the files of a tree become
-/// visible as it goes.
+/// they have [`COMMIT_BYTES`], if the first has waited for [`COMMIT_AFTER`], or if a writer waits for one of them, so
+/// that the files of a tree become visible while others are still stored.
 const COMMIT_FILES: usize = 128;
-/// The bytes of files that are ready at which they are committed.
+/// The bytes of ready files at which they are committed.
 const COMMIT_BYTES: u64 = 256 << 20;
 /// The most parts of files in one commit, which has the catalog to itself for some ten milliseconds for each.
 const PARTS_AT_ONCE: usize = 2;
-/// The longest time that a file waits for a commit, each of which costs the manager an fsync.
+/// The time for which ready files wait for others to share their commit, since each commit costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
-/// The failure of an empty stream where the version to be replaced was named, since that is hardly what was meant.
+/// Returns the failure of an empty stream that was to replace a named version, which is hardly what was meant.
 fn nothing_came(version: VersionId) -> Failure {
     let what = format!("what was to replace version {version} is empty");
     Failure::new(ErrorKind::Conflict, code::EMPTY_INPUT, what)
@@ -35,7 +35,7 @@ fn is_part(file: &FileCommit) -> bool {
     matches!(file.in_parts, Some(InParts::Part { .. }))
 }
 
-/// Whether files that are ready should wait for no others.
+/// Returns whether the ready files should be committed without waiting for others.
 fn is_due(stage: &Committing, now: Tick) -> bool {
     let waited = stage.ready_since.map(|since| now.saturating_sub(since));
     let enough = stage.ready.len() >= COMMIT_FILES
@@ -47,7 +47,8 @@ fn is_due(stage: &Committing, now: Tick) -> bool {
 }
 
 impl Window {
-    /// Moves a file that is read and stored on to the next commit.
+    /// Moves a file or part that is cut to its end and stored on to the next commit, or fails it if some of it cannot
+    /// be sent.
     pub(super) fn complete(&mut self, file: u32) {
         self.tell_flushed(file);
         let is_ready = |state: &FileState| state.facts.is_some() && state.open == 0;
@@ -116,7 +117,7 @@ impl Window {
         self.make_ready(commit, finished);
     }
 
-    /// Puts a file into the next commit.
+    /// Puts a file or part into the next commit.
     pub(super) fn make_ready(&mut self, commit: FileCommit, finished: Option<Finished>) {
         self.committing.ready_bytes += commit.size;
         if self.committing.ready_since.is_none() {
@@ -145,7 +146,7 @@ impl Window {
         let files = std::mem::replace(&mut stage.ready, rest);
         stage.ready_since = (!stage.ready.is_empty()).then_some(now);
         stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
-        // Copies that are made after the commit need the session, so it stays open for them.
+        // Copies that are made after the commit need the session, so the commit does not close it then.
         stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
         stage.under_way = true;
         let (batch, done) = (stage.batch, stage.finished);
@@ -159,7 +160,7 @@ impl Window {
         Ok(())
     }
 
-    /// Commits parts of files, as many as one transaction takes; they become visible with their files.
+    /// Commits parts of files, [`PARTS_AT_ONCE`] at most; they become visible later, with their files.
     fn commit_parts(&mut self) {
         let stage = &mut self.committing;
         let (mut parts, mut others) = (Vec::new(), Vec::new());
@@ -182,7 +183,7 @@ impl Window {
         }));
     }
 
-    /// Ends the session when nothing more is to become visible in it.
+    /// Closes the session by an empty commit, when nothing more is to become visible in it.
     pub(super) async fn close(&mut self) {
         let commit = self.session.calls().commit(self.committing.batch, Vec::new(), true);
         match commit.await.1 {

@@ -1,4 +1,4 @@
-//! Cutting: files that are read here become chunks, and writers push theirs.
+//! Cutting: the window cuts the files that it reads itself, and takes the chunks that writers have cut.
 
 use super::{Event, FileState, Window};
 use crate::body::Body;
@@ -42,8 +42,8 @@ impl Window {
         }));
     }
 
-    /// Whether more may be cut. A writer of unknown length waits until its reservation is ahead of it again, and so
-    /// does one that is faster than the manager takes parts of files.
+    /// Returns whether more may be cut. Cutting stops where all that was promised is cut, while the manager is being
+    /// asked for more, and where many parts of files wait for their commit.
     fn may_cut(&self) -> bool {
         if self.committing.has_many_parts() {
             return false;
@@ -60,7 +60,7 @@ impl Window {
         cuts.into_iter().for_each(|cut| self.take_cut(cut));
     }
 
-    /// Waits for what is pushed.
+    /// Begins to wait for the next message of the writers.
     fn listen(&mut self) {
         let Some(mut from) = self.cutting.from.take() else { return };
         self.cutting.listening = true;
@@ -128,7 +128,7 @@ impl Window {
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());
         for (entry, body) in data {
-            // A chunk that is kept of an older version is counted when it has to be sent.
+            // A chunk that is kept of another version is counted only when it has to be sent.
             if !matches!(body, Body::Kept(_)) {
                 self.cutting.bytes += u64::from(entry.len);
             }
@@ -146,7 +146,8 @@ impl Window {
         self.offering.add(self.groups.add(file, slot, members), bytes);
     }
 
-    /// Tells the writer of a file that waits for a flush, once all groups that the file has so far are stored.
+    /// Tells a writer that waits for a flush, once all groups that its file has so far are stored. `number` is that of
+    /// the file or of a part of it.
     pub(super) fn tell_flushed(&mut self, number: u32) {
         let part = self.files.get(&number).and_then(|state| state.part);
         // The part that is being filled has no number yet.

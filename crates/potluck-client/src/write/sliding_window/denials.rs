@@ -1,6 +1,6 @@
-//! Denials: a donor does not take what it is sent because of the ticket that it was shown, which has ended or
-//! is spent. The manager is asked for another one, and the donor is tried again with that. Nothing is reserved
-//! for it; and a donor that goes on refusing is asked less and less often, and in the end counts as failed.
+//! Denials: a donor refuses a chunk because its ticket has ended or is spent. The manager is asked for another ticket,
+//! and the donor is tried again with that. Nothing more is reserved for it. A donor that goes on refusing is tried less
+//! and less often, and in the end counts as failed.
 
 use super::{Event, Window};
 use potluck_core::clock::Tick;
@@ -10,19 +10,19 @@ use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The pause before the second ticket in a row is asked for; doubles with each that was of no use.
+/// The pause before the second ticket in a row is asked for; it doubles with each ticket that is refused.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The number of tickets in a row that a donor may refuse: its reason is then one that another does not cure.
+/// The most tickets in a row that a donor may refuse: after that its reason is one that another ticket does not cure.
 const MOST: u32 = 6;
 
-/// Donors that refused the ticket that they were shown.
+/// The donors that refused the ticket that they were shown.
 #[derive(Default)]
 pub(super) struct Denials {
-    /// Tickets in a row that a donor refused.
+    /// The number of tickets in a row that each donor refused.
     in_a_row: BTreeMap<DonorId, u32>,
     /// Donors that are not written to until another ticket for them is there.
     refusing: BTreeSet<DonorId>,
-    /// Whether the manager is being asked for a ticket.
+    /// True while the manager is being asked for tickets.
     asking: bool,
 }
 
@@ -32,13 +32,13 @@ impl Denials {
         self.in_a_row.remove(&donor);
     }
 
-    /// Whether donors are waited for that will be written to again.
+    /// Returns whether new tickets are being asked for, with which refusing donors can be written to again.
     pub fn are_waited_for(&self) -> bool {
         self.asking
     }
 
-    /// How long to wait before the next ticket is asked for; nothing the first time, for then it is most
-    /// likely that the ticket has merely ended.
+    /// Returns the pause before the next ticket is asked for; it is zero the first time, when the ticket has most
+    /// likely just ended.
     fn pause(&self) -> Duration {
         let most = self.refusing.iter().filter_map(|donor| self.in_a_row.get(donor)).max();
         match most.copied().unwrap_or_default() {
@@ -49,10 +49,9 @@ impl Denials {
 }
 
 impl Window {
-    /// A donor refused the ticket with which it was sent something at `sent_at`.
+    /// Handles that a donor refused the ticket with which a chunk was sent to it at `sent_at`.
     pub(super) fn denied(&mut self, donor: DonorId, sent_at: Tick) {
-        // Each chunk that was sent with one ticket may be refused, the last when there is a new ticket
-        // already.
+        // Each chunk that was sent with one ticket may be refused, the last of them after a new ticket has come.
         let replaced = self.donors.ticket_since(donor) > Some(sent_at);
         if replaced || !self.denials.refusing.insert(donor) {
             return;
@@ -86,7 +85,7 @@ impl Window {
         renewed: Result<Renewed, Failure>,
     ) -> Result<(), Failure> {
         self.denials.asking = false;
-        // Donors that refused after the call was sent are among these, too.
+        // These include donors that refused after the call was sent.
         let back: Vec<DonorId> = std::mem::take(&mut self.denials.refusing).into_iter().collect();
         match renewed {
             Ok(renewed) => {

@@ -1,6 +1,6 @@
-//! Files of many chunks: each part of such a file is stored and committed like a small file, while the next ones are cut,
-//! so that what is known of its chunks takes memory for a few parts only. When all parts are committed the file becomes
-//! visible as a whole.
+//! Files of many chunks: each part of such a file is stored and committed like a small file, while the next ones are
+//! cut, so that memory holds the recipes of a few parts only. When all parts are committed the file becomes visible as
+//! a whole.
 
 use super::stages::{PartOf, Whole};
 use super::{Event, FileState, Window};
@@ -14,14 +14,14 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 
 impl Window {
-    /// Returns a number for a part, or for a file that is sent again. None is given twice, so that what is under way
-    /// for one that was given up, such as an answer of the manager, is not taken for another's.
+    /// Returns a new number for a part, or for a file that is sent again. No number is given twice, so that a late
+    /// answer for a file that was given up is not taken for another file's.
     pub(super) fn new_number(&mut self) -> u32 {
         self.last_number -= 1;
         self.last_number
     }
 
-    /// Ends the part of a file that is being cut, which has all its chunks and is followed by others.
+    /// Ends the part of a file that is being cut, when it has all its chunks and another part follows.
     pub(super) fn end_part(&mut self, file: u32, path: PoolPath, digest: Digest) {
         let whole =
             self.wholes.entry(file).or_insert_with(|| Whole { filling: file, ..Whole::default() });
@@ -70,7 +70,7 @@ impl Window {
         });
     }
 
-    /// Notes that a part is committed; after the last part of a file the file becomes visible.
+    /// Notes that a part is committed; after the last part the whole file is committed, and becomes visible.
     pub(super) fn part_committed(&mut self, part: PartOf) {
         if let Some(whole) = self.wholes.get_mut(&part.file) {
             whole.uncommitted.remove(&part.number);
@@ -141,7 +141,8 @@ impl Window {
         }
     }
 
-    /// Sends the chunks again that parts lost, and commits these parts again.
+    /// Sends the chunks again that parts lost, and commits these parts again; fails the file if a part was refused too
+    /// often.
     pub(super) fn take_lost_parts(&mut self, file: u32, lost: CommittedParts) {
         let Some(whole) = self.wholes.get_mut(&file) else { return };
         let Some(path) = whole.facts.as_ref().map(|facts| facts.path.clone()) else { return };
@@ -163,7 +164,7 @@ impl Window {
                 return self.fail_part(of, path, failure);
             }
         }
-        // If all parts are there again, the whole is committed once more.
+        // If no part lacks chunks, the whole file is committed once more.
         self.complete_whole(file);
     }
 }

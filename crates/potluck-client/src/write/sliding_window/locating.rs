@@ -1,4 +1,4 @@
-//! Locating: which donors have the chunks of a file that is not visible yet, for whoever reads it in the meantime.
+//! Locating: a client that reads a file that is not visible yet is told which donors have its chunks.
 
 use super::{Event, Window};
 use crate::fetch::LocatedChunks;
@@ -7,7 +7,7 @@ use potluck_wire::error::Failure;
 use tokio::sync::oneshot;
 
 impl Window {
-    /// Tells which donors have chunks of the session, by what they acknowledged or else by what the manager says.
+    /// Tells through `done` which donors have these chunks, by their acknowledgements or else by what the manager says.
     pub(super) fn locate(
         &mut self,
         chunks: Vec<ChunkName>,
@@ -16,7 +16,7 @@ impl Window {
         let known = chunks.into_iter().map(|name| (name, self.groups.holders(&name))).collect();
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         self.events.push(Box::pin(async move {
-            let _ = done.send(calls.locate(known, ack).await); // whoever asked may be gone
+            let _ = done.send(calls.locate(known, ack).await); // the reader may be gone
             Event::Located
         }));
     }

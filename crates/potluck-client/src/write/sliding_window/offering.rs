@@ -1,4 +1,4 @@
-//! Offering: which chunks the pool holds already.
+//! Offering: the manager is asked which chunks the pool holds already.
 
 use super::stages::Offer;
 use super::{Event, Window};
@@ -11,9 +11,10 @@ use potluck_wire::control::Offered;
 const OFFER_BYTES: usize = 32 << 20;
 /// The number of waiting chunks at which an offer is made.
 const OFFER_CHUNKS: usize = 256;
-/// The bytes that are offered sooner when no chunk waits for a donor, if they are half as many chunks as are on their
-/// way: so much is sent while the answer comes, and a fast pool is not asked about each chunk by itself. Fewer bytes
-/// are offered only when nothing at all is under way.
+/// The bytes of waiting chunks at which an offer is made early, when no group waits for a donor and at most twice as
+/// many chunks are on their way: so many are sent while the answer comes, and a fast pool is not asked about each chunk
+/// by itself. An offer of any size is made when no chunk is on its way or waits for a donor, when a writer waits, and
+/// when all is cut.
 const NEXT_BYTES: usize = 4 << 20;
 
 impl Window {
@@ -33,7 +34,7 @@ impl Window {
         let names = std::mem::take(&mut stage.names);
         let groups = self.groups.take_unoffered();
         if names.is_empty() {
-            self.groups.offered(groups); // of chunks that were offered before
+            self.groups.offered(groups); // all their chunks were offered before
             return;
         }
         stage.under_way = true;
@@ -77,20 +78,21 @@ impl Window {
         self.groups.offered(offer.groups);
     }
 
-    /// Counts a chunk of which an interrupted upload left `copies` copies.
+    /// Counts a chunk of which an interrupted upload left this many copies.
     fn count_resumed(&mut self, name: &ChunkName, copies: u64) {
         let len = self.groups.body(name).map_or(0, |body| body.len() as u64);
         self.report.resumed_bytes += len;
         self.report.resumed_copies_bytes += len * copies;
     }
 
-    /// Says once how much need not be sent again, as soon as a chunk is found that has to be sent.
+    /// Tells the user once how much need not be sent again, when the first chunk is found that has to be sent, or all
+    /// is cut.
     fn tell_resumed(&mut self) {
         let resumed = self.report.resumed_bytes;
         if resumed == 0 || std::mem::replace(&mut self.offering.told_resumed, true) {
             return;
         }
-        // What is counted includes parity, and what the reader is told does not.
+        // The count includes parity, and the number that the user is told does not.
         let plain = match self.session.reserved.policy.ec {
             Some(ec) => resumed * ec.data() as u64 / (ec.data() + ec.parity()) as u64,
             None => resumed,

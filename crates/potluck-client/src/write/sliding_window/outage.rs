@@ -1,8 +1,7 @@
-//! Outages: too few donors answer for a write, because they or the link to them are away for a while. All
-//! that was sent stays; the donors are asked for again and again until one answers, for as long as the
-//! client's retry limits say. That is short with donors that this client never reached: perhaps this
-//! machine cannot reach them at all, whatever the manager hears of them. Whom it reached in an earlier write or
-//! read is as well known to it as whom it reached in this one.
+//! Outages: too few donors answer for a write, because they or the link to them are away for a while. The chunks that
+//! were sent stay; the manager is asked for the donors again and again until one answers, for as long as the client's
+//! retry limits say. The wait is short for donors that this client has never reached, in this or an earlier write or
+//! read: perhaps this machine cannot reach them at all, even if the manager hears them.
 
 use super::{Event, Window};
 use crate::link::LinkError;
@@ -13,29 +12,29 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The advice for a write that ended in the middle, for those whom it waited for are away.
+/// The advice for a write that failed after donors took some of it, and that may work later.
 const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
     reached, and it goes on from there";
 
 /// The state of a write whose donors may be away.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// Whether any donor has taken anything.
+    /// True once any donor has taken a chunk.
     has_taken_some: bool,
     /// The last failure of each donor.
     faults: BTreeMap<DonorId, LinkError>,
-    /// Donors that are waited for.
+    /// The donors that are waited for.
     waited_for: Vec<DonorId>,
-    /// Whether the wait for donors was given up.
+    /// True once the wait for donors was given up.
     given_up: bool,
     /// The pauses between the tries; `None` before the first, and while a try or the pause before it is under way.
     pauses: Option<Pauses>,
-    /// Whether the next try, or the pause before it, is under way.
+    /// True while the next try, or the pause before it, is under way.
     waiting: bool,
 }
 
 impl Outage {
-    /// Whether too few donors are something to wait for.
+    /// Returns whether a write that the manager refused in this way waits for donors.
     pub fn is_waited_for(&self, refusal: &Failure) -> bool {
         let away = refusal.kind == ErrorKind::Retry && refusal.code != code::NO_MANAGER;
         !self.given_up && away && refusal.code != code::NO_SESSION
@@ -54,7 +53,7 @@ impl Outage {
         self.faults.insert(donor, why.clone());
     }
 
-    /// Ends the outage, as there are donors enough: the next one is waited for anew.
+    /// Ends the outage, as there are enough donors; a later outage has the whole time to wait again.
     pub fn end(&mut self) {
         self.waited_for.clear();
         self.given_up = false;
@@ -62,7 +61,8 @@ impl Outage {
     }
 }
 
-/// Returns how long `donors` are waited for, `limit` at most, by a client that has `reached` some.
+/// Returns how long `donors` are waited for: `limit`, but no longer than [`STRANGERS`] if the client has reached none
+/// of them, or, where `donors` is empty, no donor at all.
 fn limit_for(donors: &[DonorId], reached: &BTreeSet<DonorId>, limit: Duration) -> Duration {
     let is_known = match donors {
         [] => !reached.is_empty(),
@@ -93,7 +93,7 @@ impl Window {
             }
             let asked = clock.now();
             let reached = calls.reach(Vec::new()).await;
-            pauses.leave_out(clock.now().saturating_sub(asked)); // a manager that was away has its own limit
+            pauses.leave_out(clock.now().saturating_sub(asked)); // waiting for a manager has its own limit
             Event::Reached(Box::new(pauses), Some(reached))
         }));
     }
@@ -121,7 +121,7 @@ impl Window {
         Ok(())
     }
 
-    /// Adds to the failure the donors that did not take what they were sent, and why.
+    /// Adds to the failure the names of the donors that failed, with the reasons.
     pub(super) fn with_faults(&self, failure: Failure) -> Failure {
         let fault = |donor: &DonorId| {
             let name = self.donors.name(*donor);
@@ -142,7 +142,7 @@ impl Window {
         }
     }
 
-    /// Adds to the failure advice on what helps, for a write that may work later.
+    /// Adds advice to the failure of a write that may work later.
     pub(super) fn with_advice(&self, failure: Failure) -> Failure {
         let reached = self.client.reached();
         let is_stranger = |donor: &DonorId| {

@@ -1,4 +1,4 @@
-//! Room: a session's promise grows, and donors that failed are replaced.
+//! Room: the bytes that are promised to a session grow, and donors that failed are replaced.
 
 use super::{Event, Window};
 use crate::write::reservation::Growth;
@@ -7,15 +7,15 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Plaintext bytes by which a session of known size grows at least, when it turns out to be larger.
+/// The least plaintext bytes by which a session of known size grows, when it turns out to be larger.
 const GROW_BYTES: u64 = 256 << 20;
-/// Plaintext bytes by which a session of unknown size grows at most, or an eighth of what it has: what is promised to it
-/// is promised to nobody else.
+/// The most plaintext bytes by which a session of unknown size grows, unless an eighth of its promise is more: bytes
+/// that are promised to it are promised to nobody else.
 const MOST_AHEAD: u64 = 64 << 20;
-/// The least growth that is asked for: where a growth does not fit, half of it is tried, and so on down to this.
+/// The least growth in bytes that is halved and asked for again where it does not fit.
 const LEAST_GROWTH: u64 = 64 << 10;
 
-/// Returns by how many plaintext bytes a session of unknown size grows that was promised so many.
+/// Returns the plaintext bytes by which a session of unknown size grows that was promised so many.
 fn next_growth(promised: u64) -> u64 {
     promised.min(MOST_AHEAD.max(promised / 8))
 }
@@ -27,12 +27,12 @@ impl Window {
         // end of its promise.
         let ahead = match self.session.bytes {
             Some(_) => 0,
-            // Chunks that are kept are counted when they have to be sent, maybe after all was cut.
+            // Chunks that are kept are counted when they have to be sent, perhaps after all was cut.
             None if self.cutting.is_over() => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
                 let ahead = u64::from(policy.chunk_size) * group.max(self.targets.width() as u64);
-                // To stay ahead must not by itself use up the first promise.
+                // The distance alone must not use up the first promise.
                 ahead.min(self.session.promised / 2)
             }
         };
@@ -65,14 +65,16 @@ impl Window {
         }));
     }
 
-    /// Returns the one file of this session, if nobody said how large it becomes.
+    /// Returns the one file of this session and its bytes so far, if nobody said how large it becomes.
     fn growing_file(&self) -> Option<GrowingFile> {
         let is_alone = self.cutting.next_file.load(Ordering::Relaxed) == 1;
         let (path, bytes) = (self.session.root.clone(), self.cutting.bytes);
         (is_alone && self.session.bytes.is_none()).then_some(GrowingFile { path, bytes })
     }
 
-    /// Asks for other donors, where too few are left for what has been read.
+    /// Asks for other donors, where too few are left for the chunks that wait; or waits for donors that are away.
+    ///
+    /// Errors: the manager's refusal, where there is nothing to wait for.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
         if self.denials.are_waited_for() {
             return Ok(()); // what was promised is still there, and nothing more is needed

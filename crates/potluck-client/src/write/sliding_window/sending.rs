@@ -1,4 +1,4 @@
-//! Sending: groups are given donors, their chunks go there, and once more to others where a donor is late.
+//! Sending: groups are given donors, their chunks are sent there, and to another donor as well where a donor is late.
 
 use super::{Event, Window};
 use crate::body::Body;
@@ -15,10 +15,11 @@ use std::time::Duration;
 
 /// The interval at which late chunks are looked for once everything else is sent.
 const HEDGE_EVERY: Duration = Duration::from_millis(50);
-/// The chunks of a write that may arrive damaged: more have a reason that trying again does not cure.
+/// The most chunks of a write that may arrive damaged: more have a reason that trying again does not cure.
 const MAX_MISMATCHES: u32 = 3;
 
-/// The failure of a file that changed: the bytes read first and those sent later belong to no one state of it.
+/// Returns the failure of a file that changed: the bytes read first and those sent later belong to different states of
+/// it.
 fn changed() -> Failure {
     let what = "the local file was changed while it was being stored, so nothing of it is stored";
     Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
@@ -45,7 +46,7 @@ impl Window {
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
         if let Body::Kept(_) = &*body {
-            // It was not counted when it was cut, for as a rule a chunk that is kept need not be stored.
+            // This chunk was not counted when it was cut, since a kept chunk usually need not be sent.
             self.cutting.bytes += u64::from(bytes);
         }
         self.events.push(Box::pin(async move {
@@ -110,6 +111,8 @@ impl Window {
     }
 
     /// Handles a put that failed.
+    ///
+    /// Errors: [`code::WRONG_BYTES`] where chunks keep arriving damaged.
     fn put_failed(
         &mut self,
         donor: DonorId,
@@ -139,7 +142,7 @@ impl Window {
         Ok(())
     }
 
-    /// Tells files which of their groups have what they wait for.
+    /// Records groups that have the copies that their files wait for in these files and in the report.
     fn take_stored(&mut self) {
         for StoredGroup { file, chunks } in self.groups.take_stored() {
             let mut state = self.files.get_mut(&file);
@@ -180,9 +183,10 @@ impl Window {
         }
     }
 
-    /// Looks for late chunks, to ask other donors to take them; only at the end of a write, as donors are busy before.
+    /// Schedules a look for late chunks, which other donors are asked to take. There is none while chunks wait for an
+    /// offer or a donor, nor, in a session without writers, while chunks are still cut, since donors are busy then.
     fn look_for_late(&mut self) {
-        // Writers may wait for what was sent before they bring more, so that is a tail, too.
+        // A writer may wait for its chunks before it brings more, so chunks may be late while writers are there, too.
         let no_more = self.cutting.waits_for_writers() || self.cutting.is_over();
         let tail = no_more && self.groups.queued() == 0 && self.offering.is_idle();
         if tail && !self.sending.is_idle() && !self.sending.hedging {

@@ -1,8 +1,8 @@
-//! Sending again: donors that took chunks of a file, or held them before, went away before it was committed, or were
-//! started again, and the manager refused it. What they had is read as any reader reads it, from the donors that are still
-//! there, and sent once more: a chunk from its other copies, the chunks of a group from the others of the group. A donor
-//! that was started again may have lost what it acknowledged before: it is a source like others, and its copy counts when
-//! it has acknowledged the chunk once more.
+//! Sending again: donors that took chunks of a file, or held them before, went away or were restarted before the file
+//! was committed, and the manager refused it. The chunks that they had are read as by any reader from donors that are
+//! still there, and sent once more: a chunk with copies from another copy, a chunk of a group from the others of the
+//! group. A donor that was restarted may have lost what it acknowledged before: it is a source like others, and its
+//! copy counts when it has acknowledged the chunk once more.
 
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
@@ -31,12 +31,12 @@ use std::sync::Arc;
 
 /// The most times that a file is sent again; each time other donors went away.
 const TRIES: u32 = 3;
-/// The most rows that are read again at a time. Rows that wait take no memory for bytes.
+/// The most rows that are read again at a time. Rows that wait have no bytes in memory.
 const AT_ONCE: usize = 4;
-/// Advice on a file that lost donors for good.
+/// The advice for a file that lost donors and cannot be sent again.
 const AGAIN: &str = "run the same command again: what is there is not sent again";
 
-/// The rows that are to be read again, and how often each file was refused.
+/// The rows that are to be read again, and the number of times that each file was refused.
 #[derive(Default)]
 pub(super) struct Rereads {
     rows: VecDeque<Row>,
@@ -50,20 +50,21 @@ pub(super) struct Row {
     file: Arc<Refused>,
     /// The indexes of the group's data chunks in the file.
     data: Range<usize>,
-    /// The positions in the file of all chunks that are sent again with the row; parity counts on after the data.
+    /// The indexes in the file of all chunks that are sent again with the row; parity counts on after the data.
     at: Vec<u32>,
     /// The donors that have chunks of the row.
     there: BTreeMap<ChunkName, At>,
 }
 
-/// A file that was refused, as its donors have it now.
+/// A file that was refused, with the donors that have its chunks now.
 struct Refused {
     number: u32,
     rows: StoredRows,
 }
 
 impl Window {
-    /// Whether a file that was refused because donors went away may be sent again, which it may a few times.
+    /// Counts that a file was refused because donors went away, and returns whether it may be sent again: at most
+    /// [`TRIES`] times.
     pub(super) fn may_send_again(&mut self, file: &FileCommit) -> bool {
         let what = (file.path.clone(), part_of(file));
         let tries = self.rereads.refused.entry(what).or_default();
@@ -71,7 +72,8 @@ impl Window {
         *tries <= TRIES
     }
 
-    /// Begins to send a file again that was refused because donors went away. Its writer goes on waiting.
+    /// Begins to send a file again that was refused because donors went away: asks which donors have its chunks. Its
+    /// writer goes on waiting.
     pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
         let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
         let Ok(entries) = entries else {
@@ -98,13 +100,14 @@ impl Window {
         }));
     }
 
-    /// Finds out which rows of a refused file have too few chunks at donors that are there.
+    /// Queues the rows of a refused file that have too few chunks at live donors, so that they are read again; records
+    /// the acknowledgements of the others.
     pub(super) fn take_heard(&mut self, number: u32, file: FileCommit, heard: LocatedChunks) {
         let live = heard.donors.iter().filter(|donor| donor.live);
         let live: BTreeMap<DonorId, Option<Incarnation>> =
             live.map(|donor| (donor.donor, donor.incarnation)).collect();
         let is_live = |donor: &DonorId| live.contains_key(donor);
-        // What an earlier incarnation acknowledged counts for nothing.
+        // An acknowledgement by an earlier incarnation of a donor does not count.
         let counts =
             |(donor, _, receipt): &Ack| live.get(donor) == Some(&Some(receipt.incarnation));
         let Some(state) = self.files.get_mut(&number) else { return };
@@ -133,7 +136,7 @@ impl Window {
             let acks = self.groups.acks(name).iter().filter(|ack| counts(ack));
             acks.for_each(|ack| there.entry(*name).or_default().add(*ack));
         }
-        // These donors may have the chunk to read, whether it counts there or not.
+        // Returns the donors from which the chunk may be read, including those whose copy does not count.
         let donors = |name: &ChunkName| {
             let counted = there.get(name).map(At::donors).unwrap_or_default();
             let others = restarted.get(name).into_iter().flatten();
@@ -216,7 +219,7 @@ impl Window {
         self.complete(number);
     }
 
-    /// Reads as many rows as may be read at a time.
+    /// Begins to read as many waiting rows as may be read at a time.
     pub(super) fn read_again(&mut self) {
         while self.rereads.under_way < AT_ONCE
             && let Some(row) = self.rereads.rows.pop_front()
@@ -232,7 +235,8 @@ impl Window {
         }
     }
 
-    /// Whether a chunk is being sent for another file just now; then the row waits for that.
+    /// Returns whether the chunk of a row, in a file without an erasure code, is still in memory because another file
+    /// waits for it; if so, it is sent from there and need not be read.
     fn is_sent_anyway(&mut self, row: &Row) -> bool {
         let entry = &row.file.rows.recipe.entries[row.data.start];
         let body = self.groups.body(&entry.name).filter(|_| row.file.rows.recipe.file.ec.is_none());
@@ -242,7 +246,7 @@ impl Window {
         })
     }
 
-    /// Sends a row that was read again to as many more donors as it lacks.
+    /// Sends a row that was read again to as many donors as it lacks, or fails the file where it could not be read.
     pub(super) fn take_read_again(&mut self, row: Row, read: Result<RowBytes, Failure>) {
         self.rereads.under_way -= 1;
         let number = row.file.number;
@@ -308,22 +312,23 @@ fn part_of(file: &FileCommit) -> Option<PartOf> {
     }
 }
 
-/// Data chunks that are to be read again, and the positions in the file of what is sent again with them.
+/// The data chunks of a row that are to be read again, and the indexes in the file of the chunks that are sent again
+/// with them.
 struct Lacking {
     data: Range<usize>,
     at: Vec<u32>,
 }
 
 impl Lacking {
-    /// Returns how many groups are sent again for the row: one, or for a chunk that has copies one for each of its
-    /// places.
+    /// Returns the number of groups that are sent again for the row: one, or without an erasure code one for each place
+    /// of the chunk in the file.
     fn groups(&self, ec: Option<Ec>) -> usize {
         ec.map_or(self.at.len(), |_| 1)
     }
 }
 
-/// Finds the rows of a file that lack something: chunks in fewer than `enough` copies, or groups with a chunk that has
-/// no donor of its own.
+/// Returns the rows of a file that lack redundancy: chunks with fewer than `enough` copies, or groups with a chunk that
+/// has no donor of its own.
 fn lacking(
     recipe: &Recipe,
     names: &[ChunkName],

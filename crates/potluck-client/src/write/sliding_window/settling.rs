@@ -1,11 +1,11 @@
-//! Settling: copies that are still being made when their files are visible already.
+//! Settling: the end of a write whose files are visible while some of their copies are still being made.
 
 use super::Window;
 use crate::write::report::PutReport;
 
 impl Window {
     /// Waits until all copies are made that this client makes, closes the session, and returns the report. The pool's
-    /// repair makes those that no donor took, or that are not made when this is dropped.
+    /// repair makes copies that no donor took, or that are not made when this future is dropped.
     pub(super) async fn settle(mut self) -> PutReport {
         if self.committing.has_committed() && self.groups.pending() > 0 {
             if let Err(failure) = self.run(|window| window.groups.pending() == 0).await {

@@ -1,4 +1,5 @@
-//! The state of each stage of a write. It is changed only in the file of the stage's name; the other stages read it.
+//! The state of each stage of a write. Most of it is changed only in the file of the stage's name; other stages read
+//! it, and add to it through methods and a few fields.
 
 use crate::source::{Cutter, Facts, Items};
 use crate::write::options::PutOptions;
@@ -14,24 +15,26 @@ use std::sync::atomic::AtomicU32;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
-/// Parts of files that wait for their commit: some hundred KiB each.
+/// The number of parts of files waiting for their commit at which no more is cut. Each takes some hundred KiB of
+/// memory.
 const MANY_PARTS: usize = 16;
 
-/// The stage that cuts: the files that are still to be cut, and how many bytes were.
+/// The state of cutting: the files that are still to be cut, and the number of bytes that were.
 pub(super) struct Cutting {
     /// The cutter; `None` while it is at work, or when its files are done.
     pub cutter: Option<Box<Cutter>>,
     pub under_way: bool,
-    /// Files whose turn comes after those of the cutter.
+    /// The files whose turn comes after those of the cutter.
     pub later: VecDeque<Items>,
     /// The number of the next file.
     pub next_file: Arc<AtomicU32>,
-    /// The messages of writers; `None` while one is waited for, or when all writers are gone.
+    /// The receiver of the writers' messages; `None` while a task waits for one, or when all writers are gone.
     pub from: Option<UnboundedReceiver<Push>>,
     pub listening: bool,
-    /// Tells writers whether they may bring more.
+    /// The channel that tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
-    /// The number of plaintext bytes that were cut so far.
+    /// The number of plaintext bytes that were cut so far. Chunks that are kept of another version are added when they
+    /// are sent, with the stored bytes of each copy.
     pub bytes: u64,
 }
 
@@ -51,13 +54,13 @@ impl Cutting {
         }
     }
 
-    /// Whether all is cut, and nothing more will come.
+    /// Returns whether all is cut, and nothing more will come.
     pub fn is_over(&self) -> bool {
         let cutting = self.under_way || self.cutter.is_some() || !self.later.is_empty();
         !cutting && !self.listening && self.from.is_none()
     }
 
-    /// Whether nothing comes but what writers bring, who may wait for what they brought.
+    /// Returns whether writers are there that may bring more; they may wait until what they brought is stored.
     pub fn waits_for_writers(&self) -> bool {
         self.listening
     }
@@ -66,48 +69,48 @@ impl Cutting {
 /// The chunks and groups that one offer asks about.
 pub(super) struct Offer {
     pub names: Vec<ChunkName>,
-    /// Groups all of whose chunks were offered with it.
+    /// The groups all of whose chunks have been offered when this offer is answered.
     pub groups: Vec<u64>,
 }
 
-/// Chunks that were cut, and not offered yet.
+/// The state of offering: the chunks that were cut and not offered yet.
 #[derive(Default)]
 pub(super) struct Offering {
     pub names: Vec<ChunkName>,
     pub bytes: usize,
     pub under_way: bool,
-    /// Whether a writer waits for some of these chunks.
+    /// True if a writer waits for some of these chunks.
     pub is_awaited: bool,
-    /// Whether it was said how much an interrupted upload had left.
+    /// True once the user was told how much an interrupted upload had left.
     pub told_resumed: bool,
 }
 
 impl Offering {
-    /// Adds chunks that were cut, which take `bytes` in an offer.
+    /// Adds the names of new chunks of a group of `bytes` bytes.
     pub fn add(&mut self, names: Vec<ChunkName>, bytes: usize) {
         self.names.extend(names);
         self.bytes += bytes;
     }
 
-    /// Whether there is nothing of which it is not known whether the pool holds it.
+    /// Returns whether no chunk waits for an offer or for the answer to one.
     pub fn is_idle(&self) -> bool {
         self.names.is_empty() && !self.under_way
     }
 }
 
-/// Chunks on their way to donors.
+/// The state of sending: the chunks on their way to donors.
 #[derive(Default)]
 pub(super) struct Sending {
-    /// Chunks that are being sent, by chunk and donor, each with the time at which sending began.
+    /// The copies that are being sent, by chunk and donor, each with the time at which sending began.
     pub under_way: BTreeMap<(ChunkName, DonorId), Tick>,
-    /// Whether a look for late chunks is scheduled.
+    /// True while a look for late chunks is scheduled.
     pub hedging: bool,
     /// The number of chunks that arrived damaged.
     pub mismatches: u32,
 }
 
 impl Sending {
-    /// Whether no chunk is on its way.
+    /// Returns whether no chunk is on its way.
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
@@ -123,17 +126,17 @@ impl Sending {
 pub(super) struct Room {
     pub growing: bool,
     pub refused: Option<Failure>,
-    /// Whether a donor said that it has no lent space left.
+    /// True if a donor said that it has no lent space left, and no more room was granted since.
     pub donor_full: bool,
 }
 
 impl Room {
-    /// Whether the manager is being asked for more room.
+    /// Returns whether the manager is being asked for more room.
     pub fn is_growing(&self) -> bool {
         self.growing
     }
 
-    /// Whether the session gets no more room.
+    /// Returns whether the manager refused more room.
     pub fn is_refused(&self) -> bool {
         self.refused.is_some()
     }
@@ -144,18 +147,18 @@ impl Room {
     }
 }
 
-/// Files that are stored, and what became visible so far.
+/// The state of committing: the files that are ready for a commit.
 pub(super) struct Committing {
     pub condition: Condition,
     pub spare_content: bool,
     pub ready: Vec<(FileCommit, Option<Finished>)>,
-    /// When the first of the files that are ready became ready.
+    /// The moment from which the files that are ready have waited for a commit.
     pub ready_since: Option<Tick>,
     pub ready_bytes: u64,
     /// The number of the next commit.
     pub batch: u32,
     pub under_way: bool,
-    /// Whether the last commit, made or under way, ends the session.
+    /// True if the last commit, made or under way, ends the session.
     pub finished: bool,
 }
 
@@ -174,23 +177,23 @@ impl Committing {
         }
     }
 
-    /// Whether no file waits for a commit and no commit is under way.
+    /// Returns whether no file waits for a commit and no commit is under way.
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty() && !self.under_way
     }
 
-    /// Whether so many parts of files wait for a commit that no more should be cut.
+    /// Returns whether so many parts of files wait for a commit that no more should be cut.
     pub fn has_many_parts(&self) -> bool {
         self.ready.len() >= MANY_PARTS
             && self.ready.iter().filter(|(file, _)| file.in_parts.is_some()).count() >= MANY_PARTS
     }
 
-    /// Whether any commit was made.
+    /// Returns whether any commit was begun.
     pub fn has_committed(&self) -> bool {
         self.batch > 0
     }
 
-    /// Whether the last commit ends the session.
+    /// Returns whether the last commit, made or under way, ends the session.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
@@ -214,9 +217,9 @@ pub(super) struct Whole {
     pub count: u32,
     /// The numbers of the parts that were cut and are not committed.
     pub uncommitted: BTreeSet<u32>,
-    /// The facts about it, once it is cut to its end.
+    /// The facts about the file, once it is cut to its end.
     pub facts: Option<Facts>,
-    /// Whether its commit is under way, or waits for its turn.
+    /// True while the commit of the whole file is under way, or waits for its turn.
     pub is_ready: bool,
     pub flushed: Option<oneshot::Sender<()>>,
     pub finished: Option<Finished>,

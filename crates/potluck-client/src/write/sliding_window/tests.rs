@@ -1,4 +1,4 @@
-//! Tests of orders of events that no pool brings about at will.
+//! Tests of orders of events that a test with a pool cannot bring about at will.
 
 use super::*;
 use crate::progress::Quiet;
@@ -15,7 +15,7 @@ use potluck_wire::net::{BoxStream, SystemNet};
 use potluck_wire::tls::Dial;
 use std::io;
 
-/// A network in which nobody is there.
+/// A dialer that reaches no manager.
 struct NoManager;
 
 impl Dial for NoManager {
@@ -51,7 +51,7 @@ fn chunk(byte: u8) -> Entry {
     Entry { name: ChunkName(digest.0), digest, len: 1, sealed: false }
 }
 
-/// The part that is being filled of a file gets a chunk, and is cut to its end.
+/// Adds a chunk to the part of a file that is being filled, and ends that part.
 fn cut_part(window: &mut Window, file: u32, at: &str, byte: u8) {
     let number = window.wholes.get(&file).map_or(file, |whole| whole.filling);
     window.files.entry(number).or_default().entries.push(chunk(byte));
@@ -63,7 +63,8 @@ fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
     let mut window = window();
     cut_part(&mut window, 0, "pot://lab/a", 1);
     let (part, _) = window.committing.ready.pop().expect("a part that is stored");
-    // Its donors went away, and it is asked who is there; meanwhile another part of the file fails.
+    // The donors of this part went away, and the manager is asked which are there; meanwhile another part of the file
+    // fails.
     let filling = window.wholes[&0].filling;
     window.send_again(part.clone(), None);
     let asked = *window.files.keys().find(|number| **number != filling).expect("it is sent again");
