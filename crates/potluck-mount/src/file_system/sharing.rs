@@ -27,14 +27,18 @@ impl FileSystem {
         let path = self.inodes().path(inode)?;
         let draft = self.handles().draft(inode);
         match value.trim_end_matches(['\n', '\0']) {
-            "1" => match draft {
-                Some(draft) => {
-                    let shared = draft.lock().await.become_shared(&path).await;
-                    self.metadata.changed_here(&path);
-                    shared
+            "1" => {
+                if let Some(draft) = draft {
+                    let mut draft_of_file = draft.lock().await;
+                    // A program may have closed the file meanwhile: nobody would finish what this mount joins.
+                    if self.is_open(inode, &draft) {
+                        let shared = draft_of_file.become_shared(&path).await;
+                        self.metadata.changed_here(&path);
+                        return shared;
+                    }
                 }
-                None => self.pool.share(&path, false).await.map_err(|failure| errno(&failure)),
-            },
+                self.pool.share(&path, false).await.map_err(|failure| errno(&failure))
+            }
             "0" => {
                 self.wait_until_closed(|| self.handles().draft(inode).is_some()).await?;
                 match self.pool.end_sharing(&path).await {
