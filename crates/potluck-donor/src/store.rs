@@ -15,9 +15,9 @@
 //! follows from its file's (docs/format/chunk.md).
 //!
 //! The directory is locked (`flock`) while a donor runs and it is there. The marker is written before anything else,
-//! and again only when another donor adopts the store; the donor's own state remembers the store's id. A directory that
-//! should be a store and has no marker counts as a disk that is not mounted: the donor refuses to start there, because
-//! an empty store in its place would hide the real one; a donor that is running waits until the store is back.
+//! and again only when the store is adopted; the donor's own state remembers the store's id. A directory that should be
+//! a store and has no marker counts as a disk that is not mounted: the donor refuses to start there, because an empty
+//! store in its place would hide the real one; a donor that is running waits until the store is back.
 
 mod changes;
 mod copy_health;
