@@ -334,7 +334,7 @@ impl Draft {
         self.is_dirty
     }
 
-    /// Returns whether nothing was written since the draft was made, or cut off by open().
+    /// Returns whether the draft is not published, and nothing was written since it was made, or cut off by open().
     pub fn is_merely_begun(&self) -> bool {
         self.is_dirty && !self.is_written && self.failure.is_none()
     }

@@ -152,7 +152,7 @@ impl FileSystem {
         self.handles().draft(known)
     }
 
-    /// Returns the time of now, which entries that are modified get.
+    /// Returns the present time, which entries that are modified get.
     pub fn now(&self) -> FileTime {
         FileTime::of_ms(self.pool.wall_ms())
     }

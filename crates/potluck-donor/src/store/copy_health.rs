@@ -53,9 +53,9 @@ impl Store {
             let health = self.read_back(name)?;
             let _alone = self.lock_name(name);
             if self.is_missing() {
-                return Err(StoreRefusal::Disk); // what is there may be another store, or is being counted
+                return Err(StoreRefusal::Disk); // another store may be there, or the store is being counted
             }
-            // The chunk was deleted meanwhile, so what was read says nothing of what is there.
+            // The chunk was deleted meanwhile, so the bytes that were read say nothing of the present state.
             if health != CopyHealth::Missing && self.disk().len(&self.layout().chunk(name)).is_err()
             {
                 continue;

@@ -107,7 +107,7 @@ pub enum StoreError {
     /// Another donor has the directory.
     #[error("another donor is running on {}: stop it first, or lend another directory", .0.display())]
     Locked(PathBuf),
-    /// The directory has no marker, but files that are not Potluck's.
+    /// The directory has no marker, and is not empty.
     #[error("{} is not empty and not a Potluck store: lend an empty directory, so that your files and the pool's never mix", .0.display())]
     Foreign(PathBuf),
     /// The directory should be the donor's store, and it or its marker is missing.

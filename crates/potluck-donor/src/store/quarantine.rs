@@ -205,7 +205,7 @@ impl Store {
         let mut sound = 0;
         for _ in 0..PER_TURN {
             if self.is_missing() {
-                break; // what is there may be another store
+                break; // another store may be mounted there
             }
             let mut quarantine = self.quarantine();
             let at = quarantine.files.iter().position(|file| file.is_due(now));

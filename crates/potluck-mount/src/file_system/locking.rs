@@ -24,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const MOST_UNCERTAIN: Duration = LOCK_LEASE.saturating_add(Duration::from_secs(5));
 
 impl FileSystem {
-    /// Locks a range of a file. The thread `waiting` waits until it has the lock; with `None` the lock is had at once
-    /// or not at all.
+    /// Locks a range of a file. The thread `waiting` waits until it has the lock; with `None` a conflict is an error at
+    /// once, and only while it is not known who has the lock does the call wait ([`MOST_UNCERTAIN`]).
     ///
     /// Errors: [`Errno::AGAIN`] if another program has a conflicting lock; [`Errno::INTR`] if the thread was sent a
     /// signal; [`Errno::IO`] if the program lost its locks; [`Errno::NOLCK`] for too many locks, or if it stays unknown

@@ -5,9 +5,9 @@ use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Returns the error for a request by a number that the kernel had from an earlier look-up: [`Errno::STALE`]
-    /// instead of [`Errno::NOENT`]. On that the kernel looks the name up once more, and makes a file if that was asked
-    /// for.
+    /// Returns the error for a request by a number that the kernel had from an earlier look-up: `why`, but
+    /// [`Errno::STALE`] instead of [`Errno::NOENT`]. On that the kernel looks the name up once more, and makes a file
+    /// if that was asked for.
     pub fn looked_up_again(&self, inode: u64, why: Errno) -> Errno {
         if why != Errno::NOENT {
             return why;
