@@ -1,10 +1,10 @@
-//! The byte budgets of write sessions: what each has stored here, over all its tickets and connections.
+//! The byte budgets of write sessions: the bytes that each has stored here, over all its tickets and connections.
 //!
-//! Each heartbeat asks which of them are over. The entry of one that is over goes at once; its name is remembered for
-//! as long as a ticket of it may still be good, so that renewed and old tickets give no new budget. When there are
-//! too many of these names the oldest is forgotten, and whatever session is not known here has to show a ticket that
-//! was issued after that one had ended. So nobody who opens and ends very many sessions keeps others from writing: at
-//! worst they have to renew their tickets.
+//! Each heartbeat asks which sessions are over. The entry of a session that is over is removed at once; its id is
+//! remembered for as long as a ticket of it may still be good, so that renewed and old tickets give no new budget. When
+//! there are too many such ids the oldest is forgotten, and a session without an entry then needs a ticket that was
+//! issued after the forgotten one had ended. So a member who opens and ends very many sessions does not keep others
+//! from writing: at worst they have to renew their tickets.
 
 use potluck_core::ids::SessionId;
 use potluck_wire::ticket::{Grant, TICKET_LIFE};
@@ -12,12 +12,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
-/// The most sessions that are not over and have stored something here: some 8 MiB of them. A member has few thousand.
+/// The most sessions that are not over and have an entry here: they take some 8 MiB. One member has a few thousand.
 const MOST: usize = 131_072;
-/// The most sessions that are over and remembered: enough for more than two hundred that end each second.
+/// The most sessions that are over and remembered: enough for some two hundred that end each second while their tickets
+/// may be good.
 const MOST_OVER: usize = 131_072;
-/// The least number of bytes that a chunk is paid as, so that the smallest put costs something, too: it takes a
-/// file here and a row of the catalog until it is reclaimed.
+/// The least number of bytes that a put takes from the budget. Each chunk takes a file here and a row of the catalog
+/// until it is reclaimed, so the smallest put must cost something, too.
 const LEAST_PAID: u64 = 512;
 /// The most sessions that one heartbeat asks about; the next heartbeats ask about further ones.
 const ASKED: usize = 8192;
@@ -37,14 +38,15 @@ struct Sessions {
     over: Over,
 }
 
-/// Sessions that are over, for as long as a ticket of theirs may still be good.
+/// The sessions that are over, for as long as a ticket of theirs may still be good.
 #[derive(Debug, Default)]
 struct Over {
     sessions: BTreeSet<SessionId>,
-    /// The sessions that are over by the time at which their end was heard of, in the manager's milliseconds; the
-    /// first first.
+    /// The sessions that are over, each with the time of the manager in milliseconds at which that was heard, oldest
+    /// first.
     in_order: VecDeque<(u64, SessionId)>,
-    /// The manager's milliseconds until which sessions that ended may be forgotten too early.
+    /// The end of the latest session that was forgotten too early, in milliseconds of the manager. Tickets that were
+    /// issued up to then may be of a forgotten session.
     forgotten: Option<u64>,
 }
 
@@ -62,7 +64,7 @@ impl Over {
         }
     }
 
-    /// Forgets the ended sessions of which no ticket is good any more.
+    /// Forgets the sessions whose tickets have all expired.
     fn forget(&mut self, now: u64) {
         let good = now.saturating_sub(TICKET_LIFE.as_millis() as u64);
         while let Some((_, first)) = self.in_order.pop_front_if(|(at, _)| *at < good) {
@@ -70,7 +72,7 @@ impl Over {
         }
     }
 
-    /// Whether a ticket may belong to a session that is over.
+    /// Returns whether a ticket may belong to a session that is over.
     fn may_have(&self, grant: &Grant, session: &SessionId) -> bool {
         self.sessions.contains(session) || self.forgotten.is_some_and(|at| grant.issued <= at)
     }
@@ -81,8 +83,8 @@ impl SessionTickets {
         self.sessions.lock().expect("no holder panics")
     }
 
-    /// Takes `bytes` of what `grant` lets its session store; `None` when that is used up, or the session over. A
-    /// session that is not remembered for lack of room is refused, not given a new budget.
+    /// Takes `bytes` from the budget that `grant` gives its session. Returns `None` if too little is left, if the
+    /// session is over or may be one that was forgotten, or if there is no room for one more session.
     pub fn spend(&self, grant: &Grant, session: SessionId, bytes: u32) -> Option<Spending<'_>> {
         let bytes = u64::from(bytes).max(LEAST_PAID);
         let Sessions { spent: sessions, over, .. } = &mut *self.sessions();
@@ -98,12 +100,12 @@ impl SessionTickets {
         Some(Spending { tickets: self, session, bytes })
     }
 
-    /// Whether a session is known to be over: its tickets are worth nothing any more.
+    /// Returns whether a session is known to be over, so that its tickets count for nothing.
     pub fn is_over(&self, session: &SessionId) -> bool {
         self.sessions().over.sessions.contains(session)
     }
 
-    /// Returns the sessions of which a heartbeat asks whether they are over: each in its turn.
+    /// Returns the sessions that the next heartbeat asks about: each in its turn, at most `ASKED`.
     pub fn to_ask(&self) -> Vec<SessionId> {
         let Sessions { spent, asked, .. } = &mut *self.sessions();
         let after = asked.map_or(Bound::Unbounded, Bound::Excluded);
@@ -116,7 +118,7 @@ impl SessionTickets {
         turns
     }
 
-    /// Notes that the manager said that these sessions are over, when its clock showed `now`.
+    /// Notes that the manager said at `now` (its own time in milliseconds) that these sessions are over.
     pub fn end(&self, ended: &[SessionId], now: u64) {
         let Sessions { spent, over, .. } = &mut *self.sessions();
         over.forget(now);
@@ -127,7 +129,7 @@ impl SessionTickets {
     }
 }
 
-/// Bytes taken from a budget; given back when dropped, unless they were stored.
+/// Bytes that were taken from a budget; they are given back when this is dropped before [`Spending::keep`].
 #[derive(Debug)]
 pub(crate) struct Spending<'a> {
     tickets: &'a SessionTickets,
@@ -147,8 +149,8 @@ impl Drop for Spending<'_> {
         if self.bytes > 0
             && let Some(spent) = self.tickets.sessions().spent.get_mut(&self.session)
         {
-            // The session may have ended and begun anew while a put lay still, so less may be spent than is given
-            // back.
+            // The session's entry may have been removed and made anew while a put was under way, so it may have less
+            // than is given back.
             *spent = spent.saturating_sub(self.bytes);
         }
     }
@@ -240,11 +242,11 @@ mod tests {
     #[test]
     fn fifty_sessions_a_second_for_a_day_are_never_refused_beside_a_member_who_opens_600_a_second()
     {
-        /// Sessions of an honest member each second, and seconds for which each is open. Its ticket is renewed
-        /// meanwhile, as clients do once one is refused.
+        /// The sessions that an honest member opens each second, and the seconds for which each is open. A session
+        /// whose ticket is refused renews it, as clients do.
         const RATE: u64 = 50;
         const OPEN_FOR: u64 = 20;
-        /// Sessions of the other member, for an hour of the day. Each stores a byte and ends.
+        /// The sessions that the other member opens each second, for an hour of the day. Each stores a byte and ends.
         const HOSTILE: u64 = 600;
         const HOUR: std::ops::Range<u64> = 7200..10_800;
         let tickets = SessionTickets::default();
@@ -281,7 +283,7 @@ mod tests {
             assert!(sessions.over.sessions.len() <= MOST_OVER);
         }
         assert!(most as u64 <= RATE * (OPEN_FOR + 2) + HOSTILE, "{most} entries");
-        // Tickets are renewed only while what the hostile client does is remembered.
+        // Tickets have to be renewed only while sessions of the hostile member are remembered.
         assert!(renewed <= RATE * (3600 + 600), "{renewed} tickets");
     }
 }

@@ -15,56 +15,57 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// The pause after an answer that costs a peer its thread: one that says nothing for this long gets no thread while
-/// it is silent. Much longer than starting a thread takes, and shorter than a reader who looks at what it read.
+/// The time for which a peer may be silent between requests before its connection gives up its thread. Starting a
+/// thread takes much less; a reader that works on what it read takes more.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// The size in bytes of a page of the system's file cache.
 const PAGE: u64 = 4096;
-/// The most bytes that are copied on their way where they begin within a page, as segments of sealed chunks do: by
-/// `sendfile` each of their pages goes as two pieces, and more packets, which costs twice what copying does.
+/// The most bytes of a file that are sent through memory where they begin within a page, as segments of sealed chunks
+/// do. With `sendfile` each of their pages goes as two pieces, in more packets, which costs twice what copying does.
 const COPIED: u64 = 128 << 10;
 
-/// The most bytes of answers that wait for others: those of some twenty puts.
+/// The number of bytes of waiting answers from which they are sent: those of some 37 puts.
 const WAITING: usize = 2 << 10;
 
-/// A stream whose peer is only waited for so long. To read what may never come ([`Phase::Idle`]) fails with
-/// `WouldBlock` when the peer says nothing for a moment and is better waited for elsewhere.
+/// A stream whose peer is waited for only for a limited time. In [`Phase::Idle`] a read may fail with `WouldBlock` when
+/// the peer is silent for a moment, so that the connection is waited for without a thread.
 pub(crate) trait PeerIo: BulkIo {
-    /// Says what is expected of the peer from now on.
+    /// Sets what is expected of the peer from now on.
     fn expect(&mut self, phase: Phase);
 
-    /// Sends an answer; one that `may_wait` goes with those that follow it, as soon as the peer would be waited for.
+    /// Sends an answer. One that `may_wait` may be kept and sent with later answers, at the latest when the peer would
+    /// be waited for.
     fn answer(
         &mut self,
         answer: &[u8],
         may_wait: bool,
     ) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends the answers that wait.
+    /// Sends the answers that were kept.
     fn send_answers(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Does work of the runtime while the peer waits.
+    /// Runs a future of the runtime to its end while the peer waits.
     fn meanwhile<T: Send>(
         &mut self,
         work: impl Future<Output = T> + Send,
     ) -> impl Future<Output = T> + Send;
 }
 
-/// A blocking socket. Its futures are ready when they return: they wait inside.
+/// A blocking socket. Its futures wait inside of their first poll, which completes them.
 pub(crate) struct SocketIo {
     socket: TcpStream,
     timeout: StallTimeout,
     runtime: Handle,
-    /// Holds answers that are sent from memory; empty until the first.
+    /// The buffer for parts of files that are sent through memory; empty until the first.
     answer: Vec<u8>,
-    /// Answers that wait for more of them. Each that is sent wakes the peer.
+    /// The answers that were kept, to be sent together: each send wakes the peer.
     waiting: Vec<u8>,
     low_water: LowWater,
 }
 
 impl SocketIo {
-    /// Waits in the kernel on `socket`, which must be in blocking mode, on a thread that is none of
+    /// Makes a stream of `socket`, which must be in blocking mode. It is to be used on a thread that is none of
     /// `runtime`'s.
     pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(QUIET))?;
@@ -75,11 +76,12 @@ impl SocketIo {
 
     /// Returns the socket, in blocking mode.
     pub fn into_socket(mut self) -> TcpStream {
-        self.low_water.set(self.socket.as_fd(), 1); // the next to wait here waits for a head
+        self.low_water.set(self.socket.as_fd(), 1); // the next wait is for a head
         self.socket
     }
 
-    /// Repeats a call until it moves bytes, the peer's time is up, or it fails.
+    /// Repeats a call until it succeeds, the peer's time is up, or it fails; in [`Phase::Idle`] the first timeout of
+    /// the socket is an error.
     fn unless_stalled(
         &mut self,
         mut call: impl FnMut(&TcpStream) -> Result<usize, Errno>,
@@ -103,7 +105,7 @@ impl SocketIo {
         }
     }
 
-    /// Sends a head and a part of a file by one call.
+    /// Sends a head and a part of a file together from memory.
     fn send_copied(
         &mut self,
         head: &[u8],
@@ -178,8 +180,7 @@ impl BulkIo for SocketIo {
             }
             self.send_answers().await?; // the peer may say nothing more before it has them
         }
-        // All of a body is wanted, so one call may wait for as much as fits; of anything else we
-        // don't know how much comes.
+        // All of a body is wanted, so one call may wait for as much as fits; the length of anything else is not known.
         let (flags, wake_at) = match self.timeout.phase() {
             Phase::Body => (RecvFlags::WAITALL, out.len()),
             Phase::Idle | Phase::Head => (RecvFlags::empty(), 1),
@@ -231,7 +232,7 @@ impl BulkIo for SocketIo {
                         rustix::fs::sendfile(socket, system_file, Some(&mut at), count)
                     });
                     if !matches!(moved, Ok(1..)) {
-                        // The call does not say which end failed; the file does.
+                        // The call does not say which end failed, so the file is read to find out.
                         read_some_at(file, &mut [0], at)?;
                         moved?;
                     }
@@ -251,7 +252,7 @@ impl BulkIo for SocketIo {
     }
 }
 
-/// Runs a future whose waiting all happens inside its polls.
+/// Runs a future that never waits outside of its polls.
 ///
 /// # Panics
 /// If the future waits for anything else.
@@ -270,7 +271,7 @@ pub(crate) struct RuntimeIo {
 }
 
 impl RuntimeIo {
-    /// Waits in the runtime on `stream`.
+    /// Makes a stream that waits in the runtime.
     pub fn new(stream: BoxStream, timeout: StallTimeout) -> Self {
         Self { stream: StreamIo(stream), timeout }
     }
@@ -294,8 +295,8 @@ impl PeerIo for RuntimeIo {
     }
 }
 
-/// How long a stream of the runtime may take to swallow `bytes`: as long as a socket's peer that
-/// is just fast enough.
+/// Returns the time that a stream of the runtime has to take `bytes`: about as long as a socket's slowest peer that is
+/// not dropped.
 fn write_deadline(bytes: u64) -> Duration {
     4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
 }

@@ -1,13 +1,13 @@
-//! How long a peer may keep a connection waiting, by what it is doing.
+//! The time that a peer may keep a connection waiting, by what is expected of it.
 
 use potluck_core::clock::{SharedClock, Tick};
 use std::io;
 use std::time::Duration;
 
-/// How often a connection that waits to receive looks at the clock.
+/// The time between two looks at the clock of a runtime stream that waits to receive.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
-/// How often a connection that waits to send looks at the clock. One `sendfile` may wait this long
-/// three times (Linux 6.18), and what it moved first counts as moved last.
+/// The time between two looks at the clock of a socket that waits to send. One `sendfile` may wait this long three
+/// times (Linux 6.18), and the bytes that it moved first count as moved at its end.
 pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
 /// The time after which an idle connection is closed; clients open another when they need one.
@@ -17,10 +17,10 @@ const HEAD: Duration = Duration::from_secs(5);
 /// The time that a peer has for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
 /// that moves one byte a second, or stops after a good start, is dropped within 30 s (promise X3).
 const WINDOW: Duration = Duration::from_secs(15);
-/// The bytes for which a peer has [`WINDOW`]: a hundredth of what a slow Wi-Fi link moves in that time.
+/// The number of bytes for which a peer has [`WINDOW`]: a hundredth of what a slow Wi-Fi link moves in that time.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// The bytes expected of the peer.
+/// The part of a request that is expected of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing is expected, though another request may come.
@@ -31,24 +31,24 @@ pub(crate) enum Phase {
     Body,
 }
 
-/// Counts the time spent waiting for a peer; what our own disk takes is not the peer's fault.
+/// The time that was spent waiting for a peer. The time that the donor's own disk takes does not count.
 pub(crate) struct StallTimeout {
     clock: SharedClock,
     phase: Phase,
     waited: Duration,
     moved: u64,
-    /// When the wait under way began.
+    /// The time up to which the wait under way is counted.
     since: Tick,
 }
 
 impl StallTimeout {
-    /// Makes the timeout of a connection on which nothing was asked yet.
+    /// Makes the timeout of a connection without a request.
     pub fn new(clock: SharedClock) -> Self {
         let since = clock.now();
         Self { clock, phase: Phase::Idle, waited: Duration::ZERO, moved: 0, since }
     }
 
-    /// Says what is expected of the peer from now on.
+    /// Sets what is expected of the peer from now on, and counts anew.
     pub fn expect(&mut self, phase: Phase) {
         (self.phase, self.waited, self.moved) = (phase, Duration::ZERO, 0);
     }
@@ -58,12 +58,14 @@ impl StallTimeout {
         self.phase
     }
 
-    /// Begins to count the time: the peer is waited for.
+    /// Begins to count a wait for the peer.
     pub fn start(&mut self) {
         self.since = self.clock.now();
     }
 
-    /// Notes that `bytes` moved since the wait began; an error when the peer took too long over them.
+    /// Notes that `bytes` moved since the wait began. The first bytes in [`Phase::Idle`] begin a head.
+    ///
+    /// Errors: [`io::ErrorKind::TimedOut`] if the peer took too long.
     pub fn moved(&mut self, bytes: usize) -> io::Result<()> {
         if self.phase == Phase::Idle {
             self.expect(Phase::Head);
@@ -73,7 +75,9 @@ impl StallTimeout {
         self.check()
     }
 
-    /// Notes that the wait goes on; an error when the peer takes too long.
+    /// Notes that the wait goes on.
+    ///
+    /// Errors: [`io::ErrorKind::TimedOut`] if the peer takes too long.
     pub fn check(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         self.waited += now.saturating_sub(self.since);
@@ -114,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Seconds until a peer that moves `bytes` every second is dropped, if within an hour.
+    /// Returns the second in which a peer that moves `bytes` every second is dropped, if that is within an hour.
     fn dropped(phase: Phase, bytes: usize) -> Option<u64> {
         let clock = Arc::new(Hand::default());
         let mut timeout = StallTimeout::new(clock.clone());

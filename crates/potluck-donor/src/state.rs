@@ -1,6 +1,6 @@
-//! The state that a donor keeps apart from the store: its key, which store is its own, and
-//! the manager of the highest epoch it has heard. What it heard changes all the time and has a file of
-//! its own, so that no power cut on a disk that lies about what it synced takes the key with it.
+//! The state that a donor keeps apart from the store: its key, the identity of its store, and the manager of the
+//! highest epoch that it has heard. The manager has a file of its own, which is often written, so that a power cut on a
+//! disk that lies about what it synced does not take the key with it.
 
 use crate::disk::{Disk, SystemDisk, read_small, replace_durably};
 use crate::registration::ManagerTerm;
@@ -17,7 +17,7 @@ const FILE: &str = "donor.json";
 const HEARD: &str = "heard.json";
 const MAX_STATE: u64 = 64 << 10;
 
-/// A donor's memory, in small files that only its owner can read.
+/// The state of a donor, in small files that only its owner can read.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     path: PathBuf,
@@ -33,7 +33,7 @@ pub struct Own {
     key: Secret,
     #[serde(default)]
     store: Option<KnownStore>,
-    /// Whether the earlier store is lost, as its owner said, and no manager has compared this one with it yet.
+    /// True while the store replaces an earlier one that is lost, and no manager has had its whole inventory yet.
     #[serde(default, skip_serializing_if = "is_false")]
     begins_anew: bool,
 }
@@ -62,7 +62,7 @@ impl HeardManager {
     }
 }
 
-/// The directories that the donor whose state is in `dir` lends, as far as it remembers.
+/// Returns the directories that the donor whose state is in `dir` lends, as far as it remembers.
 pub fn lent_dirs(dir: &Path) -> io::Result<Vec<PathBuf>> {
     match read_small(&SystemDisk, &dir.join(FILE), MAX_STATE) {
         Ok(text) => {
@@ -78,8 +78,8 @@ pub fn lent_dirs(dir: &Path) -> io::Result<Vec<PathBuf>> {
 pub const STATE_FILES: [&str; 3] = [FILE, HEARD, crate::scrub::FILE];
 
 impl State {
-    /// Reads the state in `dir`, or begins it with a new key. What another membership left there is
-    /// not this one's: neither its store nor the managers it heard.
+    /// Reads the state in `dir`, or begins one with a new key. The state of another membership is replaced: neither its
+    /// store nor the managers that it heard are this one's.
     pub fn load(
         disk: &dyn Disk,
         entropy: &dyn Entropy,
@@ -100,17 +100,17 @@ impl State {
         let key = Secret::generate(entropy);
         let own = Own { owner: owner.clone(), key, store: None, begins_anew: false };
         let state = Self { path, own, heard: HeardManager::default() };
-        state.save_heard(disk)?; // this comes first, for what is there may be of another pool
+        state.save_heard(disk)?; // this comes first: the file that is there may be of another pool
         state.save(disk)?;
         Ok(state)
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the file that has the key.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The key that tickets and receipts are signed with.
+    /// Returns the key that tickets and receipts are signed with.
     pub fn key(&self) -> &Secret {
         &self.own.key
     }
@@ -125,14 +125,15 @@ impl State {
         self.heard
     }
 
-    /// Notes that the manager heard already said this; in memory, until the next save.
+    /// Notes in memory what the manager that was heard last said, unless it tells of fewer changes than before.
+    /// [`State::remember_manager`] writes it down.
     pub fn note(&mut self, said: HeardManager) {
         if said.changes >= self.heard.changes {
             self.heard = said;
         }
     }
 
-    /// Remembers the store. Where it is another store than before, the earlier one is lost.
+    /// Remembers the store. If another one was remembered, that counts as lost.
     pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
         if self.own.store.as_ref() == Some(&store) {
             return Ok(());
@@ -142,18 +143,18 @@ impl State {
         self.save(disk)
     }
 
-    /// True while the manager is still to be told that the earlier store is lost, and this one empty.
+    /// Returns true until a manager has had the whole inventory of this store, after an earlier store was lost.
     pub fn begins_anew(&self) -> bool {
         self.own.begins_anew
     }
 
-    /// Notes that the manager has compared what is here with what was in the earlier store.
+    /// Notes that the manager has compared this store with what the earlier one held.
     pub fn has_begun_anew(&mut self, disk: &dyn Disk) -> io::Result<()> {
         self.own.begins_anew = false;
         self.save(disk)
     }
 
-    /// Remembers what a manager said.
+    /// Writes down what a manager said.
     pub fn remember_manager(&mut self, disk: &dyn Disk, said: HeardManager) -> io::Result<()> {
         self.heard = said;
         self.save_heard(disk)
@@ -171,8 +172,8 @@ impl State {
 }
 
 impl HeardManager {
-    /// Reads the file; `None` without one, or when it is damaged: other donors heard too, and a donor that
-    /// does not start would help nobody.
+    /// Reads the file; returns `None` if there is none or it is damaged: other donors heard the manager, too, and it is
+    /// worse if this donor does not start.
     fn load(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
         match read_small(disk, path, MAX_STATE) {
             Ok(text) => Ok(serde_json::from_slice(&text)
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(state.heard(), HeardManager::default());
         assert!(*state.key() == key);
 
-        // Nothing is taken over from another membership.
+        // The state of another membership is not taken over.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
         state.remember_store(&SystemDisk, moved).expect("kept");
         state.remember_manager(&SystemDisk, said).expect("kept");

@@ -1,24 +1,23 @@
-//! Where chunks lie: one file per chunk below the lent directory, and nothing outside it.
+//! The store of a donor: one file per chunk below the lent directory, and nothing outside it.
 //!
-//! # On disk, format 1
+//! # On disk, format 2
 //! ```text
-//! DIR/potluck-store.json   what makes the directory a store: {"format": 1, "store": "<32 hex>"}
+//! DIR/potluck-store.json   makes the directory a store: {"format": 2, "store": "<32 hex>", "owner": …}
 //! DIR/chunks/aa/<name>     a chunk: its stored bytes, 32 for the hash of each segment, a trailer of 64
-//! DIR/temp/                chunks on their way in; emptied at every start
-//! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served.
-//!                          Looked at again, and removed when the manager says that it may be
+//! DIR/temp/                chunks on their way in; emptied when the store is opened or comes back
+//! DIR/quarantine/          files that are no chunk, and bad copies; never served. Copies are looked at
+//!                          again, and removed when the manager says that they may be
 //! ```
-//! `<name>` is the chunk's name in 64 lower-case hex digits and `aa` the first two of them; the 256
-//! directories are made with the store, so that storing a chunk never has to make one durable.
-//! Directories are 0700, files 0600. A chunk file is complete or not there: it is written in `temp`,
-//! synced if the writer asked for ack level *disk*, renamed, and then its directory is synced.
-//! The trailer is described at `trailer::Trailer`. A chunk's length follows from its file's (docs/format/chunk.md).
+//! `<name>` is the chunk's name in 64 lower-case hex digits and `aa` the first two of them. The 256 directories are
+//! made when the store is opened, so that storing a chunk need not make one durable. Directories are 0700, files 0600.
+//! A chunk file is written in `temp` and then renamed; if the writer asked for ack level *disk*, the file is synced
+//! before the rename and its directory after it. The trailer is described at `trailer::Trailer`. A chunk's length
+//! follows from its file's (docs/format/chunk.md).
 //!
-//! The directory is locked (`flock`) while a donor runs and it is there. The marker is written
-//! before anything else and never again; the donor's own state remembers its id. A directory that
-//! should be a store and has lost its marker is a disk that is not mounted: the donor refuses to
-//! start there, because an empty store in its place would hide the real one; one that is running
-//! waits until it is back.
+//! The directory is locked (`flock`) while a donor runs and it is there. The marker is written before anything else,
+//! and again only when the store is adopted; the donor's own state remembers the store's id. A directory that should be
+//! a store and has no marker counts as a disk that is not mounted: the donor refuses to start there, because an empty
+//! store in its place would hide the real one; a donor that is running waits until the store is back.
 
 mod changes;
 mod copy_health;
@@ -62,7 +61,7 @@ use trailer::Trailer;
 use usage::DiskTrouble;
 use write_sequence::WriteSequence;
 
-/// The number of locks over names: enough that two connections seldom meet at one.
+/// The number of locks over names: enough that two connections seldom want the same one.
 const NAME_LOCKS: usize = 64;
 
 /// The chunks of one donor. Every call may block on the disk.
@@ -70,16 +69,16 @@ pub(crate) struct Store {
     disk: Arc<dyn Disk>,
     layout: StoreLayout,
     usage: StoreUsage,
-    /// Locks that are held while a name is judged and its file made, removed or quarantined, so that a put that finds
-    /// its chunk and a tombstone for it see each other.
+    /// The locks over names. One is held while the file of a name is looked for, made, removed or quarantined, so that
+    /// a put that finds its chunk and a tombstone for it see each other.
     names: [Mutex<()>; NAME_LOCKS],
     write_sequence: Mutex<WriteSequence>,
     changes: Mutex<HeldChanges>,
     quarantine: Mutex<Quarantine>,
     open_chunks: OpenChunks,
-    /// The number of the incarnation; another one when a store comes back that was away.
+    /// The number of the incarnation, which changes when a store that was missing comes back.
     incarnation: AtomicU64,
-    /// Numbers temporary and quarantined files.
+    /// The number of the next temporary or quarantined file.
     serial: AtomicU64,
     served: AtomicU64,
     stored: AtomicU64,
@@ -95,12 +94,12 @@ pub(crate) enum StoreRefusal {
     Full,
     /// The disk failed to store or to find the chunk.
     Disk,
-    /// A chunk that was found when an operation began is missing at its end.
+    /// A chunk that was found when an operation began is missing at its end, or kept changing while it was verified.
     Lost,
 }
 
 impl Store {
-    /// Opens the store that `claim` found or made: cleans up after earlier incarnations and counts what is there.
+    /// Opens the store that `claim` found or made: cleans up after earlier incarnations and counts the files.
     pub fn open(
         disk: Arc<dyn Disk>,
         claim: StoreClaim,
@@ -175,7 +174,7 @@ impl Store {
         self.begin(Some(name), len)
     }
 
-    /// Begins to store a chunk of `len` bytes that are computed here, whatever their name will be.
+    /// Begins to store a chunk of `len` bytes that are computed here; the name follows from them.
     pub fn compute(&self, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
         self.begin(None, len)
     }
@@ -188,9 +187,9 @@ impl Store {
         IncomingChunk::create(self, name, len, reservation)
     }
 
-    /// True when `name` is held with `len` bytes, which are read back: whoever puts it is told to rely on it, and a
-    /// power cut may have ended the incarnation that stored it. It counts as put again then, and no earlier tombstone
-    /// deletes it. One that is spoiled is quarantined, and is to be stored anew.
+    /// Returns whether `name` is held with `len` bytes, after reading them back: the peer that puts the chunk will rely
+    /// on this copy, which may have been damaged since it was stored. A chunk that is found counts as put again, so
+    /// that no earlier tombstone deletes it. A bad copy is quarantined, and the chunk is to be stored anew.
     pub fn count_put_if_held(&self, name: &ChunkName, len: u32) -> Result<bool, StoreRefusal> {
         {
             let _alone = self.lock_name(name);
@@ -202,8 +201,8 @@ impl Store {
         Ok(self.scrub(name)? == CopyHealth::Sound)
     }
 
-    /// True when `name` is held at the level asked already, so that a task to store it is done. It
-    /// is listed to the manager once more then, which may not know.
+    /// Returns whether `name` is held at the level asked already, so that a task to store it is done. The manager,
+    /// which may not know, is then told of the chunk once more.
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
         let held = self.count_put_if_held(&name, len) == Ok(true)
             && self.confirm_held(&name, len, ack).is_ok();
@@ -213,7 +212,7 @@ impl Store {
         held
     }
 
-    /// Gives the last word on a put that found its chunk: whether it is still held, at the level asked.
+    /// Confirms a put that found its chunk: the chunk is still held, at the level asked.
     pub fn confirm_held(
         &self,
         name: &ChunkName,
@@ -222,7 +221,7 @@ impl Store {
     ) -> Result<(), StoreRefusal> {
         let Some(file) = self.well_formed(name, len) else { return Err(StoreRefusal::Lost) };
         if ack == AckLevel::Disk {
-            // Whoever stored it may not have asked for this ack level, so it may not be synced yet.
+            // The put that stored the chunk may have asked for a lower ack level, so the file may not be synced yet.
             file.sync()
                 .and_then(|()| self.disk.sync_dir(&self.layout.chunk_dir(name)))
                 .map_err(|why| self.refuse("syncing a chunk", &why))?;
@@ -230,7 +229,8 @@ impl Store {
         Ok(())
     }
 
-    /// Opens the chunk file of `name`, if it has the right length and its end was written.
+    /// Opens the chunk file of `name`, if it has the right length and a trailer that is right; the bytes are not
+    /// checked.
     pub(crate) fn well_formed(&self, name: &ChunkName, len: u32) -> Option<Box<dyn OldFile>> {
         let file = self.disk.open(&self.layout.chunk(name)).ok()?;
         let mut end = [0; TRAILER];
@@ -241,7 +241,7 @@ impl Store {
         Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
     }
 
-    /// Returns the kind of a chunk, as its trailer says.
+    /// Returns the kind of a chunk by its trailer; `None` if the file or a right trailer is missing.
     pub fn kind(&self, holding: &Holding) -> Option<ChunkKind> {
         let file = self.disk.open(&self.layout.chunk(&holding.name)).ok()?;
         let mut end = [0; TRAILER];
@@ -262,7 +262,7 @@ impl Store {
         }
     }
 
-    /// Opens the chunk called `name`, if it is held, to read parts of it: it is kept open for the next reader.
+    /// Opens the chunk called `name`, if it is held, to read parts of it, and keeps the file open for the next reader.
     pub fn find_to_read_parts(
         &self,
         name: &ChunkName,
@@ -270,19 +270,20 @@ impl Store {
         if let Some(open) = self.open_chunks.get(name) {
             return Ok(Some(open));
         }
-        // While the name is locked nobody removes the chunk, and whoever removes it later has it closed.
+        // While the name is locked the chunk is not removed, and a later removal closes the file first.
         let _alone = self.lock_name(name);
         let found = self.find(name)?.map(Arc::new);
         found.iter().for_each(|found| self.open_chunks.keep(*name, Arc::clone(found)));
         Ok(found)
     }
 
-    /// Closes a chunk that is about to be removed, so that its removal frees its room.
+    /// Closes the file of a chunk that is about to be removed, so that the removal frees its room.
     pub(crate) fn close(&self, name: &ChunkName) {
         self.open_chunks.close(name);
     }
 
-    /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this incarnation.
+    /// Turns a failure of the disk into a refusal, and notes what it says of the disk: that it is full, which is
+    /// believed until the next look at it, or broken, after which nothing more is stored until the fault ends.
     pub(crate) fn refuse(&self, doing: &str, why: &io::Error) -> StoreRefusal {
         if is_full(why) {
             self.usage.full();
@@ -296,17 +297,18 @@ impl Store {
         StoreRefusal::Disk
     }
 
-    /// Returns the disk's space, and how many bytes Potluck may still write.
+    /// Returns the disk's space, and the number of bytes that Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         self.usage.report()
     }
 
-    /// Returns how many bytes must go for the owner's limits to hold again.
+    /// Returns the number of bytes that must go for the owner's limits to hold again; 0 while the disk has a fault.
     pub fn excess(&self) -> u64 {
         self.usage.excess()
     }
 
-    /// Returns how many of the bytes over quota the disk lacks now, whoever fills it.
+    /// Returns the number of bytes that the disk has less free than the owner keeps free, at most what Potluck holds; 0
+    /// while the disk has a fault.
     pub fn disk_lacks(&self) -> u64 {
         self.usage.disk_lacks()
     }
@@ -316,12 +318,13 @@ impl Store {
         self.usage.limits()
     }
 
-    /// Goes by other limits from now on.
+    /// Sets the owner's limits.
     pub fn limit(&self, limits: Limits) {
         self.usage.limit(limits);
     }
 
-    /// Returns how many bytes were served to readers and stored for writers in this incarnation.
+    /// Returns the number of bytes that were sent to readers (proofs included) and the number that were stored in new
+    /// chunk files, since the process began.
     pub fn traffic(&self) -> (u64, u64) {
         (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
     }

@@ -1,15 +1,15 @@
-//! Why a task of the manager was not carried out.
+//! The failures of tasks that the manager gave.
 
 use crate::store::{NotPlaced, StoreRefusal};
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{TaskFault, TaskOutcome};
 
-/// Why a task was not carried out.
+/// The failure of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskFailure {
     /// The reason why the task was not carried out.
     pub why: TaskFault,
-    /// Which donor was at fault; `None` when it was this one.
+    /// The donor that was at fault; `None` if it was this one.
     pub donor: Option<DonorId>,
 }
 
@@ -24,7 +24,8 @@ impl TaskFailure {
         Self { why, donor: None }
     }
 
-    /// Chooses the fault that the manager must hear of: a lie before a loss, and a loss before an absence.
+    /// Returns the fault that the manager must rather hear of: wrong bytes of a source come before a missing source,
+    /// and that before all others; of equals, `self`.
     pub fn or_worse(self, other: Self) -> Self {
         let rank = |fault: &Self| match fault.why {
             TaskFault::SourceWrong => 2,
@@ -51,7 +52,8 @@ impl From<TaskFailure> for TaskOutcome {
     }
 }
 
-/// Returns the fault of a chunk that was fetched from `donor`, or computed here if from nobody.
+/// Returns the failure of a task whose chunk was not placed: it was fetched from `donor`, or computed here if that is
+/// `None`.
 pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> TaskFailure {
     match (why, donor) {
         (NotPlaced::Refused(refusal), _) => refusal.into(),

@@ -1,8 +1,8 @@
-//! Tasks of the manager: each is carried out once, however often the manager repeats it, and
-//! answered in the heartbeats until one of them got through.
+//! The tasks of the manager: each is carried out once, however often the manager repeats it, and its result is sent in
+//! heartbeats until one of them is answered.
 //!
-//! Tasks of one kind wait for each other and for no others, so that a long one holds up none of
-//! another kind. They are begun in the order in which they came.
+//! Each kind of task has its own queue, so that a long task holds up none of another kind. The tasks of a kind are
+//! begun in the order in which they came.
 
 use crate::audit;
 use crate::copy::{self, NewCopy};
@@ -20,36 +20,36 @@ use std::task::Poll;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-/// The most tasks that may be unanswered at once. The manager repeats what was not taken.
+/// The most tasks that may be unanswered at once. The manager repeats a task that was not taken.
 const MOST: usize = 4096;
 /// The most results in one heartbeat.
 const BATCH: usize = 1024;
 
-/// Tasks that are not answered yet.
+/// The tasks whose results the manager does not have yet.
 pub(crate) struct TaskWorker {
-    /// Tasks that wait or are carried out. A task that the donor's end cuts off has no result.
+    /// The tasks that wait or are carried out. A task that is cut off because the donor ends has no result.
     running: JoinSet<Option<TaskResult>>,
-    /// Results that the manager has not confirmed, the oldest first.
+    /// The results that the manager has not confirmed, the oldest first.
     results: VecDeque<TaskResult>,
-    /// The numbers of all these tasks: they need not be taken again.
+    /// The numbers of all tasks in `running` and `results`, which are not taken again.
     known: BTreeSet<u64>,
     queues: Queues,
 }
 
-/// The queue of each kind of task.
+/// The queues of all kinds of tasks.
 struct Queues {
-    /// Tasks that fetch one chunk from another donor.
+    /// The queue of tasks that fetch one chunk from another donor.
     fetch: Queue,
-    /// Tasks that fetch chunks of a group from other donors and compute others of them. Each such task takes
-    /// memory by the width of its code.
+    /// The queue of tasks that fetch chunks of a group from other donors and compute further ones. Such a task needs
+    /// memory in proportion to the width of its code.
     code: Queue,
-    /// Tasks that read or list chunks of this donor.
+    /// The queue of tasks that read or list chunks of this donor.
     inspect: Queue,
 }
 
-/// Tasks of one kind that wait, the oldest first.
+/// The waiting tasks of one kind, the oldest first.
 struct Queue {
-    /// Permits for the tasks of this kind that are carried out at once.
+    /// The permits for tasks of this kind that are carried out at once.
     permits: Arc<Semaphore>,
     waiting: Arc<Mutex<VecDeque<Task>>>,
 }
@@ -69,8 +69,8 @@ impl Queue {
         Self { permits: Arc::new(Semaphore::new(at_once)), waiting: Arc::default() }
     }
 
-    /// Puts a task behind the others. The future waits for a permit, and then gives the task whose
-    /// turn it is: a runtime of several threads polls these futures in any order.
+    /// Puts a task behind the others. The future waits for a permit and then returns the oldest waiting task, which
+    /// need not be this one: a runtime of several threads polls these futures in any order.
     fn enter(
         &self,
         task: Task,
@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Empties the queue; a future that still waits for a permit finds nothing of what comes later.
+    /// Empties the queue; a future that still waits for a permit then finds no task, even if one comes later.
     fn clear(&mut self) {
         std::mem::take(&mut self.waiting).lock().expect("no panic holds it").clear();
     }
@@ -102,7 +102,7 @@ impl Default for TaskWorker {
 }
 
 impl TaskWorker {
-    /// Takes a task to be carried out, unless it is known.
+    /// Takes a task to be carried out, unless it is known or too many are.
     pub fn take(&mut self, service: &Arc<Service>, task: Task) {
         if self.known.len() >= MOST || !self.known.insert(task.number) {
             return;
@@ -121,7 +121,7 @@ impl TaskWorker {
         });
     }
 
-    /// Forgets all tasks and results when another manager takes charge: they mean nothing to it.
+    /// Forgets all tasks and results, for another manager takes charge and did not give them.
     pub fn forget(&mut self) {
         self.running = JoinSet::new();
         let Queues { fetch, code, inspect } = &mut self.queues;

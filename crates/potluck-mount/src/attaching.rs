@@ -1,9 +1,8 @@
-//! Attaches a file system to a directory, and takes it away again: by the kernel where this process may ask it,
-//! otherwise by `fusermount3`, which asks it for users.
+//! Attaches a file system to a directory, and takes it away again: by a call to the kernel where this process may make
+//! it, otherwise by `fusermount3`, which makes it for users.
 //!
-//! The fuser crate would do so itself, but its session (0.18) takes a mount that has ended for one that is there, and
-//! unmounts the directory once more: by then the next mount may be there. It tells no reasons by which a hint could be
-//! chosen, either.
+//! The fuser crate (0.18) could do so, but its session unmounts the directory once more after the mount has ended, when
+//! the next mount may be there already. Nor does it give the reason of a failure, by which a hint could be chosen.
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -22,19 +21,19 @@ use std::process::{Command, Stdio};
 const TYPE: &str = "fuse.potluck";
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
-/// The words of fusermount3 for a directory in which its user may not mount.
+/// The words of fusermount3 for a directory in which the user may not mount.
 const DIR_NOT_ALLOWED: [&str; 3] = ["no write access", "not owned by user", "Permission denied"];
 
 /// The directory of the pool that is attached, and how it is attached.
 #[derive(Debug, Clone)]
 pub struct Attachment {
-    /// The source that lists of mounts show.
+    /// The source as lists of mounts show it.
     pub source: String,
-    /// Whether nothing can be changed.
+    /// True if nothing can be changed.
     pub read_only: bool,
-    /// Whether other users may look into the mount, too.
+    /// True if other users may look into the mount, too.
     pub allow_other: bool,
-    /// Whether no program in the mount can be started.
+    /// True if no program in the mount can be started.
     pub no_exec: bool,
 }
 
@@ -47,7 +46,7 @@ pub enum AttachError {
     /// This user may not open the device by which the kernel is asked.
     #[error("this user may not open {DEVICE}")]
     DeviceNotAllowed,
-    /// Users need a program that is not there.
+    /// fusermount3, which users need, cannot be run.
     #[error("{HELPER} cannot be run: {0}")]
     NoHelper(io::Error),
     /// /etc/fuse.conf does not let users admit others.
@@ -56,18 +55,18 @@ pub enum AttachError {
     /// This user may not mount in that directory, in the words of fusermount3.
     #[error("{0}")]
     DirNotAllowed(String),
-    /// The kernel or fusermount3 refused in these words.
+    /// The kernel or fusermount3 refused, in these words.
     #[error("{0}")]
     Refused(String),
-    /// Another process serves a mount at the directory, or is about to end one.
+    /// Another process serves a mount at the directory, or is just beginning or ending one.
     #[error("a mount that was there is still ending, or another one begins")]
     Taken,
-    /// A file of this machine failed.
+    /// A file or call of this machine failed.
     #[error("{0}")]
     Local(#[from] io::Error),
 }
 
-/// Attaches a file system to `dir`; its requests come from the file that is returned.
+/// Attaches a file system to `dir`; returns the open device from which its requests are read.
 pub fn attach(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, AttachError> {
     match attach_by_kernel(dir, attachment)? {
         Some(device) => Ok(device),
@@ -75,7 +74,7 @@ pub fn attach(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, AttachErro
     }
 }
 
-/// Asks the kernel to attach a file system; `None` where this process may not.
+/// Asks the kernel to attach a file system; returns `None` if this process may not.
 fn attach_by_kernel(dir: &Path, attachment: &Attachment) -> Result<Option<OwnedFd>, AttachError> {
     let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => OwnedFd::from(device),
@@ -107,7 +106,7 @@ fn attach_by_kernel(dir: &Path, attachment: &Attachment) -> Result<Option<OwnedF
 
 /// Makes `fusermount3` attach a file system, which sends the open device through a socket.
 fn attach_by_helper(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, AttachError> {
-    // In a list of options a comma ends one, so a comma in the source is escaped.
+    // A comma ends an option, so a comma in the source is escaped.
     let source = attachment.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut options = format!("fsname={source},subtype=potluck,default_permissions,nodev,nosuid");
     for (is_set, option) in [
@@ -122,7 +121,7 @@ fn attach_by_helper(dir: &Path, attachment: &Attachment) -> Result<OwnedFd, Atta
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(HELPER);
     command.args(["-o", &options, "--"]).arg(dir);
-    // The socket goes as standard input, which is inherited whatever else is closed when a program begins.
+    // The socket is passed as standard input, which a program inherits whatever else is closed when it begins.
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     drop(command); // it has the other end of the socket
@@ -161,7 +160,8 @@ fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(files)
 }
 
-/// Returns the directory as lists of mounts name it, also one whose mount is dead and cannot be looked at.
+/// Returns the path of the directory as lists of mounts show it. This also works for a dead mount, which cannot be
+/// looked at.
 pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     if std::fs::read_link(&dir).is_ok() {
@@ -173,12 +173,12 @@ pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Whether a directory of a pool is mounted at the mount point `dir`, served or not.
+/// Returns whether a directory of a pool is mounted at the mount point `dir`, whether it is served or not.
 pub fn is_mounted(dir: &Path) -> io::Result<bool> {
     let mounts = std::fs::read("/proc/self/mountinfo")?;
     let shown: Vec<u8> =
         dir.as_os_str().as_bytes().iter().flat_map(|byte| escaped(*byte)).collect();
-    // If several mounts are at one place, the last hides those below it.
+    // If several mounts are at one place, the last hides the others.
     let last = mounts
         .split(|byte| *byte == b'\n')
         .rfind(|line| line.split(|byte| *byte == b' ').nth(4).is_some_and(|place| place == shown));
@@ -198,8 +198,9 @@ fn escaped(byte: u8) -> Vec<u8> {
     }
 }
 
-/// Takes away the mount at the mount point `dir`, if nobody serves it; returns whether there was one. Not for a mount
-/// that may be served: the look at it asks whoever serves it, and the mount is busy until the answer comes.
+/// Takes away the mount at the mount point `dir`, if no process serves it; returns whether there was such a mount. This
+/// must not be called for a mount that may be served: the check asks the serving process, and the mount is busy until
+/// the answer comes.
 pub fn detach_dead(dir: &Path) -> io::Result<bool> {
     let was_dead = is_dead(dir)?;
     while is_dead(dir)? {
@@ -209,18 +210,18 @@ pub fn detach_dead(dir: &Path) -> io::Result<bool> {
 }
 
 fn is_dead(dir: &Path) -> io::Result<bool> {
-    // The kernel would answer with attributes that it was told a moment ago; for the space left it asks each time.
+    // The kernel may answer stat() from its cache; for statfs() it asks the serving process each time.
     Ok(is_mounted(dir)? && matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN)))
 }
 
 /// Unmounts the mount point `dir`.
 ///
-/// Errors: [`io::ErrorKind::ResourceBusy`] while a program has something open in it.
+/// Errors: [`io::ErrorKind::ResourceBusy`] while a program has something open in the mount.
 pub fn unmount(dir: &Path) -> io::Result<()> {
     unmount_with(dir, UnmountFlags::empty(), &["-u"])
 }
 
-/// Takes the mount from the mount point `dir`; programs that have something open in it keep that.
+/// Detaches the mount from the mount point `dir`; programs keep the files that they have open in it.
 pub fn detach(dir: &Path) -> io::Result<()> {
     unmount_with(dir, UnmountFlags::DETACH, &["-u", "-z"])
 }

@@ -1,5 +1,5 @@
-//! The metadata of the pool as a mount sees it: from memory while the manager tells of what changes, and otherwise
-//! from the manager.
+//! The metadata of the pool as a mount sees it: from memory while the manager tells of changes, and otherwise from the
+//! manager.
 
 use crate::draft::PublishedChange;
 use crate::errno::errno;
@@ -17,7 +17,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-/// The bytes of metadata that a mount keeps: some 200,000 entries.
+/// The most bytes of metadata that a mount keeps: those of some 200,000 entries.
 const KEPT: usize = 64 << 20;
 /// The pause between two calls for news, so that many changes in a row come in one answer. A mount is also told of the
 /// changes that its own programs make.
@@ -27,28 +27,28 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The pause after a call for news that was refused, as to a member who was revoked.
 const PAUSE_OF_REFUSED: Duration = Duration::from_secs(10);
 
-/// A directory that was asked about, and what the manager told of it.
+/// A question about a directory, and the manager's answer.
 type Answer = (KnownDir, DirNews);
 
-/// The extent to which whole directories are asked for.
+/// The number of pages that are fetched of a whole directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pages {
     All,
-    /// The manager is asked for those entries of a directory that one call gives.
+    /// Only the entries that one call returns are fetched.
     First,
 }
 
-/// The metadata of a mount, which knows what is behind names.
+/// The metadata of a mount.
 pub struct CoherentMetadata {
     pool: Pool,
-    /// The pool as calls for news use it: they do not wait for a manager that is away, so that its absence is noticed.
+    /// The pool for calls for news, which do not wait for a manager that is away, so that its absence is noticed.
     listening: Pool,
     cache: Mutex<MetadataCache>,
-    /// The channel that passes changes on; they are left out while too many wait there.
+    /// The channel that passes changes on; a change is left out while the channel is full.
     passed_on: OnceLock<SyncSender<DirChange>>,
 }
 
-/// A stream of news, and the number of the last that arrived.
+/// A stream of news, and the number of the last news that arrived.
 #[derive(Clone, Copy)]
 struct HeardStream {
     id: WatchId,
@@ -64,8 +64,8 @@ impl CoherentMetadata {
         Self { pool, listening, cache, passed_on: OnceLock::new() }
     }
 
-    /// Publishes a draft at a path. Its directory is known as before, with the time at which the manager says that it
-    /// was modified.
+    /// Runs `publish`, which publishes a draft at a path, and updates the cache. If the manager told when the directory
+    /// was modified, the directory stays known, with that time.
     pub async fn publishing(
         &self,
         path: &PoolPath,
@@ -92,7 +92,7 @@ impl CoherentMetadata {
         published.map(drop)
     }
 
-    /// Sets the channel that passes changes of others on; the first that is given stays.
+    /// Sets the channel that passes changes on; a second call has no effect.
     pub fn pass_on(&self, changes: SyncSender<DirChange>) {
         let _ = self.passed_on.set(changes);
     }
@@ -114,7 +114,8 @@ impl CoherentMetadata {
         }
         let with_its_directory = self.cache().missing_with_its_directory(path);
         if let Some(questions) = with_its_directory {
-            // The answer may not tell of the path, if it cannot be kept or is of a part of the directory.
+            // The path may still be unknown afterwards: the answer may not be kept, or have only a part of the
+            // directory.
             self.fetch(questions, Pages::First).await?;
             let known = self.cache().entry(path, self.pool.now());
             if let Some(known) = known {
@@ -127,7 +128,7 @@ impl CoherentMetadata {
         entries.pop().ok_or(Errno::NOENT)
     }
 
-    /// Returns the entry at a path, whose attributes may have been set a moment ago.
+    /// Returns the entry at a path; its attributes may be out of date.
     pub async fn place(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
         let known = self.cache().place(path, self.pool.now());
         match known {
@@ -145,7 +146,7 @@ impl CoherentMetadata {
         let mut questions = self.cache().missing_of_listing(path);
         let is_whole = questions.last().is_some_and(|asked| asked.whole);
         if !is_whole {
-            // Only some names changed; others may do so while these are asked for.
+            // Only some names changed; others may change while these are asked for.
             self.fetch(questions, Pages::All).await?;
             let known = self.cache().listing(path, self.pool.now());
             if let Some(entries) = known {
@@ -156,12 +157,12 @@ impl CoherentMetadata {
         Ok(self.fetch(questions, Pages::All).await?.1.entries)
     }
 
-    /// Whether nothing is known to have changed behind an entry of a listing.
+    /// Returns whether no change of an entry is known since it was listed in `dir`.
     pub fn is_as_listed(&self, dir: &PoolPath, entry: &ListedEntry) -> bool {
         self.cache().is_as_listed(dir, entry)
     }
 
-    /// Asks the manager and keeps its answers; returns the last, unless it is a failure.
+    /// Asks the manager and keeps its answers; returns the last, or its failure.
     async fn fetch(&self, questions: Vec<KnownDir>, pages: Pages) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
         let answers = ask(&self.pool, fetch.stream, questions, pages).await;
@@ -173,7 +174,8 @@ impl CoherentMetadata {
         }
     }
 
-    /// Notes that this mount changed what is behind a path, or may have, and with it when its directory was modified.
+    /// Notes that this mount changed the entry at a path, or may have, and with it the modification time of its
+    /// directory.
     pub fn changed_here(&self, path: &PoolPath) {
         let mut cache = self.cache();
         cache.changed(path);
@@ -182,7 +184,7 @@ impl CoherentMetadata {
         }
     }
 
-    /// Hears of changes until nobody else needs `metadata` any more.
+    /// Receives news of changes until `metadata` is dropped by all others.
     pub async fn follow(metadata: Weak<Self>) {
         let mut stream = None;
         while let Some(this) = metadata.upgrade() {
@@ -208,14 +210,14 @@ impl CoherentMetadata {
         }
     }
 
-    /// Opens a stream, and compares with the manager what is kept from an earlier one.
+    /// Opens a stream, and compares the metadata that is kept from an earlier one with the manager.
     async fn begin(&self) -> Result<HeardStream, Failure> {
         let opened = self.listening.call(&Watch::default()).await?;
         self.revalidate(opened.stream).await
     }
 
-    /// Waits for news of a stream; returns the stream from which to hear more, which is another after a restart of
-    /// the manager.
+    /// Waits for news of a stream; returns the stream for the next call, which is another if the manager does not know
+    /// this one, as after its restart.
     async fn hear(&self, stream: HeardStream) -> Result<HeardStream, Failure> {
         let asked = self.pool.now();
         let call = Watch { stream: Some(stream.id), heard: stream.number };
@@ -230,16 +232,16 @@ impl CoherentMetadata {
         news.dirs.iter().for_each(|change| cache.apply(change));
         cache.heard(asked);
         drop(cache);
-        // This comes last, so that whoever hears of the changes finds what is true.
+        // This comes last, so that the receiver of a change finds the cache up to date.
         if let Some(passed_on) = self.passed_on.get() {
             news.dirs.into_iter().for_each(|change| drop(passed_on.try_send(change)));
         }
         Ok(HeardStream { number: news.number, ..stream })
     }
 
-    /// Makes a new stream watch all that is kept, and learns what of it changed before that.
+    /// Has a new stream watch all that is kept, and learns what of it changed before that.
     async fn revalidate(&self, stream: WatchId) -> Result<HeardStream, Failure> {
-        // The manager may have started again, and knows of no leases then.
+        // The manager may have been started again, and then knows of no leases.
         self.pool.renew_leases_now();
         let asked = self.pool.now();
         let (fetch, questions) = {
@@ -256,7 +258,8 @@ impl CoherentMetadata {
     }
 }
 
-/// Asks the manager about directories, by as many calls as it takes; the pages of a listing become one answer.
+/// Asks the manager about directories, in as many calls as it takes; with [`Pages::All`] the pages of a listing become
+/// one answer.
 async fn ask(
     pool: &Pool,
     watch: Option<WatchId>,
@@ -275,7 +278,7 @@ async fn ask(
             return Err(Failure::new(ErrorKind::Other, code::CATALOG, what));
         }
         for (asked, mut news) in asked.by_ref().take(answered.len()).zip(answered) {
-            // A question that has names is only for a comparison, so no further pages are fetched for it.
+            // A question with names is a comparison, for which no further pages are fetched.
             while pages == Pages::All
                 && asked.whole
                 && asked.names.is_empty()

@@ -1,4 +1,4 @@
-//! A file that is being written, until it is published whole.
+//! Drafts: files that are being written, until they are published whole.
 
 mod publishing;
 
@@ -29,88 +29,89 @@ const SPOOL_STEP: u64 = 32 << 20;
 /// The number of zero bytes that are streamed at a time.
 const PIECE: u64 = 1 << 20;
 
-/// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
+/// A file that is being written through this mount. Other clients see none of it before [`Draft::publish`].
 pub struct Draft {
     pool: Pool,
     small_files: Arc<SmallFiles>,
     spool: Arc<Spool>,
     limits: Arc<WriteLimits>,
     written_files: Arc<WrittenFiles>,
-    /// The draft's place in the mount's record, for the case that the mount dies.
+    /// The draft's place in the mount's record, which is read if the mount dies.
     note: DraftNote,
     content: Content,
-    /// The report of the session by which the file is streamed.
+    /// The pending report of the session in which the file is streamed.
     report: Option<PendingReport>,
-    /// The time at which a program opened the file.
+    /// The time at which the draft was made, when a program opened the file.
     opened: Tick,
     attributes: Attributes,
     condition: Condition,
-    /// Whether something was written or cut off since the file was published last.
+    /// True if something was written or cut off since the file was published last.
     is_dirty: bool,
-    /// Whether more was done than that the file was made, or cut off when it was opened: a shell does so before it
-    /// has another program write it.
+    /// True if the file was changed after it was made, or cut off by open(). A shell makes a file or cuts it off before
+    /// another program writes it.
     is_written: bool,
-    /// The error that a program got that wrote to the file in vain. Nothing is published without that write.
+    /// The error of the first write that failed. Nothing is published without that write.
     failure: Option<Errno>,
-    /// Whether the file's name leads nowhere any more, or elsewhere: programs that have it open go on, and nobody
-    /// else sees it.
+    /// True if the file has lost its name: programs that have it open go on, and it is never published.
     is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
-    /// Bytes that the file had in the spool when the quota of the space was looked at last.
+    /// The number of bytes that the file had in the spool when the quota of the space was looked at last.
     spool_checked: u64,
-    /// Whether attributes were set since the file was published last.
+    /// True if attributes were set since the file was published last.
     has_new_attributes: bool,
-    /// Whether the mount's record says that what is dirty could not be published.
+    /// True if the mount's record says that the unpublished changes could not be published.
     failure_noted: bool,
 }
 
 /// The change of the pool that publishing a draft made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishedChange {
-    /// Nothing changed: all of the draft was there.
+    /// The pool had all of the draft already.
     Nothing,
-    /// The draft has other attributes than before.
+    /// Attributes were set, unless another version has taken the file's place.
     Attributes,
-    /// The file is another version; with the time at which its directory was modified, unless it replaced one.
+    /// The file has a new version. `dir_modified` is the time at which its directory was modified; `None` if the
+    /// version replaced another, or is shared with other mounts.
     Content { dir_modified: Option<FileTime> },
 }
 
-/// The change that a draft made, and when all its copies are there.
+/// The file that became visible, and how it is known when all its copies are there.
 type Finished = (VisibleFile, AllCopies);
 
-/// The surroundings that a draft is made with.
+/// The parts of a mount that a draft uses.
 pub struct DraftPlace {
     /// The pool in which the draft appears.
     pub pool: Pool,
-    /// The sessions that the draft is written in while it is small.
+    /// The sessions in which the draft is written while it is small.
     pub small_files: Arc<SmallFiles>,
     /// The spool in which the draft is kept if it is not written in order.
     pub spool: Arc<Spool>,
     /// The limits that all drafts of the mount that are written in order share.
     pub limits: Arc<WriteLimits>,
-    /// The place where it is noted how fast the draft was written.
+    /// The rates of written files, where the draft's is noted.
     pub written_files: Arc<WrittenFiles>,
     /// The place of the draft in the mount's record.
     pub note: DraftNote,
 }
 
-/// The place where the bytes are that were written.
+/// The content of a draft, by the place where the written bytes are.
 enum Content {
-    /// The bytes come in order. A program may have said how large the file is to be before it wrote all of it.
+    /// The bytes are written in order: `written` of them so far. `size` is larger if a program extended the file beyond
+    /// them.
     Streamed { stream: Streamed, written: u64, size: u64 },
-    /// The bytes are those of the version that was opened, or that donors were given, and what was written since,
-    /// which is on this machine and goes to donors when it is synced or published.
+    /// The content is a version, or what donors were given before, with the changes since then. The changes are on this
+    /// machine, and go to donors when the file is synced or published.
     Edited(Box<Edit>),
-    /// Other mounts write other bytes of the file at the same time.
+    /// Other mounts may write other bytes of the file at the same time.
     Shared(Box<JointContent>),
-    /// The bytes were streamed and are published; nothing was written since.
+    /// The bytes were streamed and are published; nothing was written since then.
     Published { size: u64 },
-    /// The bytes were streamed, and could not be published. A second try would publish a file without them.
+    /// The written bytes could not be written or published, and are lost. Nothing is published without them.
     Lost { why: Errno, size: u64 },
 }
 
-/// The place where bytes are that come in order.
+/// The destination of bytes that are written in order.
 enum Streamed {
     /// There are no bytes yet.
     Nothing,
@@ -121,7 +122,7 @@ enum Streamed {
 }
 
 impl Draft {
-    /// Makes a new file, which goes to donors as it is written for as long as that is in order.
+    /// Makes a draft of a new file, which goes to donors as it is written, for as long as it is written in order.
     pub fn empty(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
         let content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
         let mut draft = Self::new(place, content, attributes, condition, true);
@@ -139,7 +140,7 @@ impl Draft {
         Self { version, ..draft }
     }
 
-    /// Makes a draft of what this mount writes of a file that others write, too.
+    /// Makes a draft for the bytes that this mount writes of a file that other mounts write, too.
     pub async fn shared(place: DraftPlace, path: &PoolPath, before: File) -> Result<Self, Errno> {
         let EntryAttributes { permissions, owner, .. } = before.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
@@ -150,9 +151,9 @@ impl Draft {
         Ok(Self { version, ..draft })
     }
 
-    /// Has a file that was opened, and of which nothing is written, be shared with other mounts.
+    /// Makes a file that is open shared with other mounts.
     ///
-    /// Errors: [`Errno::BUSY`] where something is written.
+    /// Errors: [`Errno::BUSY`] if the file is not empty and has changes that are not published.
     pub async fn become_shared(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if self.is_shared() {
             return Ok(());
@@ -160,7 +161,7 @@ impl Draft {
         if self.is_dirty && self.size() > 0 {
             return Err(Errno::BUSY);
         }
-        self.publish(path).await?; // others are to find it
+        self.publish(path).await?; // so that other mounts find the file
         let before = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
         self.version = Some(before.version());
         let shared = JointContent::join(&self.pool, path, before, self.attributes).await?;
@@ -168,7 +169,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Whether other mounts write the file, too.
+    /// Returns whether other mounts may write the file, too.
     pub fn is_shared(&self) -> bool {
         matches!(self.content, Content::Shared(_))
     }
@@ -217,8 +218,8 @@ impl Draft {
         }
     }
 
-    /// The time of its last change is that which programs are told from now on, also after it was published. A file
-    /// that others write, too, has the time at which all are done.
+    /// Sets the modification time to now; it is kept when the file is published. The time of a shared file is set when
+    /// all mounts have finished.
     fn is_modified_now(&mut self) {
         let now = FileTime::of_ms(self.pool.wall_ms());
         self.attributes.mtime = (!self.is_shared()).then_some(now);
@@ -235,7 +236,7 @@ impl Draft {
         self.has_new_attributes = true;
     }
 
-    /// Notes that the draft could not be published at `path`, which the mount's record says until it is.
+    /// Notes in the mount's record that the draft could not be published at `path`, unless the record says so already.
     pub fn failed(&mut self, path: &PoolPath, why: Errno) {
         match self.failure_noted {
             true => self.note.is_over(),
@@ -244,26 +245,26 @@ impl Draft {
         self.failure_noted = true;
     }
 
-    /// Whether [`Draft::read`] gives what was written.
+    /// Returns whether the draft can be read: false if what was written is lost.
     pub fn is_readable(&self) -> bool {
         !matches!(self.content, Content::Lost { .. })
     }
 
-    /// Notes that what was written is never published: it rests on what others have changed since.
+    /// Gives up unpublished changes: they were made under locks that were lost, so others may have changed the file.
     pub fn lose(&mut self, why: Errno) {
         if self.is_dirty {
             self.content = Content::Lost { why, size: self.size() };
         }
     }
 
-    /// Takes over another version that others may have published at `path`, unless something was written to
-    /// this one since it was published.
+    /// Takes over the version at `path` if others have published one, unless this draft has unpublished changes, is
+    /// lost or is shared.
     pub async fn refresh(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if self.is_dirty || matches!(self.content, Content::Lost { .. } | Content::Shared(_)) {
             return Ok(());
         }
         let base = match self.pool.open_leased(path).await {
-            Err(failure) if failure.code == code::NO_ENTRY => return Ok(()), // it was removed
+            Err(failure) if failure.code == code::NO_ENTRY => return Ok(()), // the file was removed
             base => base.map_err(|failure| errno(&failure))?,
         };
         if Some(base.version()) != self.version {
@@ -275,24 +276,24 @@ impl Draft {
         Ok(())
     }
 
-    /// Makes the mount's record say under which name the draft is not published, if anything of it is not.
+    /// Makes the mount's record say that the draft is not published at `path`, if it has unpublished changes and a
+    /// name.
     pub fn note(&mut self, path: &PoolPath) {
         if self.is_dirty && !self.is_nameless {
             self.note.unpublished(path);
         }
     }
 
-    /// Notes that the name leads nowhere any more, or elsewhere: the draft is never published, and the mount's record
-    /// is silent about it.
+    /// Notes that the file has lost its name: the draft is never published, and the mount's record does not name it.
     pub fn has_no_name(&mut self) {
         self.is_nameless = true;
         self.condition = Condition::Always;
         self.note.is_over();
     }
 
-    /// Notes that a process is going to write so many bytes at `offset`, or where the file ends.
+    /// Notes that a process is going to write `len` bytes at `offset`, or at the end of the file if that is `None`.
     ///
-    /// Errors: [`Errno::BUSY`] where another process has written some of them in a file that mounts share.
+    /// Errors: [`Errno::BUSY`] if the file is shared and another process has written some of these bytes.
     pub fn claim(
         &mut self,
         process: Option<u32>,
@@ -308,37 +309,39 @@ impl Draft {
         }
     }
 
-    /// Gives up what was written of a shared file, as its name is gone.
+    /// Gives up what this mount wrote of a shared file that has lost its name.
     pub async fn withdraw(&mut self) {
         if let Content::Shared(shared) = &mut self.content {
             shared.withdraw().await;
         }
     }
 
-    /// Whether [`Self::has_no_name`] was called.
+    /// Returns whether [`Self::has_no_name`] was called.
     pub fn is_nameless(&self) -> bool {
         self.is_nameless
     }
 
-    /// Notes that the draft has another name, where with `no_replace` nothing was.
+    /// Notes that the draft was renamed. Unless the rename was `no_replace`, the draft may replace what has the new
+    /// name.
     pub fn is_renamed(&mut self, no_replace: bool) {
         if !no_replace {
             self.condition = Condition::Always;
         }
     }
 
-    /// Whether something was written or cut off since the draft was published last.
+    /// Returns whether something was written or cut off since the draft was published last.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
     }
 
-    /// Whether nothing was done with the draft since it was made, or cut off when it was opened.
+    /// Returns whether the draft is not published, and nothing was written since it was made, or cut off by open().
     pub fn is_merely_begun(&self) -> bool {
         self.is_dirty && !self.is_written && self.failure.is_none()
     }
 
-    /// Notes that a program was told that its bytes were not written: what there is of the file is not what it should
-    /// be. Programs that lock the file (`is_locked`) know to undo what they wrote, as databases do.
+    /// Notes that a write failed, so that the file does not have the content that the program meant. A streamed file is
+    /// lost then. An edit is not published either, unless the file is locked (`is_locked`): programs that lock files,
+    /// such as databases, undo what they wrote.
     pub fn fail(&mut self, why: Errno, is_locked: bool) {
         if matches!(self.content, Content::Streamed { .. }) {
             self.content = Content::Lost { why, size: self.size() };
@@ -348,10 +351,10 @@ impl Draft {
         }
     }
 
-    /// Writes at `offset`, or where the file ends.
+    /// Writes at `offset`, or at the end of the file if that is `None`.
     ///
-    /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be
-    /// stored; [`Errno::STALE`] where others replaced what was published.
+    /// Errors: what ended the write session; [`Errno::NOSPC`] if the spool is full and its content cannot be stored;
+    /// [`Errno::STALE`] if others replaced the version that this draft published.
     pub async fn write(
         &mut self,
         path: &PoolPath,
@@ -382,12 +385,12 @@ impl Draft {
         })
     }
 
-    /// Whether the file has so many more bytes in the spool than at the last look at the quota of the space that the
-    /// quota is to be looked at again. A file without a name is never published, and needs no quota.
+    /// Returns whether the quota of the space is to be checked again, because the file's part of the spool has grown by
+    /// [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs no quota.
     pub fn is_quota_to_be_checked(&mut self) -> bool {
         let Content::Edited(edit) = &self.content else { return false };
         let spooled = edit.spooled();
-        self.spool_checked = self.spool_checked.min(spooled); // some of it was stored, or cut off
+        self.spool_checked = self.spool_checked.min(spooled); // spooled bytes may have been stored, or cut off
         if self.is_nameless || spooled - self.spool_checked < SPOOL_STEP {
             return false;
         }
@@ -395,16 +398,16 @@ impl Draft {
         true
     }
 
-    /// Notes that the file exceeds the quota of the space: the next write that makes its part in the spool larger is
-    /// refused as well. The kernel tells a program of a large write, of which the end was refused, that the rest was
-    /// written; the program hears of the refusal from its next write. What is in the spool may be written over, as
-    /// databases do that undo a change.
+    /// Notes that the file exceeds the quota of the space: the quota is checked again at the next write that makes the
+    /// file's part of the spool larger. If only the end of a large write was refused, the kernel reports a short write,
+    /// and the program gets the error from its next write. Bytes in the spool may be overwritten, as databases do to
+    /// undo a change.
     pub fn exceeds_quota(&mut self) {
         self.spool_checked = self.spool_checked.saturating_sub(SPOOL_STEP - 1);
     }
 
-    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be.
-    /// With the first of them it is asked whether the file may be written.
+    /// Returns whether bytes at `offset` can be streamed: they follow the streamed ones, and the file is streamed or
+    /// may be. The first call opens a write session, which checks that the file may be written.
     async fn may_stream(&mut self, path: &PoolPath, offset: u64) -> Result<bool, Errno> {
         let (stream, written) = match &mut self.content {
             Content::Streamed { stream, written, .. } => (stream, *written),
@@ -430,7 +433,7 @@ impl Draft {
         Ok(true)
     }
 
-    /// Begins to stream the file in a session of its own.
+    /// Begins to stream the file in a write session of its own.
     async fn begin_stream(
         &mut self,
         path: &PoolPath,
@@ -494,7 +497,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the bytes at `offset` as they are now.
+    /// Returns the bytes at `offset` as they are now; those of a shared file as they were before this mount wrote.
     pub async fn read(
         &mut self,
         path: &PoolPath,
@@ -527,7 +530,7 @@ impl Draft {
                 (*stream, self.report) = (Streamed::Nothing, None);
                 (*written, *size) = (0, 0);
             }
-            // What is not written by the time it is published is zeros.
+            // Bytes that are not written by the time of publishing are zeros.
             Content::Streamed { written, size, .. } if new >= *written => *size = new,
             _ => {
                 self.go_on_as_edit().await?;
@@ -539,7 +542,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Notes that a program opened the file so that its content is cut off.
+    /// Cuts the file off to nothing, as a program opened it with `O_TRUNC`.
     ///
     /// Errors: those of [`Draft::set_size`].
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
@@ -561,7 +564,7 @@ impl Draft {
         }
     }
 
-    /// Stores what was changed in a write session, so that it leaves the spool.
+    /// Stores the changes of an edit in a write session, so that they leave the spool.
     async fn store(&mut self, path: &PoolPath) -> Result<(), Errno> {
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         let Content::Edited(edit) = &mut self.content else { return Ok(()) };
@@ -569,8 +572,8 @@ impl Draft {
         edit.store(writer).await
     }
 
-    /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where
-    /// it is.
+    /// Turns a streamed file into one that can be read and changed anywhere. The chunks that were streamed stay with
+    /// their donors.
     async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
         let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
         let (written, size) = (*written, *size);
@@ -587,8 +590,8 @@ impl Draft {
             }
         };
         let Streamed::Stream(stream) = begun else { return Err(Errno::IO) };
-        self.report = None; // what was streamed keeps the session open
-        self.content = Content::Lost { why: Errno::IO, size }; // until it is known where it is
+        self.report = None; // the streamed chunks keep the session open
+        self.content = Content::Lost { why: Errno::IO, size }; // until it is known where the bytes are
         let suspend = async {
             let writer = stream.end().await?;
             let suspended = writer.suspend().await.map_err(|failure| errno(&failure))?;
@@ -598,7 +601,8 @@ impl Draft {
             });
             match edit {
                 Ok(edit) => Ok((edit, Ok(()))),
-                // What does not fit into the spool goes on as a stream, without what the program just asked for.
+                // If the rest does not fit into the spool, the file goes on as a stream, and the program's request
+                // fails.
                 Err(why) => {
                     self.spool.log_full();
                     let stream = Streamed::Stream(Box::new(self.stream_on(suspended).await?));
@@ -612,7 +616,7 @@ impl Draft {
         outcome
     }
 
-    /// Goes on streaming a file that was to be changed.
+    /// Goes on streaming a file that could not be turned into an edit.
     async fn stream_on(&self, suspended: Suspended) -> Result<FileStream, Errno> {
         let slot = self.limits.stream().ok_or(Errno::NOSPC)?;
         let mut writer = Box::new(Writer::anew(&suspended.session(), self.attributes));
@@ -634,13 +638,13 @@ impl Draft {
         }
     }
 
-    /// Opens what was streamed and published, if that is all there is, so that it can be changed, and read when it
-    /// has no name any more.
+    /// Opens the published version of a file that was streamed, so that it can be read and changed, even once the file
+    /// has lost its name.
     pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if matches!(self.content, Content::Published { .. }) {
             let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
             if Some(base.version()) != self.version {
-                return Err(Errno::STALE); // what was written is not what would be changed
+                return Err(Errno::STALE); // another version would be changed than the one that was written
             }
             self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
         }

@@ -1,9 +1,9 @@
-//! A version of a file and what was changed of it. Changed bytes are in the spool; all others are read from the
-//! version when they are wanted, and chunks without a change are not stored again. So what an edit costs does not
-//! depend on how large the file is.
+//! A version of a file and the changes to it. Changed bytes are in the spool; all others are read from the version when
+//! they are wanted, and chunks without a change are not stored again. So the cost of an edit does not depend on the
+//! size of the file.
 //!
-//! The chunks that a write session has of a file that is not visible yet serve as well as a version: what was streamed
-//! is changed like that, and what fills the spool is stored and becomes such chunks.
+//! Instead of a version, the base may be the chunks that a write session has of a file that is not visible yet: those
+//! of a file that was streamed, or those in which a full spool was stored.
 
 use crate::errno::errno;
 use crate::reading::Reading;
@@ -15,37 +15,37 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The number of bytes that are brought to a writer at a time.
+/// The most bytes that are passed to a writer at a time.
 const PIECE: u64 = 1 << 20;
 
 /// A file that is being changed.
 pub struct Edit {
-    /// The version that the file was, or what a write session has of it.
+    /// The base: a version of the file, or the part that a write session has of it.
     base: Option<Reading>,
-    /// The write session that has the base of the edit.
+    /// The write session that has the base, if it is not a version.
     session: Option<SuspendedSession>,
-    /// The bytes of the base that were not cut off.
+    /// The number of bytes at the start of the base that were never cut off.
     kept: u64,
-    /// What was written since the edit began.
+    /// The bytes that were written and are not in the base.
     changed: SpoolFile,
     size: u64,
-    /// Whether donors have all of the file.
+    /// True if donors have all of the file.
     is_stored: bool,
 }
 
-/// The place where the bytes of a run are.
+/// The place of the bytes of a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// The run is as it was in the base.
     Base,
-    /// The run was written since, and is in the spool.
+    /// The run was written, and is in the spool.
     Changed,
-    /// Nobody wrote the run: the file was extended, and it is zeros.
+    /// The run was never written: the file was extended there by zeros.
     Zeros,
 }
 
 impl Edit {
-    /// Makes an empty file.
+    /// Makes an edit of an empty file without a base.
     pub fn empty(spool: &Arc<Spool>) -> Self {
         let changed = SpoolFile::new(spool);
         Self { base: None, session: None, kept: 0, changed, size: 0, is_stored: false }
@@ -58,16 +58,16 @@ impl Edit {
         Self { base, kept: size, size, is_stored: true, ..Self::empty(spool) }
     }
 
-    /// Makes an edit of what was streamed of a file until now.
+    /// Makes an edit whose base is the part of a file that was streamed so far.
     ///
-    /// Errors: [`Errno::NOSPC`] where what fills no chunk does not fit the spool.
+    /// Errors: [`Errno::NOSPC`] if the rest, which fills no chunk, does not fit into the spool.
     pub fn of_streamed(suspended: &Suspended, spool: &Arc<Spool>) -> Result<Self, Errno> {
         let mut edit = Self::empty(spool);
         edit.go_on_from(suspended)?;
         Ok(edit)
     }
 
-    /// Makes what a session has of the file the base, and keeps only the rest of it in the spool.
+    /// Makes the part of the file that a session has the base, and keeps only the rest in the spool.
     fn go_on_from(&mut self, suspended: &Suspended) -> Result<(), Errno> {
         let (base, rest) = (suspended.file().clone(), suspended.rest());
         self.changed.replace(base.size(), rest)?;
@@ -85,7 +85,8 @@ impl Edit {
 
     /// Writes bytes at `offset`.
     ///
-    /// Errors: [`Errno::NOSPC`] where the spool, or its disk, is full; nothing of the file has changed then.
+    /// Errors: [`Errno::NOSPC`] if the spool or its disk is full. If the disk is, bytes that were to be overwritten may
+    /// be lost; otherwise the file is as it was.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         self.changed.write(offset, bytes)?;
@@ -112,7 +113,7 @@ impl Edit {
         Ok(bytes)
     }
 
-    /// Brings the whole file to a writer that has nothing yet.
+    /// Passes the whole file to a writer that has nothing yet.
     pub async fn write_to(&self, writer: &mut Writer) -> Result<(), Errno> {
         for (run, source) in self.runs(0..self.size) {
             if let (Source::Base, Some(base)) = (&source, &self.base) {
@@ -131,8 +132,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Returns a writer for the whole file: of the session that has its base, or of a new one, where there is none.
-    /// With it, when all copies of the file are there.
+    /// Returns a writer for the whole file, in the session that has the base, or else in a new one; and the way to
+    /// learn when all copies of the file are there.
     pub async fn writer(
         &self,
         pool: &Pool,
@@ -148,7 +149,7 @@ impl Edit {
                     false => AllCopies::WhenVisible,
                 };
                 let mut writer = Writer::anew(session, attributes);
-                writer.set_place(path.clone(), options.condition); // it may have another name by now
+                writer.set_place(path.clone(), options.condition); // the file may have another name by now
                 Ok((writer, copies))
             }
             None => {
@@ -160,10 +161,10 @@ impl Edit {
         }
     }
 
-    /// Brings the file to a `writer` of [`Edit::writer`] and returns when donors have it, at the ack level of the
-    /// policy. All but what fills no chunk leaves the spool.
+    /// Passes the file to a `writer` of [`Edit::writer`] and returns when donors have it, at the ack level of the
+    /// policy. Only the rest, which fills no chunk, stays in the spool.
     ///
-    /// Errors: those of writing; the file is as it was then.
+    /// Errors: those of writing; the file is then as it was.
     pub async fn store(&mut self, mut writer: Writer) -> Result<(), Errno> {
         self.write_to(&mut writer).await?;
         writer.flush().await.map_err(|failure| errno(&failure))?;
@@ -173,17 +174,17 @@ impl Edit {
         Ok(())
     }
 
-    /// Returns how many bytes of the file are in the spool.
+    /// Returns the number of bytes of the file that are in the spool.
     pub fn spooled(&self) -> u64 {
         self.changed.taken()
     }
 
-    /// Whether donors have all of the file.
+    /// Returns whether donors have all of the file.
     pub fn is_stored(&self) -> bool {
         self.is_stored
     }
 
-    /// Returns the runs of bytes in a range, as far as the file has it, in order.
+    /// Returns the runs of bytes in a range, up to the end of the file, in order.
     fn runs(&self, range: Range<u64>) -> Vec<(Range<u64>, Source)> {
         let range = range.start..range.end.min(self.size);
         let mut runs = Vec::new();

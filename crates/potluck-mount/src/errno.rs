@@ -1,9 +1,9 @@
-//! The error number that a program sees for a failure of the pool.
+//! Translates failures of the pool into the error numbers that programs see.
 
 use potluck_wire::error::{ErrorKind, Failure, code};
 use rustix::io::Errno;
 
-/// Translates a failure; what the number cannot say goes to the log.
+/// Returns the error number for a failure, and logs the details, which the number cannot tell.
 pub fn errno(failure: &Failure) -> Errno {
     let by_code = match failure.code.as_str() {
         code::NO_ENTRY | code::NO_SPACE_NAMED => Some(Errno::NOENT),

@@ -1,4 +1,4 @@
-//! The pool as directories and files: what each request of a program comes to.
+//! The pool as directories and files: the work of each request that programs make.
 
 mod attributes;
 mod capacity;
@@ -51,20 +51,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub struct ShownEntry {
     /// The number of the entry in this mount.
     pub inode: u64,
-    /// Whether the entry is a file or a directory.
+    /// The kind of the entry: a file, a directory or a symbolic link.
     pub kind: EntryKind,
     /// The size of a file in bytes.
     pub size: u64,
-    /// Modification time, permissions and owner.
+    /// The modification time, permissions and owner.
     pub attributes: EntryAttributes,
-    /// The version of a file that is in the pool.
+    /// The version of a file; `None` for a draft and for anything but a file.
     pub version: Option<VersionId>,
-    /// Whether a name leads to the entry: a file that is open may have lost it.
+    /// True if a name leads to the entry: a file that is open may have lost its name.
     pub has_name: bool,
 }
 
 impl ShownEntry {
-    /// Makes the facts about a directory of which nothing else is known.
+    /// Makes the facts about a directory of which only the number is known.
     pub fn of_dir(inode: u64) -> Self {
         let attributes = EntryAttributes::of_dir(0);
         let (kind, size, version, has_name) = (EntryKind::Dir, 0, None, true);
@@ -75,13 +75,13 @@ impl ShownEntry {
 /// The way in which a file is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenMode {
-    /// Whether bytes are written.
+    /// True if the file is opened for writing.
     pub writes: bool,
-    /// Whether the content of the file is cut off.
+    /// True if the content of the file is cut off (`O_TRUNC`).
     pub truncates: bool,
-    /// Whether writes go to the end of the file.
+    /// True if writes go to the end of the file (`O_APPEND`).
     pub appends: bool,
-    /// Whether nothing may have the name before.
+    /// True if the name must be free before (`O_EXCL`).
     pub is_exclusive: bool,
 }
 
@@ -98,13 +98,13 @@ pub struct FileSystem {
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
     locks: Arc<MountLocks>,
-    /// Makes the kernel forget the attributes of a number.
+    /// The function that makes the kernel forget the attributes of a number.
     forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 impl FileSystem {
-    /// Makes the file system of the directory `root`; files that are not written in order are kept in `spool` until
-    /// they are closed, others are written as `limits` say, and `record` says which files are not published.
+    /// Makes the file system of the directory `root`. Files that are not written in order are kept in `spool` until
+    /// they are closed, others are written as `limits` allow, and `record` names the files that are not published.
     pub fn new(
         pool: Pool,
         root: PoolPath,
@@ -152,7 +152,7 @@ impl FileSystem {
         self.handles().draft(known)
     }
 
-    /// Returns the time that what is modified now gets.
+    /// Returns the present time, which entries that are modified get.
     pub fn now(&self) -> FileTime {
         FileTime::of_ms(self.pool.wall_ms())
     }
@@ -175,7 +175,7 @@ impl FileSystem {
         })
     }
 
-    /// Looks up what is at a name; the kernel knows its number from then on.
+    /// Looks up the entry at a name, and counts that the kernel is told of its number.
     pub async fn lookup(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
         let known = self.inodes().find(parent, name);
         let draft = known.and_then(|inode| self.handles().draft(inode).map(|it| (inode, it)));
@@ -194,8 +194,8 @@ impl FileSystem {
         self.metadata.entry(path).await
     }
 
-    /// Returns what is shown of a draft. It waits for nobody: a program may be closing the file while donors are
-    /// away, and others list its directory meanwhile.
+    /// Returns the facts about a draft without waiting for its lock: while one program closes the file and donors are
+    /// away, others may list its directory.
     fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let DraftFacts { size, attributes } = draft.facts();
         let Attributes { mtime, permissions, owner } = attributes;
@@ -216,13 +216,13 @@ impl FileSystem {
         self.inodes().path(inode).is_ok()
     }
 
-    /// Notes that the kernel forgets a number so many times.
+    /// Notes that the kernel forgets `times` look-ups of a number.
     pub fn forget(&self, inode: u64, times: u64) {
         let is_open = self.handles().is_open(inode);
         self.inodes().forget(inode, times, is_open);
     }
 
-    /// Returns the facts about a number, or about what is open under a handle.
+    /// Returns the facts about a number; those of the version that is read under `handle`, if one is.
     pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
         let opened = handle.and_then(|handle| self.handles().get(handle));
         if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
@@ -235,8 +235,7 @@ impl FileSystem {
         let path = self.inodes().path(inode);
         let path = match path {
             Ok(path) => path,
-            // The file was removed or replaced, and the kernel does not say which of the programs that have it open
-            // asks.
+            // The file was removed or replaced, and the kernel does not say which open handle the question is about.
             Err(why) => {
                 let readings = self.handles().readings(inode);
                 let reading = readings.last().ok_or(why)?;
@@ -251,7 +250,7 @@ impl FileSystem {
             let path = self.inodes().path(inode)?;
             found = self.stat(&path).await;
         }
-        // The name leads to something else by now, or nowhere, and the program that asks may have the version open.
+        // The name may lead to something else by now, or nowhere, while the program that asks has the version open.
         if let Some(reading) = self.pinned(inode) {
             let is_outdated = match &found {
                 Ok(entry) => entry.version != Some(reading.file().version()),
@@ -274,7 +273,7 @@ impl FileSystem {
         self.metadata.list(&path).await
     }
 
-    /// Opens a directory as it is now, with what is written in it and not published.
+    /// Opens a directory as it is now, with the files in it that are written and not published; returns the handle.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
         let mut entries = self.list(inode).await;
         if entries == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
@@ -302,32 +301,33 @@ impl FileSystem {
         }
     }
 
-    /// Returns the directory above one.
+    /// Returns the number of the parent directory; [`ROOT`] for the root and for an entry without a name.
     pub fn parent(&self, inode: u64) -> u64 {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Returns the number of a name, if it has one: the kernel never forgets those that a mere listing of names gives.
+    /// Returns the number of a name, if it has one. A mere listing gives names no numbers, because the kernel would
+    /// never forget them.
     pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
         self.inodes().find(parent, name)
     }
 
-    /// Returns the number of the directory at a path, if the kernel knows it.
+    /// Returns the number of the directory at a path, if it has one.
     pub fn number_of_dir(&self, path: &PoolPath) -> Option<u64> {
         self.inodes().find_path(path)
     }
 
-    /// Returns the facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
+    /// Returns the facts about an entry of a listing, which gets a number if it has none.
     pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
         facts_of(self.number_of_version(parent, &entry.path, entry.version), entry)
     }
 
-    /// Notes that the kernel was told that an entry of a directory has a number.
+    /// Notes that the kernel was told the number of an entry of a directory.
     pub fn looked_up(&self, inode: u64, parent: u64, entry: &ListedEntry) {
         self.inodes().looked_up(inode, (parent, &entry.path), entry.kind);
     }
 
-    /// Opens a file for a process.
+    /// Opens a file for the process `opener`; returns the handle.
     pub async fn open(
         &self,
         inode: u64,
@@ -337,8 +337,8 @@ impl FileSystem {
         if !mode.writes {
             return self.open_for_reading(inode, opener).await;
         }
-        // A process that locks what it reads and writes must find both under one number. If only others read the file,
-        // it gets another.
+        // A process that locks a file that it reads and writes must find both under one number. If only other processes
+        // read the file, it gets another number.
         let is_unread = self.handles().is_unread_by(inode, opener);
         if mode.truncates || is_unread {
             self.exchange_number(inode)?;
@@ -349,7 +349,7 @@ impl FileSystem {
             Some(draft) => (draft, false),
             None => (SharedDraft::new(self.begin_draft(inode, mode).await?), true),
         };
-        // What these handles read is changed in place, under their number.
+        // The file that these handles read is changed under their number.
         self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
         let handle = Handle::Writing { draft: draft.clone(), appends: mode.appends };
         let number = self.handles().add(inode, handle, opener);
@@ -365,8 +365,8 @@ impl FileSystem {
             if let Err(why) = draft.cut_off(&path).await {
                 self.handles().leave(number);
                 if draft.is_shared() {
-                    // Others may have closed the file meanwhile, and left it to this handle to write the mount's
-                    // part.
+                    // Other programs may have closed the file meanwhile, and left it to this handle to publish the
+                    // mount's part.
                     let _ = self.publish_draft(&mut draft, inode).await; // the record has what fails
                 }
                 self.handles().remove(number);
@@ -376,11 +376,11 @@ impl FileSystem {
         Ok(number)
     }
 
-    /// Opens a file to be read: its published version, or, where there is none or programs share it by locks, the
-    /// draft as it is written.
+    /// Opens a file to be read: its published version, or the draft if there is no version or if programs share the
+    /// file by locks.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         if self.inodes().is_outdated(inode) {
-            return Err(Errno::STALE); // the kernel then looks the name up once more
+            return Err(Errno::STALE); // on this the kernel looks the name up once more
         }
         if let Some(draft) = self.shared_by_locks(inode).await {
             return Ok(self.handles().add(
@@ -413,7 +413,8 @@ impl FileSystem {
         Ok(self.handles().add(inode, Handle::Reading(Arc::new(reading)), opener))
     }
 
-    /// Opens the version that is published of a file; the number of one that is read is exchanged for another version.
+    /// Opens the published version of a file. If programs read another version under this number, the number is
+    /// exchanged.
     async fn open_version(&self, inode: u64) -> Result<Reading, Errno> {
         let path = self.inodes().last_path(inode)?;
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
@@ -423,7 +424,7 @@ impl FileSystem {
         Ok(Reading::new(file))
     }
 
-    /// Waits until a file that all programs have closed is published.
+    /// Waits until a file that all programs have closed is published, or has failed to be.
     async fn published_when_closed(&self, inode: u64) {
         let draft = self.handles().draft(inode);
         if let Some(draft) = draft.filter(|_| !self.handles().is_file_written(inode)) {
@@ -454,7 +455,7 @@ impl FileSystem {
         Ok(draft)
     }
 
-    /// Makes a file, which is seen in this mount alone until it is closed.
+    /// Makes a file, which is seen only in this mount until it is closed; returns its facts and the handle.
     pub async fn create(
         &self,
         parent: u64,
@@ -503,8 +504,8 @@ impl FileSystem {
         }
     }
 
-    /// Writes to an open file, which with `clears_set_ids` has no set-user-ID and set-group-ID bits from then on: who
-    /// writes is not trusted with them. `thread` is the one that writes.
+    /// Writes to an open file for the thread `thread`. With `clears_set_ids` the set-user-ID and set-group-ID bits of
+    /// the file are cleared, because the writer is not trusted with them.
     pub async fn write(
         &self,
         handle: u64,
@@ -544,7 +545,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Returns when what was written so far is as safe as [`Draft::sync`] says.
+    /// Returns when the bytes that were written so far are as safe as [`Draft::sync`] says; a file that programs lock
+    /// is published as well.
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         match opened.handle {
@@ -561,7 +563,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether a handle is open that will publish what is in a draft.
+    /// Returns whether a handle is open that will publish the draft.
     fn is_open(&self, inode: u64, draft: &SharedDraft) -> bool {
         self.handles().draft(inode).is_some_and(|open| open.is_same(draft))
     }
@@ -585,13 +587,13 @@ impl FileSystem {
         self.lookup(parent, name).await
     }
 
-    /// Removes an empty directory, or a name that is not a directory: what others have put there meanwhile may be of
-    /// the other kind.
+    /// Removes an empty directory if `is_dir`, otherwise a name that is not a directory. The manager checks the kind,
+    /// for others may have put something else there meanwhile.
     pub async fn remove(&self, parent: u64, name: &str, is_dir: bool) -> Result<(), Errno> {
         self.check_unstaged(parent, name)?;
         self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;
-        // Nothing of the draft is published while the name goes, or after: the file would be there again.
+        // The draft must not be published while its name is removed, or later: the file would be there again.
         let mut draft = match self.draft_at(parent, name) {
             Some(draft) => Some(draft.lock().await),
             None => None,
@@ -605,7 +607,7 @@ impl FileSystem {
         self.metadata.changed_here(&path);
         match removed {
             Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
-            Err(Errno::NOENT) if draft.is_some() => {} // it was never published
+            Err(Errno::NOENT) if draft.is_some() => {} // the file was never published
             removed => removed?,
         }
         self.inodes().unlink(parent, name);
@@ -613,8 +615,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Does something that can be done only once: where the answer was lost it is tried again, and an error that then
-    /// says that it is done already counts as success.
+    /// Does something that can be done only once. If the answer was lost it is tried again, and the error `is_done`,
+    /// which then says that it is done already, counts as success.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         is_done: &str,

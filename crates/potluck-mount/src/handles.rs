@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// An open file or directory.
 #[derive(Clone)]
 pub enum Handle {
-    /// A version is read.
+    /// A version is open for reading.
     Reading(Arc<Reading>),
-    /// A file is written; with `appends` at its end, whatever the offset.
+    /// A draft is open; with `appends`, writes go to its end, whatever their offset.
     Writing { draft: SharedDraft, appends: bool },
-    /// A directory is read, with its entries as they were when it was opened.
+    /// A directory is open, with its entries as they were then.
     Listing(Arc<Vec<ListedEntry>>),
 }
 
@@ -24,16 +24,17 @@ pub enum Handle {
 pub struct OpenHandle {
     /// The number of the file.
     pub inode: u64,
-    /// The way in which it is open.
+    /// The version, draft or listing that is open.
     pub handle: Handle,
-    /// The process that opened it and has not closed it, if that is known.
+    /// The process that opened the handle and has not closed it, if that is known.
     pub opener: Option<u32>,
-    /// Whether the process that writes by the handle has closed a descriptor of it, and nothing was written by it
-    /// since. Another descriptor of that process, or one that another process inherited, may still be open.
+    /// True if a descriptor of the handle was closed for good, and nothing was written by the handle since. Another
+    /// descriptor of that process, or one that another process inherited, may still be open.
     pub is_left: bool,
-    /// The process that closed it, if that is known. It may have another descriptor.
+    /// The process that closed a descriptor of the handle, if that is known. It may have another descriptor.
     pub left_by: Option<u32>,
-    /// The process that was started last when it was opened for writing: only later ones can have inherited it.
+    /// The process that was started last when the handle was opened for writing: only later processes can have
+    /// inherited it.
     pub newest_process: Option<u32>,
 }
 
@@ -41,7 +42,7 @@ pub struct OpenHandle {
 #[derive(Default)]
 pub struct OpenHandles {
     open: HashMap<u64, OpenHandle>,
-    /// How many open handles each number has.
+    /// The number of open handles of each file, by the file's number.
     of_inode: HashMap<u64, usize>,
     /// The drafts, each with the number of its handles.
     drafts: HashMap<u64, (SharedDraft, usize)>,
@@ -49,7 +50,8 @@ pub struct OpenHandles {
 }
 
 impl OpenHandles {
-    /// Gives an open file a handle. Of a file that others have begun to write meanwhile it has their draft.
+    /// Adds a handle, and returns its number. If others have begun to write the file meanwhile, the handle gets their
+    /// draft instead of its own.
     pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
         if let Handle::Writing { draft, .. } = &mut handle {
             let (shared, count) = self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0));
@@ -73,7 +75,7 @@ impl OpenHandles {
         self.open.get(&number).cloned()
     }
 
-    /// Notes that the process that opened a handle has closed it; others may still have it.
+    /// Notes that a handle was closed by its opener; other processes may still have it.
     pub fn leave(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.left_by = opened.opener.take().or(opened.left_by);
@@ -81,8 +83,9 @@ impl OpenHandles {
         }
     }
 
-    /// A process, if it is known, has written by a handle that was closed: the handle is still open. If it is the
-    /// process that closed it, its next close counts, and not that of another process which inherited the descriptor.
+    /// Notes that a process has written by a handle that was closed, which is therefore still open. If the process that
+    /// closed it is the writer, it counts as the opener again: its next close publishes the file, and not that of
+    /// another process which inherited the descriptor.
     pub fn is_written_again(&mut self, number: u64, writer: Option<u32>) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.is_left = false;
@@ -90,46 +93,46 @@ impl OpenHandles {
         }
     }
 
-    /// Notes that the process that opened a handle has closed it, and others write it.
+    /// Notes that the process that opened a handle has closed it, and others may write by it.
     pub fn hand_on(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.opener = None;
         }
     }
 
-    /// Returns the handles of a file, each with its number. That most files have none is known without a look at all
-    /// that are open.
+    /// Returns the handles of a file, each with its number. For a file without handles, as most are, not all open
+    /// handles are searched.
     fn of_file(&self, inode: u64) -> impl Iterator<Item = (u64, &OpenHandle)> {
         let open = self.is_open(inode).then_some(&self.open).into_iter().flatten();
         open.filter(move |(_, opened)| opened.inode == inode).map(|(number, it)| (*number, it))
     }
 
-    /// Returns the processes that have closed a file which they wrote.
+    /// Returns the processes that have closed a handle of a file; each may have another descriptor of it.
     pub fn left_by(&self, inode: u64) -> Vec<u32> {
         self.of_file(inode).filter_map(|(_, opened)| opened.left_by).collect()
     }
 
-    /// Whether a program has any file open for writing.
+    /// Returns whether a program has any file open for writing.
     pub fn is_written(&self) -> bool {
         self.open.values().any(is_written)
     }
 
-    /// Whether a program has this file open for writing.
+    /// Returns whether a program has this file open for writing.
     pub fn is_file_written(&self, inode: u64) -> bool {
         self.of_file(inode).any(|(_, opened)| is_written(opened))
     }
 
-    /// Whether a program has this file open for writing by another handle than this.
+    /// Returns whether a program has this file open for writing by another handle than `number`.
     pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
         self.of_file(inode).any(|(other, opened)| other != number && is_written(opened))
     }
 
-    /// Returns an open file by its handle, if no other handle has the file open.
+    /// Returns an open handle, if no other handle has its file open.
     pub fn only_one(&self, number: u64) -> Option<OpenHandle> {
         self.get(number).filter(|opened| self.of_inode.get(&opened.inode) == Some(&1))
     }
 
-    /// Whether a process is known, and known not to read a file.
+    /// Returns whether a process is known, and known not to have a file open for reading.
     pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
         let reads = |opened: &OpenHandle| {
             let reader = opened.opener.or(opened.left_by);
@@ -139,12 +142,12 @@ impl OpenHandles {
         process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
     }
 
-    /// Returns the draft of a file that is being written.
+    /// Returns the draft of a file, if it has one.
     pub fn draft(&self, inode: u64) -> Option<SharedDraft> {
         self.drafts.get(&inode).map(|(draft, _)| draft.clone())
     }
 
-    /// Returns the versions of a file that are being read.
+    /// Returns the versions of a file that are open for reading.
     pub fn readings(&self, inode: u64) -> Vec<Arc<Reading>> {
         let readings = self.of_file(inode).filter_map(|(_, opened)| match &opened.handle {
             Handle::Reading(reading) => Some(Arc::clone(reading)),
@@ -153,7 +156,7 @@ impl OpenHandles {
         readings.collect()
     }
 
-    /// Makes all who read a file read it as `handle` says, from now on.
+    /// Replaces all handles that read a version of a file by `handle`.
     pub fn replace_readings(&mut self, inode: u64, handle: &Handle) {
         let of_file = self.open.values_mut().filter(|opened| opened.inode == inode);
         for opened in of_file.filter(|opened| matches!(opened.handle, Handle::Reading(_))) {
@@ -164,17 +167,17 @@ impl OpenHandles {
         }
     }
 
-    /// Returns the files that are being written.
+    /// Returns all drafts, each with the number of its file.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
         self.drafts.iter().map(|(inode, (draft, _))| (*inode, draft.clone())).collect()
     }
 
-    /// Whether a file is open.
+    /// Returns whether a file is open.
     pub fn is_open(&self, inode: u64) -> bool {
         self.of_inode.contains_key(&inode)
     }
 
-    /// Closes a handle; with the last that writes a file its draft is over.
+    /// Removes a handle, and returns it. With the last handle of a draft the draft is removed.
     pub fn remove(&mut self, number: u64) -> Option<OpenHandle> {
         let removed = self.open.remove(&number)?;
         if let Entry::Occupied(mut count) = self.of_inode.entry(removed.inode) {

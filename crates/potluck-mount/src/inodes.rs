@@ -1,4 +1,4 @@
-//! The numbers by which the kernel knows names of this mount.
+//! The inode numbers by which the kernel knows names of this mount.
 
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The number of the directory that is mounted.
 pub const ROOT: u64 = 1;
 
-/// The bit that is set in numbers which follow from a name; other numbers are counted.
+/// The bit that is set in numbers which are hashes of names; all other numbers are counted.
 const OF_NAME: u64 = 1 << 62;
 
 /// A name in a directory, by the number of the directory.
@@ -18,48 +18,49 @@ pub type NamePlace = (u64, String);
 
 #[derive(Default)]
 struct Inode {
-    /// The place of the name that leads to the number; `None` for the root, and once the name leads elsewhere.
+    /// The place of the name that leads to the number; `None` for the root, and once no name leads to the number.
     place: Option<NamePlace>,
-    /// The name that the number had last, where that leads nowhere any more, or elsewhere.
+    /// The place of the name that led to the number before it lost that.
     last_place: Option<NamePlace>,
-    /// How often the kernel was told of the number and has not forgotten it.
+    /// The number of times that the kernel was told of the number, less those that it forgot.
     lookups: u64,
-    /// The kind of entry that the kernel was told of.
+    /// The kind of entry that the kernel was told.
     kind: Option<EntryKind>,
     /// The path at which the content of a directory is staged for a checkpoint, so that all names below lead there.
     staging: Option<PoolPath>,
-    /// Whether the number's name was taken from it because another version is there now.
+    /// True if the number lost its name because another version has taken its place.
     is_outdated: bool,
-    /// Whether programs locked the file: those share it while they have it open, and have to find one number.
+    /// True if programs locked the file: they share it while they have it open, and must find it under one number.
     was_locked: bool,
-    /// The number that stands for this one where it is locked, if it was outdated then.
+    /// The number under which the file is locked instead of this one, because this one was outdated when it was first
+    /// locked.
     locked_as: Option<u64>,
 }
 
-/// The names and numbers that the kernel may ask about. A name whose number the kernel forgot gets the same again,
-/// also in another mount of the directory: `tar` looks at a directory again when it has unpacked all that is below,
-/// and `git` takes a file with another number for one that was changed. A number stands for one thing for as long as
-/// the kernel knows it.
+/// The names and numbers that the kernel may ask about. A name whose number the kernel forgot gets the same number
+/// again if that is free, also in another mount of the directory: `tar` looks at a directory again after unpacking all
+/// that is below it, and `git` takes a file with another number for a changed one. A number stands for one entry for as
+/// long as the kernel knows it.
 pub struct Inodes {
     root: PoolPath,
     known: HashMap<u64, Inode>,
     names: HashMap<NamePlace, u64>,
-    /// The numbers of directories that are staged: they are asked for at each change of a name, and are few.
+    /// The numbers of the directories that are staged: these are few, and are needed at each change of a name.
     staged: BTreeSet<u64>,
     last: u64,
-    /// The name that got another number last, and when.
+    /// The name that lost its number last by [`Inodes::outdate`], and when.
     exchanged: Option<(NamePlace, Tick)>,
 }
 
 impl Inodes {
-    /// Makes the numbers of a mount of which the root alone is known.
+    /// Makes the numbers of a mount, of which only the root is known.
     pub fn new(root: PoolPath) -> Self {
         let known = HashMap::from([(ROOT, Inode { lookups: 1, ..Inode::default() })]);
         let (names, staged) = Default::default();
         Self { root, known, names, staged, last: ROOT, exchanged: None }
     }
 
-    /// Returns the path of a number, as names are now.
+    /// Returns the present path of a number.
     pub fn path(&self, number: u64) -> Result<PoolPath, Errno> {
         if let Some(staging) = self.staging(number) {
             return Ok(staging.clone());
@@ -71,8 +72,8 @@ impl Inodes {
         self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
     }
 
-    /// Returns the path of a number, or the one that its name had last. Something else may be there: whoever looked a
-    /// name up, and opens it after that, opens what is there by then.
+    /// Returns the path of a number, or the last one that it had. Something else may be at that path: a program that
+    /// looked a name up, and then opens it, opens what is there by then.
     pub fn last_path(&self, number: u64) -> Result<PoolPath, Errno> {
         let last_place = self.known.get(&number).and_then(|inode| inode.last_place.as_ref());
         match (self.path(number), last_place) {
@@ -83,13 +84,13 @@ impl Inodes {
         }
     }
 
-    /// Returns the path at which the content of a directory is staged, if it is.
+    /// Returns the path at which the content of a directory is staged, if it is staged.
     pub fn staging(&self, number: u64) -> Option<&PoolPath> {
         self.known.get(&number)?.staging.as_ref()
     }
 
-    /// Makes names in a directory lead to where they are staged, or with `None` to where they are. The number of
-    /// one that is staged is kept though the kernel forgets it.
+    /// Makes the names in a directory lead to the path at which they are staged, or with `None` to their own path. The
+    /// number of a staged directory is kept even if the kernel forgets it.
     pub fn set_staging(&mut self, number: u64, staging: Option<PoolPath>) {
         if let Some(inode) = self.known.get_mut(&number) {
             match staging {
@@ -105,7 +106,7 @@ impl Inodes {
         self.staged.iter().copied()
     }
 
-    /// Whether a number is that of a directory or of what is below it.
+    /// Returns whether `number` is that of `dir` or of an entry below it.
     pub fn is_below(&self, number: u64, dir: u64) -> bool {
         let mut at = number;
         while at != dir {
@@ -130,7 +131,7 @@ impl Inodes {
         self.names.get(&(parent, name.to_owned())).copied()
     }
 
-    /// Returns the number to which a path leads, if it has one.
+    /// Returns the number to which a path leads, if there is one.
     pub fn find_path(&self, path: &PoolPath) -> Option<u64> {
         let below_root: Vec<&str> = match (self.root.space(), path.space()) {
             ("", space) => std::iter::once(space).chain(names_of(path)).collect(),
@@ -143,7 +144,7 @@ impl Inodes {
         names.try_fold(ROOT, |parent, name| self.find(parent, name))
     }
 
-    /// Returns the number of a name, which gets one if it has none.
+    /// Returns the number of a name; if it has none it gets one.
     pub fn of(&mut self, parent: u64, name: &str) -> u64 {
         if let Some(number) = self.find(parent, name) {
             return number;
@@ -155,7 +156,8 @@ impl Inodes {
         number
     }
 
-    /// Returns the number that follows from a name, unless it stands for something that had the name before.
+    /// Returns the number that is the hash of a name, unless that stands for another entry; in that case a number that
+    /// was never used.
     fn new_number(&mut self, parent: u64, name: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         (parent, name).hash(&mut hasher);
@@ -167,9 +169,9 @@ impl Inodes {
         self.last
     }
 
-    /// Notes that the kernel is told that a name leads to a number, and that it is of this kind.
+    /// Notes that the kernel is told that a name leads to a number, and the kind of the entry.
     pub fn looked_up(&mut self, number: u64, (parent, name): (u64, &str), kind: EntryKind) {
-        // The kernel may have forgotten it since it was found for this answer.
+        // The kernel may have forgotten the number since it was found for this answer.
         if !self.known.contains_key(&number) && self.find(parent, name).is_none() {
             let place = (parent, name.to_owned());
             self.names.insert(place.clone(), number);
@@ -181,13 +183,14 @@ impl Inodes {
         }
     }
 
-    /// Whether the kernel was told that a number is of another kind: it takes that for an error of this daemon where
-    /// it asks for attributes, and for another entry where it looks a name up.
+    /// Returns whether the kernel was told that a number is of another kind. It takes such a change for an error of
+    /// this daemon if it asked for attributes, and for another entry if it looked a name up.
     pub fn was_of_another_kind(&self, number: u64, kind: EntryKind) -> bool {
         self.known.get(&number).and_then(|inode| inode.kind).is_some_and(|told| told != kind)
     }
 
-    /// Notes that the kernel forgets a number so many times; `is_open`: a handle still needs it.
+    /// Notes that the kernel forgets `times` look-ups of a number, which is dropped after the last one, unless a handle
+    /// still needs it (`is_open`) or it is staged.
     pub fn forget(&mut self, number: u64, times: u64, is_open: bool) {
         let Some(inode) = self.known.get_mut(&number).filter(|_| number != ROOT) else { return };
         inode.lookups = inode.lookups.saturating_sub(times);
@@ -208,7 +211,8 @@ impl Inodes {
         }
     }
 
-    /// Notes that another version took the place of what a number stands for: its name gets another number.
+    /// Notes that another version took the place of the one that a number stands for: the number loses its name, which
+    /// gets another number when it is looked up.
     pub fn outdate(&mut self, number: u64, now: Tick) {
         let Some(place) = self.place(number).cloned() else { return };
         self.unlink(place.0, &place.1);
@@ -218,8 +222,8 @@ impl Inodes {
         }
     }
 
-    /// Whether the name of a number got the number since then, in the place of another; this is true for one call
-    /// alone.
+    /// Returns whether the name of a number lost another number by [`Self::outdate`] after `since`. This is true for
+    /// one call only.
     pub fn take_exchange(&mut self, number: u64, since: Tick) -> bool {
         let place = self.place(number).cloned();
         let exchanged =
@@ -227,13 +231,13 @@ impl Inodes {
         exchanged.is_some_and(|(_, when)| when > since)
     }
 
-    /// Whether another version took the place of what a number stands for.
+    /// Returns whether another version took the place of the one that a number stands for.
     pub fn is_outdated(&self, number: u64) -> bool {
         self.known.get(&number).is_some_and(|inode| inode.is_outdated)
     }
 
-    /// Returns the number under which a file is locked: that of what has its name, for one that is outdated and is
-    /// locked for the first time, and the same from then on.
+    /// Notes that a file is locked, and returns the number under which it is. If `number` is outdated when it is first
+    /// locked, that is the number of its former name, and stays so.
     pub fn lock(&mut self, number: u64) -> u64 {
         let outdated = self.known.get(&number).filter(|inode| inode.is_outdated);
         let unknown = outdated.filter(|inode| inode.locked_as.is_none());
@@ -246,17 +250,17 @@ impl Inodes {
         locked
     }
 
-    /// Whether programs locked what a number stands for.
+    /// Returns whether programs locked the file that a number stands for.
     pub fn was_locked(&self, number: u64) -> bool {
         self.known.get(&number).is_some_and(|inode| inode.was_locked)
     }
 
-    /// Returns the number that [`Self::lock`] gave, or else the same number.
+    /// Returns the number under which [`Self::lock`] locked a file; by default that is the same number.
     pub fn locked_number(&self, number: u64) -> u64 {
         self.known.get(&number).and_then(|inode| inode.locked_as).unwrap_or(number)
     }
 
-    /// Notes that a name moves, in the place of what had the new name.
+    /// Notes that a name is renamed, and replaces what had the new name.
     pub fn rename(&mut self, from: (u64, &str), to: (u64, &str)) {
         let Some(number) = self.find(from.0, from.1) else { return self.unlink(to.0, to.1) };
         if self.find(to.0, to.1) == Some(number) {
@@ -318,7 +322,7 @@ mod tests {
         let other = inodes.of(ROOT, "other");
         assert_eq!((inodes.of(ROOT, "d"), inodes.of(dir, "f")), (dir, file));
         inodes.looked_up(file, (dir, "f"), EntryKind::File);
-        inodes.unlink(dir, "f"); // and a program has it open
+        inodes.unlink(dir, "f"); // while a program has it open
         let new = inodes.of(dir, "f");
         assert!(![ROOT, dir, file, other].contains(&new));
         assert_eq!((inodes.find(dir, "f"), inodes.path(file)), (Some(new), Err(Errno::STALE)));
@@ -333,7 +337,7 @@ mod tests {
         inodes.forget(file, 1, false);
         inodes.looked_up(found, (ROOT, "f"), EntryKind::File);
         assert_eq!(inodes.path(found).map(|path| path.to_string()), Ok("pot://lab/f".into()));
-        inodes.unlink(ROOT, "f"); // and the kernel knows it still
+        inodes.unlink(ROOT, "f"); // while the kernel still knows it
         assert_ne!(inodes.of(ROOT, "f"), found);
     }
 

@@ -1,18 +1,18 @@
-//! Finds out whether a thread that waits for a reply was sent a signal. The kernel tells the mount of that by a
-//! request that fuser 0.18 does not pass on, so the thread is looked at.
+//! Finds out whether a thread that waits for a reply was sent a signal. The kernel tells the mount of that by a request
+//! that fuser 0.18 does not pass on, so the thread is looked up in `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
-/// The time between looks at a thread that waits for a reply, and how long it has waited before the first.
+/// The time before the first look at a thread that waits for a reply, and between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// The bit of SIGKILL among the signals of a thread. The kernel sends it itself to the threads of a process that
-/// another signal is to end.
+/// The bit of SIGKILL in the masks of a thread. The kernel sends SIGKILL to the threads of a process that another
+/// signal is to end, too.
 const KILL: u64 = 1 << (9 - 1);
 /// The signal bits in the exit code of a process that a signal has ended.
 const SIGNAL_OF_EXIT: u32 = 0x7f;
 
-/// The masks of signals in what `/proc` tells of a thread.
+/// The masks of signals in the `/proc` status of a thread.
 struct Signals {
     pending: u64,
     blocked: u64,
@@ -31,7 +31,8 @@ impl Signals {
     }
 }
 
-/// Whether a thread has a signal to handle, or is gone; false where that cannot be known, as across namespaces.
+/// Returns whether a thread has a signal to handle, or is gone; false for the thread 0, as the kernel names threads of
+/// other namespaces.
 pub fn is_interrupted(thread: u32) -> bool {
     if thread == 0 {
         return false;
@@ -47,8 +48,8 @@ fn has_signal(status: &str) -> bool {
     pending & !blocked & !ignored != 0
 }
 
-/// Returns when a thread that waits for a reply is to end by a signal; never, where that cannot be known, and not in
-/// the first second.
+/// Returns when a signal is to end a thread that waits for a reply, but not in the first second. Never returns if that
+/// cannot be known.
 pub async fn killed(thread: u32) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -58,7 +59,8 @@ pub async fn killed(thread: u32) {
     }
 }
 
-/// Whether a signal ends a thread, or has: one that closes its files as it ends has no signals and no memory any more.
+/// Returns whether a signal is to end a thread, or has ended it: a thread that closes its files as it ends has no
+/// pending signals and no memory any more.
 fn is_killed(thread: u32) -> bool {
     let about = |name: &str| fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
     let Some(status) = about("status").filter(|_| thread != 0) else { return false };
@@ -67,7 +69,7 @@ fn is_killed(thread: u32) -> bool {
         || (!has_memory && about("stat").is_some_and(|stat| has_ended_by_signal(&stat)))
 }
 
-/// Reads the exit code, which is the last number in what `/proc` tells of a thread.
+/// Returns whether the exit code, the last number of a thread's `/proc` stat, tells of an end by a signal.
 fn has_ended_by_signal(stat: &str) -> bool {
     let code = stat.split_whitespace().next_back().and_then(|code| code.parse::<u32>().ok());
     code.is_some_and(|code| code & SIGNAL_OF_EXIT != 0)

@@ -1,4 +1,4 @@
-//! A file that this mount writes together with others, each other bytes of it (docs/notes/0016-shared-writers.md).
+//! A shared file: several mounts write different bytes of it at the same time (docs/notes/0016-shared-writers.md).
 
 use crate::errno::errno;
 use potluck_client::{Attributes, File, Pool, PutOptions, SharedWriter};
@@ -9,23 +9,22 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// The content that programs of this mount write of a shared file, and the version before, which is what they read.
+/// The bytes that programs of this mount write of a shared file, and the version before, which they read.
 pub struct JointContent {
     before: File,
-    /// The writer that takes what programs write, until the last of them has closed the file. (A writer is not
-    /// `Sync`.)
+    /// The writer of this mount, until the last program has closed the file. (A writer is not `Sync`.)
     writer: Mutex<Option<SharedWriter>>,
-    /// The processes of this machine that wrote ranges, as far as they are known.
+    /// The process that claimed each range, if it is known, since the mount last finished its part.
     processes: ByteRanges<Option<u32>>,
-    /// The size in bytes that the file had in this mount when it was closed.
+    /// The largest size in bytes that this mount's part had when it was finished; 0 before.
     closed_size: u64,
-    /// The reason why what programs of this mount wrote is in no version, which each of them is told that closes the
-    /// file.
+    /// The reason why the bytes of this mount are in no version. Every program that closes or uses the file gets this
+    /// error.
     failure: Option<Errno>,
 }
 
 impl JointContent {
-    /// Joins those who write the file at `path`, of which `before` is there.
+    /// Joins the mounts that write the file at `path`, whose present version is `before`.
     pub async fn join(
         pool: &Pool,
         path: &PoolPath,
@@ -50,15 +49,14 @@ impl JointContent {
         self.before.size().max(written).max(self.closed_size)
     }
 
-    /// Returns the version that was there when the file was opened: what is written is in the next.
+    /// Returns the version that the file had when it was opened; bytes that are written are in the next one.
     pub fn before(&self) -> &File {
         &self.before
     }
 
     /// Notes that a process of this machine is going to write a range.
     ///
-    /// Errors: [`Errno::BUSY`] where another has written some of it: they would not know it of one another in two
-    /// mounts.
+    /// Errors: [`Errno::BUSY`] if another process has claimed some of it, as it would be for processes of two mounts.
     pub fn claim(&mut self, process: Option<u32>, range: Range<u64>) -> Result<(), Errno> {
         if self.processes.taken(&range, process).is_some() {
             return Err(Errno::BUSY);
@@ -67,7 +65,7 @@ impl JointContent {
         Ok(())
     }
 
-    /// Withdraws what programs of this mount wrote.
+    /// Withdraws the bytes that programs of this mount wrote.
     pub async fn withdraw(&mut self) {
         if let Some(writer) = self.writer().take()
             && let Err(failure) = writer.abort().await
@@ -76,10 +74,10 @@ impl JointContent {
         }
     }
 
-    /// Writes at `offset`, where nobody else may have written since the last version.
+    /// Writes at `offset`, where no other mount may have written since the last version.
     ///
-    /// Errors: [`Errno::BUSY`] where another mount has; nothing is written then, and other bytes may be.
-    /// [`Errno::FBIG`] where no file has bytes.
+    /// Errors: [`Errno::BUSY`] if another mount has; nothing is written then, and other bytes may still be written.
+    /// [`Errno::FBIG`] beyond the largest size of a file. The error of a part that could not be finished.
     pub async fn write(
         &mut self,
         pool: &Pool,
@@ -96,7 +94,10 @@ impl JointContent {
         writer.write_at(offset, bytes).await.map_err(|failure| errno(&failure))
     }
 
-    /// Makes the file larger. None of it can be cut off, for others are writing it.
+    /// Makes the file larger.
+    ///
+    /// Errors: [`Errno::OPNOTSUPP`] for a smaller size, because other mounts may be writing the file; [`Errno::FBIG`]
+    /// beyond the largest size of a file.
     pub async fn set_size(
         &mut self,
         pool: &Pool,
@@ -115,7 +116,7 @@ impl JointContent {
         writer.extend(size).map_err(|_| Errno::FBIG)
     }
 
-    /// Returns the writer of this mount, which joins again where it has finished: a descriptor that another process
+    /// Returns the writer of this mount, which joins again if it has finished: a descriptor that another process
     /// inherited may still be open.
     async fn joined_writer(
         &mut self,
@@ -137,7 +138,7 @@ impl JointContent {
         self.failure.map_or(Ok(()), Err)
     }
 
-    /// Returns when donors have what was written.
+    /// Returns when donors have the bytes that were written.
     pub async fn sync(&mut self) -> Result<(), Errno> {
         self.check()?;
         match self.writer() {
@@ -146,8 +147,8 @@ impl JointContent {
         }
     }
 
-    /// Ends the part of programs of this mount. The last mount that has finished makes the version. What failed once
-    /// fails again: a file is finished when it is flushed, and when it is closed.
+    /// Finishes the part of this mount; the last mount that finishes makes the version. A failure is returned again by
+    /// later calls: a file is finished when it is flushed, and when it is released.
     pub async fn finish(&mut self) -> Result<(), Errno> {
         let Some(writer) = self.writer().take() else { return self.check() };
         self.closed_size = self.closed_size.max(writer.size());

@@ -1,8 +1,8 @@
-//! Tells the kernel to forget the attributes of entries that others changed.
+//! Makes the kernel forget the attributes of entries that others changed.
 //!
-//! It is not told to forget names. Having it forget a name would wait for the lock of the directory, which a
-//! program may hold that waits for this daemon: a daemon that is killed then never lets go of the mount, for no signal
-//! ends that wait. A name that is gone is noticed by its attributes, or by the open() that does not find it.
+//! The kernel is not told to forget names. That call would wait for the lock of the directory, which a program that
+//! waits for this daemon may hold; no signal ends the wait, so a daemon that is killed meanwhile would never let go of
+//! the mount. A name that is gone is noticed by its attributes, or by an open() that does not find it.
 
 use crate::file_system::FileSystem;
 use fuser::{INodeNo, Notifier};
@@ -11,10 +11,10 @@ use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Weak};
 
-/// The most changes that wait for the kernel. Further ones are left out: it asks again soon by itself.
+/// The most changes that wait for the kernel. Further ones are left out, for the kernel asks again soon by itself.
 const WAITING: usize = 1024;
 
-/// Tells the kernel by `notifier` what others change in `files`, as long as these are there.
+/// Starts a thread that tells the kernel by `notifier` of changes in `files`, until `files` is dropped.
 pub fn keep_true(files: &Arc<FileSystem>, notifier: Notifier) -> io::Result<()> {
     let (sender, changes) = sync_channel(WAITING);
     let attributes = notifier.clone();

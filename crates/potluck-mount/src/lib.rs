@@ -1,8 +1,8 @@
 //! A pool as a file system for programs that know nothing of Potluck (docs/mount.md).
 //!
-//! An open reader keeps the version that it opened. A file that is written becomes visible whole when it is
-//! closed, and a mount that dies leaves the old version. `ops` is the only module that speaks FUSE: each request
-//! becomes a task of the runtime, so that no thread of FUSE waits for the pool.
+//! An open reader keeps the version that it opened, unless programs lock the file. A file that is written becomes
+//! visible whole when it is closed, and a mount that dies leaves the old version. `ops` answers the requests of FUSE:
+//! those that have to wait become tasks of the runtime, so that no FUSE thread waits for the pool.
 
 mod attaching;
 mod coherent_metadata;

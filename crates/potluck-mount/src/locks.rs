@@ -1,5 +1,5 @@
-//! Locks that programs take through this mount. The mount has the authority over the locks of a file from the
-//! manager, at which it is kept by a call that waits for what others want; between programs of this machine it
+//! Locks that programs take through this mount. The manager grants the mount the authority over the locks of a file;
+//! the mount keeps it by a call that also tells what other mounts want. Between programs of this machine the mount
 //! arbitrates by itself (docs/notes/0014-locks-between-mounts.md).
 
 mod ranges;
@@ -28,25 +28,25 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// All locks of a mount.
 pub struct MountLocks {
     pool: Pool,
-    /// A caller that does not wait for a manager that is away, so that the end of a lease is noticed.
+    /// The pool for calls that do not wait for a manager that is away, so that the end of a lease is noticed.
     keeping: Pool,
     holder: LockHolderId,
     state: Mutex<Locks>,
-    /// Notified when a lock is given up, an authority comes or goes, or a lease is renewed.
+    /// Notified when something about locks, authorities or the lease changes.
     changed: Notify,
-    /// The signal that a program gave up a lock, or that the manager told what others want: an authority may have to be
-    /// given back.
+    /// Notified when a program gave up a lock, or the manager told what others want: an authority may have to be given
+    /// back.
     concerned: Notify,
 }
 
 #[derive(Default)]
 struct Locks {
     files: HashMap<u64, LockedFile>,
-    /// The time until which what was granted holds.
+    /// The end of the lease, until which the granted authorities hold.
     valid_until: Tick,
-    /// Whether a task keeps the authorities.
+    /// True while a task keeps the authorities.
     is_kept: bool,
-    /// Whether the manager has to be told of all authorities.
+    /// True if the manager has to be told all authorities of this mount.
     is_unknown: bool,
 }
 
@@ -55,34 +55,35 @@ struct Locks {
 struct LockedFile {
     ranges: RangeLocks,
     authority: Option<Authority>,
-    /// The lock authority that is being given back. It is kept until the manager has it: others must not have it
-    /// before they find in the pool what was written under it.
+    /// The authority that is being given back. It is held until the manager has it: others must not get it before they
+    /// find in the pool what was written under it.
     returning: Option<LockAuthority>,
-    /// The path of which the manager is being asked.
+    /// The path for which the manager is being asked for an authority.
     asked: Option<PoolPath>,
-    /// The programs that had locks and lost them, and with them the certainty of what they read; until they unlock.
+    /// The owners of locks that were lost, until they unlock. What they have read may be out of date.
     lost: Vec<u64>,
-    /// Whether something written under lost locks might still be published, which must not happen.
+    /// True while something that was written under lost locks might still be published, which must not happen.
     has_lost_draft: bool,
-    /// The turn to ask the manager about the file, which one task has at a time.
+    /// The lock of the task that asks the manager about the file.
     turn: Arc<AsyncMutex<()>>,
 }
 
-/// The authority that the manager granted over a file.
+/// The authority of this mount over the locks of a file.
 #[derive(Clone)]
 struct Authority {
-    /// The path under which the authority was granted. One that is renamed keeps it; a file without a name needs none.
+    /// The path under which the authority was granted, which is kept when the file is renamed; `None` for a file
+    /// without a name, which needs no grant.
     path: Option<PoolPath>,
     level: LockLevel,
-    /// The level that others want.
+    /// The level that other mounts want, if any does.
     wanted: Option<LockLevel>,
-    /// Whether programs find what others wrote before the mount had the authority.
+    /// True once programs find what others wrote before the mount had the authority.
     is_fresh: bool,
 }
 
 impl Authority {
-    /// Whether programs may get a lock of this level by the authority now: what others want is given back first, once
-    /// nobody needs it.
+    /// Returns whether programs may get a lock of this level by the authority. If no program has a lock (`is_in_use`),
+    /// an authority that others want is given back first.
     fn allows(&self, level: LockLevel, is_in_use: bool) -> bool {
         let is_wanted = self.wanted.is_some_and(|wanted| !wanted.goes_with(level));
         self.is_fresh && self.level >= level && (is_in_use || !is_wanted)
@@ -97,22 +98,22 @@ pub enum Locking {
     Conflict,
     /// The authority has to be taken from the manager first.
     NeedsAuthority,
-    /// The lease has run out, and it is not known yet whether it is renewed.
+    /// The lease has run out, and it is not known yet whether it will be renewed.
     Uncertain,
 }
 
-/// A file that is to be given back, to others who want it.
+/// The authority over a file that is to be given back to the manager, or reduced to the level `keeps`.
 pub struct ReturnedAuthority {
     /// The number of the file in the mount.
     pub inode: u64,
-    /// The turn of the file, so that nobody takes its authority again before this is dropped.
+    /// The turn of the file, so that its authority is not taken again before this is dropped.
     turn: OwnedMutexGuard<()>,
     path: PoolPath,
     keeps: Option<LockLevel>,
 }
 
 impl MountLocks {
-    /// Makes a mount's locks, of which there are none yet; `holder` was drawn at random.
+    /// Makes the locks of a mount, which has none yet; `holder` is to be drawn at random.
     pub fn new(pool: Pool, holder: LockHolderId) -> Self {
         let at_once = RetryLimits { at_first: Duration::ZERO, ..pool.retry_limits() };
         let keeping = pool.with_retry_limits(at_once);
@@ -160,11 +161,10 @@ impl MountLocks {
         }
     }
 
-    /// Asks the manager for the authority that a lock needs. Where it is new, locks are had once the mount
-    /// [finds](Self::is_fresh) what others wrote. `path` is `None` for a file without a name, which nobody else can
-    /// open.
+    /// Asks the manager for the authority that a lock needs. If it is new, locks are granted after [`Self::is_fresh`].
+    /// `path` is `None` for a file without a name, which no other mount can open.
     ///
-    /// Errors: those of the call.
+    /// Errors: those of the call to the manager.
     pub async fn take(
         self: &Arc<Self>,
         inode: u64,
@@ -194,8 +194,8 @@ impl MountLocks {
         };
         let is_held_beside = self.state().is_held_beside(inode, &authority.path);
         if let (Some((_, false)), false) = (&had, is_held_beside) {
-            // Others want the authority, or this needs more of it: two who keep it shared, and want more, would wait
-            // for one another.
+            // Other mounts want the authority, or this lock needs a higher level. It is given back first: two mounts
+            // that keep it shared, and want more, would wait for one another.
             if let Some(file) = self.state().files.get_mut(&inode) {
                 file.returning = file.granted();
                 file.authority = None;
@@ -224,19 +224,20 @@ impl MountLocks {
             LockTaken::NotYet => Ok(Taken::NotYet),
             LockTaken::Unknown => {
                 self.state().is_unknown = true;
-                self.changed.notify_waiters(); // whoever keeps the authorities says what there is
+                self.changed.notify_waiters(); // the task that keeps the authorities tells the manager all of them
                 Ok(Taken::NotYet)
             }
         }
     }
 
-    /// Notes that the manager is asked of a path for a file, once no other file that had this name gives it back.
+    /// Notes that the manager is asked for a path, after waiting until no other file of this mount gives the authority
+    /// over that path back.
     async fn ask(&self, inode: u64, path: &PoolPath) -> Asking<'_> {
         self.changed(|| self.state().ask(inode, path).then_some(())).await;
         Asking { locks: self, inode }
     }
 
-    /// Notes that programs find in a file what others wrote before the mount got the authority.
+    /// Notes that programs now find in a file what others wrote before the mount got the authority.
     pub fn is_fresh(&self, inode: u64) {
         if let Some(file) = self.state().files.get_mut(&inode)
             && let Some(authority) = &mut file.authority
@@ -257,7 +258,7 @@ impl MountLocks {
         self.changed.notify_waiters();
     }
 
-    /// Takes the locks of a program from a range that it unlocks.
+    /// Removes the locks of `owner` from a range of a file.
     pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
         let mut state = self.state();
         let Some(file) = state.files.get_mut(&inode) else { return };
@@ -269,7 +270,7 @@ impl MountLocks {
         self.given_up();
     }
 
-    /// Takes all locks on a file from a program that closes the file.
+    /// Removes all locks of `owner` from a file that it closes.
     pub fn unlock_all(&self, inode: u64, owner: u64) {
         let mut state = self.state();
         let Some(file) = state.files.get_mut(&inode) else { return };
@@ -286,22 +287,22 @@ impl MountLocks {
         self.concerned.notify_one();
     }
 
-    /// Whether another program is in the middle of changing a file, which is known by its exclusive lock: what it has
-    /// written so far is not for others to publish.
+    /// Returns whether another owner has an exclusive lock on a file, and so may be in the middle of changing it.
     pub fn is_written_by_another(&self, inode: u64, owner: u64) -> bool {
         let state = self.state();
         state.files.get(&inode).is_some_and(|file| file.ranges.is_written_by_another(owner))
     }
 
-    /// Whether programs lock a file, and so share it while they have it open.
+    /// Returns whether the mount has the authority over a file, because programs lock it and so share it while they
+    /// have it open.
     pub fn is_locked(&self, inode: u64) -> bool {
         self.state().files.get(&inode).is_some_and(|file| file.authority.is_some())
     }
 
-    /// Whether what is written to a file may be published: no program that has it locked lost its locks. Waits while
-    /// that is not known, for as long as a manager that is away is waited for in the middle of a transfer.
+    /// Returns whether a file may be published: true unless locks of it were lost. If the lease has run out, this waits
+    /// until it is known, for as long as calls under way wait for a manager that is away.
     ///
-    /// Errors: [`Errno::TIMEDOUT`].
+    /// Errors: [`Errno::TIMEDOUT`] if it does not become known in that time.
     pub async fn may_publish(&self, inode: u64) -> Result<bool, Errno> {
         let may = || {
             let (now, state) = (self.pool.now(), self.state());
@@ -331,10 +332,10 @@ impl MountLocks {
 
     /// Returns once something about locks changed, or `at_most` has passed.
     pub async fn changed_within(&self, at_most: Duration) {
-        let _ = tokio::time::timeout(at_most, self.changed.notified()).await; // either is good
+        let _ = tokio::time::timeout(at_most, self.changed.notified()).await; // both outcomes are fine
     }
 
-    /// Notes that nobody has a file open any more: its authority can be given back.
+    /// Notes that no program has a file open any more; returns the authority if it is to be given back to the manager.
     pub fn closed(&self, inode: u64) -> Option<ReturnedAuthority> {
         let mut state = self.state();
         let file = state.files.get_mut(&inode)?;
@@ -358,15 +359,16 @@ impl MountLocks {
         }
     }
 
-    /// Returns the files that others want and no program needs at the level at which the mount has them. From now on
-    /// no program gets a lock of them that those others could not have.
+    /// Returns the authorities that other mounts want and no program needs. From now on no program gets a lock by them
+    /// that conflicts with the wanted level.
     pub fn to_give_back(&self) -> Vec<ReturnedAuthority> {
         let mut state = self.state();
         let numbers: Vec<u64> = state.files.keys().copied().collect();
         numbers.into_iter().filter_map(|inode| state.give_back(inode)).collect()
     }
 
-    /// Tells the manager that a file is given back, once others may find in the pool what was written to it.
+    /// Tells the manager that an authority is given back. By then others must find in the pool what was written under
+    /// it.
     pub async fn give_back(&self, given: ReturnedAuthority) {
         let ReturnedAuthority { inode, turn, path, keeps } = given;
         let is_last = self.state().is_last(inode, &path);
@@ -383,26 +385,26 @@ impl MountLocks {
         self.given_up(); // another file of the same path may be the last one now
     }
 
-    /// Returns the files of which locks were lost, and what was written under them must not be published.
+    /// Returns the files of which locks were lost, and whose drafts must not be published.
     pub fn with_lost_drafts(&self) -> Vec<u64> {
         let state = self.state();
         let lost = state.files.iter().filter(|(_, file)| file.has_lost_draft);
         lost.map(|(inode, _)| *inode).collect()
     }
 
-    /// Notes that what was written under lost locks is not published any more.
+    /// Notes that the draft of a file was given up after its locks were lost.
     pub fn draft_is_lost(&self, inode: u64) {
         if let Some(file) = self.state().files.get_mut(&inode) {
             file.has_lost_draft = false;
         }
     }
 
-    /// Returns once the manager wants something back, or a program has given up a lock.
+    /// Waits until an authority may have to be given back: the manager answered, or a program gave up a lock.
     pub async fn concerned(&self) {
         self.concerned.notified().await;
     }
 
-    /// Keeps the authorities that there are, until there are none.
+    /// Renews the lease of the authorities until the mount has none.
     async fn keep(self: Arc<Self>) {
         loop {
             let (held, busy, says_all) = {
@@ -449,7 +451,7 @@ impl MountLocks {
         }
     }
 
-    /// Gives back what the manager granted by an answer that did not arrive.
+    /// Gives back an authority that the manager granted in an answer that did not arrive.
     async fn give_stranger(&self, path: PoolPath) {
         let call = LockGive { holder: self.holder, path, keeps: None };
         let given: Result<_, Failure> = self.keeping.call(&call).await;
@@ -459,7 +461,7 @@ impl MountLocks {
     }
 }
 
-/// Marks, until it is dropped, that the manager is being asked of a path for a file.
+/// The mark that the manager is being asked for a path, which ends when this is dropped.
 struct Asking<'a> {
     locks: &'a MountLocks,
     inode: u64,
@@ -476,22 +478,22 @@ impl Drop for Asking<'_> {
 
 /// The outcome of [`MountLocks::take`].
 pub enum Taken {
-    /// The mount has the authority; `is_new` if others may have had it since the mount had it last.
+    /// The mount has the authority; with `is_new` others may have had it since the mount had it last.
     Granted { is_new: bool },
     /// Other mounts need the authority.
     Busy,
-    /// The manager has just started.
+    /// The manager does not know yet who has the authority, or it does not know what this mount has.
     NotYet,
-    /// The mount has an authority that no program needs, and gives it back first.
+    /// The mount has an authority that no program needs, which is to be given back before the next try.
     Outgrown(ReturnedAuthority),
 }
 
 impl LockedFile {
-    /// Whether nothing has to be remembered of the file.
+    /// Returns whether nothing has to be remembered of the file.
     fn is_unused(&self) -> bool {
         let has_nothing = !self.is_granted() && self.authority.is_none();
         let has_nothing = has_nothing && self.asked.is_none() && self.ranges.level().is_none();
-        // A task that has the turn of this file, or waits for it, counts on finding the file.
+        // A task that has the turn of the file, or waits for it, needs the entry.
         let is_alone = Arc::strong_count(&self.turn) == 1;
         has_nothing && is_alone && self.lost.is_empty() && !self.has_lost_draft
     }
@@ -501,7 +503,7 @@ impl LockedFile {
         self.returning.is_some() || self.authority.as_ref().is_some_and(has_path)
     }
 
-    /// Returns what the manager counts as granted to the mount.
+    /// Returns the authority that the manager counts as granted to the mount.
     fn granted(&self) -> Option<LockAuthority> {
         if let Some(returning) = &self.returning {
             return Some(returning.clone());
@@ -518,7 +520,8 @@ impl Locks {
         }
     }
 
-    /// Notes that the manager is asked of a path for a file; `false` while another file gives that back.
+    /// Notes that the manager is asked for a path; returns false while a file of this mount gives the authority over
+    /// that path back.
     fn ask(&mut self, inode: u64, path: &PoolPath) -> bool {
         let mut returning = self.files.values().filter_map(|file| file.returning.as_ref());
         let is_free = returning.all(|returning| returning.path != *path);
@@ -528,8 +531,9 @@ impl Locks {
         is_free
     }
 
-    /// Returns other files of this mount that have the authority of a path: one keeps that of the name under which it
-    /// was locked first, and what has this name now is another's. For the manager they are one.
+    /// Returns the other files of this mount that have, give back or ask for the authority over a path. There may be
+    /// several, for a file keeps the path under which it was first locked, and another may have that path now. For the
+    /// manager they are one.
     fn beside(&self, inode: u64, path: &PoolPath) -> impl Iterator<Item = &LockedFile> {
         self.files.iter().filter(move |(number, _)| **number != inode).map(|(_, file)| file).filter(
             move |file| {
@@ -540,8 +544,8 @@ impl Locks {
         )
     }
 
-    /// Whether the manager is to be told that a file gives its path back. If other files of this mount have the same
-    /// path, this one only drops it, and the last of them tells the manager.
+    /// Returns whether the manager is to be told that a file gives its path back. If other files of this mount have the
+    /// same path, this one only drops it, and the last one tells the manager.
     fn is_last(&mut self, inode: u64, path: &PoolPath) -> bool {
         let is_last = !self.is_held_beside(inode, path);
         if let (Some(file), false) = (self.files.get_mut(&inode), is_last) {
@@ -554,7 +558,7 @@ impl Locks {
         self.beside(inode, path).next().is_some()
     }
 
-    /// Returns all that the manager counts as granted.
+    /// Returns all authorities that the manager counts as granted to the mount.
     fn held(&self) -> Vec<LockAuthority> {
         let mut held = BTreeMap::<PoolPath, LockLevel>::new();
         for LockAuthority { path, level } in self.files.values().filter_map(LockedFile::granted) {
@@ -564,7 +568,7 @@ impl Locks {
         held.into_iter().map(|(path, level)| LockAuthority { path, level }).collect()
     }
 
-    /// Returns the file, if it is to be given back: others want it, and no program needs it.
+    /// Returns the authority over a file, if it is to be given back: other mounts want it, and no program needs it.
     fn give_back(&mut self, inode: u64) -> Option<ReturnedAuthority> {
         let authority = self.files.get(&inode)?.authority.clone()?;
         let (path, wanted) = (authority.path?, authority.wanted?);
@@ -589,7 +593,7 @@ impl Locks {
         Some(ReturnedAuthority { inode, turn, path, keeps })
     }
 
-    /// Returns what others want and cannot have while programs have these locks.
+    /// Returns the paths of the authorities that others want and that programs need, sorted.
     fn busy(&self) -> Vec<PoolPath> {
         let busy = self.files.values().filter_map(|file| {
             let Authority { path, wanted, .. } = file.authority.as_ref()?;
@@ -601,8 +605,8 @@ impl Locks {
         busy
     }
 
-    /// Notes which authorities others want, and returns the paths of those that the mount does not know to have; none
-    /// while a task asks the manager.
+    /// Notes which authorities others want, and returns the paths of those that the mount does not know of; none while
+    /// a task asks the manager.
     fn set_wanted(&mut self, wanted: Vec<LockAuthority>) -> Vec<PoolPath> {
         let mut strangers: HashMap<PoolPath, LockLevel> =
             wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();
@@ -617,12 +621,12 @@ impl Locks {
             authority.wanted = wanted.get(path).copied();
             strangers.remove(path);
         }
-        // What a task asks for just now may have been granted.
+        // An authority that a task asks for just now may have been granted.
         let is_asked = self.files.values().any(|file| file.turn.try_lock().is_err());
         if is_asked { Vec::new() } else { strangers.into_keys().collect() }
     }
 
-    /// Notes that the authority over a file was lost, and with it the locks of programs.
+    /// Notes that the authority over a path was lost, and with it the locks of programs.
     fn lose(&mut self, path: &PoolPath) {
         for file in self.files.values_mut() {
             if file.granted().is_none_or(|granted| granted.path != *path) {

@@ -1,8 +1,8 @@
-//! Keeps what is behind names, as the manager told it: served again for as long as a watch stream says that it still
-//! holds.
+//! Keeps the entries behind names, as the manager told them. They are served for as long as a watch stream tells of
+//! changes.
 //!
-//! A name is served only where all directories above it are kept, too: what moves or goes away up there is then heard
-//! of. What was fetched is kept only if nothing was heard of it while it was under way
+//! A name is served only if all directories above it are kept, too, so that moves and removals there are heard of. A
+//! fetched entry is kept only if no change of it was heard of while the fetch was under way
 //! (docs/notes/0010-metadata-cache.md).
 
 mod dir;
@@ -17,34 +17,34 @@ use potluck_wire::control::{DirChange, DirNews, EntryKind, KnownDir, ListedEntry
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// The time for which what is kept holds after news were asked for: as long as a call for news may take. A change of
-/// others is not noticed for so long where the manager is cut off and nothing says so.
+/// The time for which kept metadata is served after a call for news was made: as long as such a call may take. If the
+/// manager is cut off unnoticed, changes of others are not seen for so long.
 pub const HOLDS: Duration = Duration::from_secs(6);
 
-/// The most names that are fetched one by one to complete a listing; where more are missing all is listed anew.
+/// The most names that are fetched one by one to complete a listing; if more are missing the directory is listed anew.
 const FETCHED_BY_NAME: usize = 500;
 
 /// The metadata that a mount keeps.
 pub struct MetadataCache {
-    /// The bytes that may be kept, and those that are.
+    /// The most bytes that may be kept; `bytes` are kept now.
     limit: usize,
     bytes: usize,
     dirs: BTreeMap<PoolPath, CachedDir>,
-    /// The number of uses of directories, which orders them by their last.
+    /// The number of uses of directories so far, by which they are ordered by their last use.
     uses: u64,
     fetches: HashMap<u64, FetchUnderWay>,
     last_fetch: u64,
     stream: Option<LiveStream>,
 }
 
-/// The stream of news that tells of changes.
+/// The watch stream that tells of changes.
 #[derive(Clone, Copy)]
 struct LiveStream {
     id: WatchId,
     holds_until: Tick,
 }
 
-/// A fetch under way, with what was heard of its directories meanwhile.
+/// A fetch under way, with the changes of its directories that were heard of meanwhile.
 struct FetchUnderWay {
     stream: WatchId,
     dirs: BTreeMap<PoolPath, HeardMeanwhile>,
@@ -72,7 +72,7 @@ pub struct Fetch {
 }
 
 impl MetadataCache {
-    /// Makes a cache that keeps nothing yet, and later at most some `limit` bytes.
+    /// Makes an empty cache of at most about `limit` bytes.
     pub fn new(limit: usize) -> Self {
         let (bytes, dirs, uses, fetches, last_fetch, stream) = Default::default();
         Self { limit, bytes, dirs, uses, fetches, last_fetch, stream }
@@ -82,17 +82,17 @@ impl MetadataCache {
         self.stream.is_some_and(|stream| now < stream.holds_until)
     }
 
-    /// Returns what is behind a path: an entry, or `Some(None)` for nothing; `None` where that is not known.
+    /// Returns what is behind a path: an entry, or `Some(None)` for nothing; `None` if that is not known.
     pub fn entry(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         let found = self.place(path, now)?;
         let (dir, name) = steps(path).pop()?;
-        // Only whoever lists a space is told of the attributes of its directory.
+        // Changes of the attributes of a space's directory are told only to a stream that watches that directory.
         let is_told = !path.names().is_empty() || self.dirs.contains_key(path) || found.is_none();
         let is_touched = self.dirs.get(&dir).is_some_and(|dir| dir.is_touched(name));
         (is_told && !is_touched).then_some(found)
     }
 
-    /// Returns what [`Self::entry`] does, but the attributes may have changed by now.
+    /// Returns what [`Self::entry`] does, but with attributes that may be out of date.
     pub fn place(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         if !self.is_live(now) {
             return None;
@@ -102,15 +102,15 @@ impl MetadataCache {
             match &found {
                 None => {}
                 Some(Some(ListedEntry { kind: EntryKind::Dir, .. })) => {}
-                Some(None) => return Some(None), // nothing is below nothing
-                Some(Some(_)) => return None, // and below a file is an error that the manager words
+                Some(None) => return Some(None), // nothing is below a name that does not exist
+                Some(Some(_)) => return None, // the manager words the error for a path below a file
             }
             found = Some(self.used(&dir)?.get(name)?.cloned());
         }
         found
     }
 
-    /// Returns the entries of a directory, if all are known.
+    /// Returns the entries of a directory, if all are known with their attributes.
     pub fn listing(&mut self, path: &PoolPath, now: Tick) -> Option<Vec<ListedEntry>> {
         if !self.is_dir(path, now) {
             return None;
@@ -118,15 +118,15 @@ impl MetadataCache {
         self.used(path)?.listing()
     }
 
-    /// Whether nothing is known to have changed behind an entry since its directory was listed. Of a directory that is
-    /// not kept, as one of very many names, nothing is known.
+    /// Returns whether no change of an entry is known since its directory was listed. No change is known in a directory
+    /// that is not kept, such as one with very many names.
     pub fn is_as_listed(&self, dir: &PoolPath, entry: &ListedEntry) -> bool {
         let Some(kept) = self.dirs.get(dir) else { return true };
         let facts =
             |entry: &ListedEntry| (entry.kind, entry.size, entry.version, entry.attributes());
         match kept.get(&entry.path).filter(|_| !kept.is_touched(&entry.path)) {
             None => false,
-            // While nobody tells of changes the listing is newer than what is kept.
+            // Without a stream that tells of changes, the listing is newer than the kept entry.
             Some(_) if self.stream.is_none() => true,
             Some(now) => now.is_some_and(|now| facts(now) == facts(entry)),
         }
@@ -151,7 +151,7 @@ impl MetadataCache {
         self.dirs.get(dir)?.get(name)
     }
 
-    /// Returns the questions whose answers let [`Self::entry`] know what is above a path.
+    /// Returns the questions whose answers let [`Self::entry`] know the directories above a path.
     fn missing_above(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut above = steps(path);
         above.pop();
@@ -166,8 +166,8 @@ impl MetadataCache {
         missing
     }
 
-    /// Returns the questions whose answers let [`Self::entry`] know a path with all else in its directory; `None`
-    /// unless many names were looked for there already, and it is not known to have more than are told at once.
+    /// Counts one more look for a name in the directory of a path. When there were several, returns once the questions
+    /// whose answers let [`Self::entry`] know the whole directory; otherwise `None`.
     pub fn missing_with_its_directory(&mut self, path: &PoolPath) -> Option<Vec<KnownDir>> {
         let (dir, _) = steps(path).pop()?;
         let kept = self.dirs.get_mut(&dir)?;
@@ -179,13 +179,14 @@ impl MetadataCache {
         Some(missing)
     }
 
-    /// Returns the directory that tells of the attributes of a directory.
+    /// Returns the directory that has the entry of a directory, with its attributes.
     pub fn above(dir: &PoolPath) -> Option<PoolPath> {
         steps(dir).pop().map(|(above, _)| above)
     }
 
-    /// Ends a fetch of [`Self::above`], which was begun before this mount changed a directory, and which was modified
-    /// then as the manager says: unless something else was heard of it since.
+    /// Ends a fetch of [`Self::above`] that was begun before this mount changed the directory `dir`: sets the time at
+    /// which the manager says that it was modified. If another change of `dir` was heard of meanwhile, its attributes
+    /// are unknown instead.
     pub fn finish_modified(&mut self, fetch: Fetch, dir: &PoolPath, modified: FileTime) {
         let Some((above, name)) = steps(dir).pop() else { return };
         let is_live = |it: &FetchUnderWay| self.stream.map(|stream| stream.id) == Some(it.stream);
@@ -199,7 +200,8 @@ impl MetadataCache {
         }
     }
 
-    /// Returns the questions whose answers let [`Self::listing`] know a directory. The last is about that one.
+    /// Returns the questions whose answers let [`Self::listing`] know a directory. The last is about the directory
+    /// itself.
     pub fn missing_of_listing(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut missing = self.missing_above(path);
         let of_dir = steps(path).pop().filter(|(dir, name)| self.known(dir, name).is_none());
@@ -223,8 +225,8 @@ impl MetadataCache {
         Fetch { number, stream }
     }
 
-    /// Ends a fetch: keeps what the manager told of each of the directories that were asked about, unless
-    /// something else was heard meanwhile. Of a directory whose pages were put together the pages are one answer.
+    /// Ends a fetch: keeps what the manager told of each directory, except names of which a change was heard meanwhile.
+    /// The pages of one directory must have been joined to one answer.
     pub fn finish(&mut self, fetch: Fetch, answers: &[(KnownDir, DirNews)]) {
         let Some(mut under_way) = self.fetches.remove(&fetch.number) else { return };
         if self.stream.map(|stream| stream.id) != Some(under_way.stream) {
@@ -250,12 +252,12 @@ impl MetadataCache {
         let before = kept.bytes();
         match (asked.whole, news.next.is_some()) {
             (true, true) => kept.is_partial(),
-            // A question without names is about a directory of which nothing was known, so all that is there is told.
+            // A question without names is about a directory of which nothing was known, so the answer has all entries.
             (true, false) if asked.names.is_empty() => kept.begin_listing(),
             _ => {}
         }
         for entry in &news.entries {
-            // The digest is asked for in other ways, and is as large as all the rest.
+            // The digest is served by other calls, and is as large as the rest of the entry.
             let entry = ListedEntry { digest: None, ..entry.clone() };
             kept.put(&entry.path.clone(), Behind::Entry(Box::new(entry)));
         }
@@ -265,7 +267,7 @@ impl MetadataCache {
         self.bytes = self.bytes + kept.bytes() - before;
     }
 
-    /// Forgets the directories that were not used for the longest time, with all below them, where too much is kept.
+    /// Forgets the least recently used directories, with all below them, if too much is kept.
     fn make_room(&mut self) {
         if self.bytes <= self.limit {
             return;
@@ -288,7 +290,7 @@ impl MetadataCache {
         }
     }
 
-    /// Forgets a directory and all below it, and makes fetches of these keep nothing.
+    /// Forgets a directory and all below it, and makes fetches of these that are under way keep nothing.
     fn forget_below(&mut self, dir: &PoolPath) {
         let below = |(path, _): &(&PoolPath, &CachedDir)| path.is_inside(dir);
         let forgotten: Vec<PoolPath> = self
@@ -304,10 +306,10 @@ impl MetadataCache {
         }
     }
 
-    /// Notes that something else may be behind a path than was known.
+    /// Notes that another entry may be behind a path than was known.
     ///
-    /// Of a name that is gone no more is kept than of one that changed: it may have come back, which may have been
-    /// seen already, and is told by news that have still to come.
+    /// A name that is gone counts as unknown, too, not as absent: it may have come back already, which is told only by
+    /// later news.
     pub fn changed(&mut self, path: &PoolPath) {
         let Some((dir, name)) = steps(path).pop() else { return };
         self.forget_below(path);
@@ -323,7 +325,7 @@ impl MetadataCache {
         }
     }
 
-    /// Notes that attributes of what is at a path were set; it and what is below it are the same.
+    /// Notes that attributes of the entry at a path were set; the entry and all below it are otherwise as before.
     pub fn touched(&mut self, path: &PoolPath) {
         let Some((dir, name)) = steps(path).pop() else { return };
         for fetch in self.fetches.values_mut() {
@@ -336,11 +338,11 @@ impl MetadataCache {
         }
     }
 
-    /// Notes that the stream told of changes in a directory.
+    /// Notes the changes in a directory that the stream told of.
     pub fn apply(&mut self, change: &DirChange) {
         let DirChange { dir, all, changed, attributes, gone } = change;
         if *all && dir.space().is_empty() {
-            // Directories of spaces are told of by themselves.
+            // Changes in the directories of spaces are told by themselves.
             self.forget_dir(dir);
             let fetches = self.fetches.values_mut();
             fetches.filter_map(|fetch| fetch.dirs.get_mut(dir)).for_each(|heard| heard.all = true);
@@ -357,27 +359,28 @@ impl MetadataCache {
         }
     }
 
-    /// Notes that news arrived that were asked for at `asked`.
+    /// Notes that news arrived for a call that was made at `asked`.
     pub fn heard(&mut self, asked: Tick) {
         if let Some(stream) = &mut self.stream {
             stream.holds_until = asked + HOLDS;
         }
     }
 
-    /// Notes that nobody tells of changes any more: nothing is served, and what arrives is not kept.
+    /// Notes that no stream tells of changes any more: nothing is served, and answers that arrive are not kept.
     pub fn suspend(&mut self) {
         self.stream = None;
         self.fetches.clear();
     }
 
-    /// Forgets everything, as anything may have changed.
+    /// Forgets all directories, because anything may have changed.
     pub fn clear(&mut self) {
         (self.dirs, self.bytes) = Default::default();
         self.fetches.clear();
     }
 
-    /// Returns the directories to compare with the manager before any of them is served again, and the fetch that this
-    /// is. A directory is left out, and forgotten by [`Self::resume`], where one above it is not kept.
+    /// Begins the comparison of all kept directories with the manager, before which none is served; returns the fetch
+    /// and the questions. A directory is left out, and forgotten by [`Self::resume`], if one above it is not kept or if
+    /// it cannot be compared.
     pub fn begin_revalidation(&mut self, stream: WatchId) -> (Fetch, Vec<KnownDir>) {
         let is_dir = |(above, name): &(PoolPath, &str)| {
             let known = self.known(above, name).flatten();
@@ -396,8 +399,8 @@ impl MetadataCache {
         (Fetch { number: self.last_fetch, stream: Some(stream) }, known)
     }
 
-    /// Notes that all that is kept was compared with the manager, which `stream` watches: what it told is unlike that
-    /// is known now, and what was not answered is forgotten.
+    /// Ends the comparison with the manager, and serves from now on what `stream` watches. Entries that differed are
+    /// known anew, and directories without a good answer are forgotten.
     pub fn resume(
         &mut self,
         stream: WatchId,
@@ -419,7 +422,7 @@ impl MetadataCache {
         self.finish(fetch, answers);
     }
 
-    /// Returns how many bytes are kept.
+    /// Returns the number of bytes that are kept.
     #[cfg(test)]
     fn kept_bytes(&self) -> usize {
         self.bytes
@@ -431,11 +434,10 @@ fn question<N: Into<String>>(dir: PoolPath, names: impl IntoIterator<Item = N>) 
     KnownDir { names, ..KnownDir::new(dir) }
 }
 
-/// Returns the directories that lead to a path, from the root of the pool on, each with the name that is followed in
-/// it.
+/// Returns the directories that lead to a path, from the root of the pool on, each with the name that leads on.
 ///
-/// A staging directory of a checkpoint is not among the names of the directory that it is in: it is taken to be there
-/// until it is told, as of a directory that is watched, that anything in it may have changed.
+/// The staging directory of a checkpoint is not among the names of its parent directory, so it is left out: it counts
+/// as there until the stream tells that anything in it may have changed.
 fn steps(path: &PoolPath) -> Vec<(PoolPath, &str)> {
     if path.space().is_empty() {
         return Vec::new();

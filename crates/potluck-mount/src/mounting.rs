@@ -18,32 +18,32 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The number of threads that take requests from the kernel; what they ask for is done by the runtime.
+/// The number of threads that take requests from the kernel; requests that have to wait go to the runtime.
 const THREADS: usize = 2;
-/// How long programs that write may go on when the mount is asked to stop: less than what service managers allow a
-/// daemon for its end.
+/// The time for which programs that write may go on when the mount is asked to stop: less than service managers give a
+/// daemon to end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(20);
-/// Time between looks at whether files are being written.
+/// The time between two checks whether files are being written.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How a directory of a pool is mounted.
+/// The options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// Whether nothing can be changed.
+    /// True if nothing can be changed.
     pub read_only: bool,
-    /// Whether other users may look into the mount, too.
+    /// True if other users may look into the mount, too.
     pub allow_other: bool,
-    /// Whether no program in the mount can be started.
+    /// True if no program in the mount can be started.
     pub no_exec: bool,
-    /// The directory where files that are not written in order are kept until they are closed.
+    /// The directory of the spool, for files that are not written in order, and of the mounts' records.
     pub spool_dir: PathBuf,
-    /// The most bytes that all files in the spool may have.
+    /// The most bytes that all files in the spool may have together.
     pub spool_limit: u64,
-    /// How files are written in order.
+    /// The settings for files that are written in order.
     pub writing: WriteOptions,
 }
 
-/// A mount that serves.
+/// A mount that is served by this process.
 pub struct Mounted {
     files: Arc<FileSystem>,
     record: Arc<MountRecord>,
@@ -51,7 +51,7 @@ pub struct Mounted {
     serving: JoinHandle<io::Result<()>>,
 }
 
-/// Mounts the directory `root` of a pool at the mount point `dir`. It serves when this returns.
+/// Mounts the directory `root` of a pool at the mount point `dir`. The mount is served when this returns.
 pub fn mount(
     pool: Pool,
     root: &PoolPath,
@@ -102,11 +102,11 @@ fn serve_kernel(
 }
 
 impl Mounted {
-    /// Serves until somebody unmounts the directory or `stopped` completes, and publishes what was closed; gives what
-    /// is not in the pool as it was written, which the mount's record names, too.
+    /// Serves until somebody unmounts the directory or `stopped` completes, and then publishes the files that were
+    /// closed. Returns the files that are not in the pool as they were written; the mount's record names them, too.
     ///
-    /// When it is stopped the directory is unmounted; programs that write may go on for a moment with what they have
-    /// open, until the future that `stopped_again` makes completes.
+    /// When `stopped` completes the directory is unmounted. Programs that write may go on with their open files for
+    /// [`CLOSING_LIMIT`], or until the future that `stopped_again` makes completes.
     pub async fn serve<F: Future<Output = ()>>(
         mut self,
         stopped: impl Future<Output = ()>,
@@ -130,8 +130,8 @@ impl Mounted {
         if let Err(why) = &served {
             tracing::error!("the kernel's requests cannot be taken any more: {why}");
         }
-        // A connection that was cut leaves a dead mount, with files that programs have not closed. The mount that is
-        // there is this one, for whoever mounts there needs the record, which this process has.
+        // A connection that was cut leaves a dead mount, with files that programs have not closed. A mount that is
+        // there is this one, for another process could only mount there with the record, which this process has locked.
         let dir = self.dir.clone();
         let cut = spawn_blocking(move || match is_mounted(&dir)? {
             true => detach(&dir).map(|()| true),
@@ -149,7 +149,7 @@ impl Mounted {
         served.map(|()| unpublished)
     }
 
-    /// Unmounts the directory; returns whether all programs have closed what they had open.
+    /// Unmounts the directory, and waits for programs that write; returns whether all programs have closed their files.
     async fn unmount_for_good(&mut self) -> bool {
         let dir = self.dir.clone();
         let unmounted = spawn_blocking(move || match unmount(&dir) {

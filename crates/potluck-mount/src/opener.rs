@@ -1,21 +1,21 @@
-//! Who opened a file, and whether somebody else's close() ends what they write.
+//! Decides which close() of a file ends the writing to it.
 //!
-//! Each close() of a descriptor reaches the mount, also those of children that inherited it and of children that
-//! closed it when they began another program. Were they to publish the file, a program that starts another in the
-//! middle of writing would publish half a file.
+//! Each close() of a descriptor reaches the mount, also those of child processes that inherited it, or that closed it
+//! when they began another program. If these published the file, a program that starts another in the middle of writing
+//! would publish half a file.
 //!
-//! Nor does each close() of the opener end it: a shell opens a file, makes it the standard output of a program by a
-//! second descriptor, and closes the first. Who may have such a descriptor is looked up in /proc.
+//! Nor does each close() of the opener end the writing: a shell opens a file, makes it the standard output of a program
+//! by a second descriptor, and closes the first. The processes that may have such a descriptor are looked up in /proc.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The most processes that are looked at one by one. Where more were started, any of them may have inherited a
-/// descriptor.
+/// The most processes that are looked at one by one. If more were started, it counts as possible that one of them
+/// inherited a descriptor.
 const MOST_PROCESSES: usize = 4096;
 
-/// What tells a file apart from others among the descriptors in /proc.
+/// The number and name by which descriptors of a file are found in /proc.
 #[derive(Debug, Clone)]
 pub struct NamedInode {
     /// The number of the file in its mount.
@@ -25,7 +25,7 @@ pub struct NamedInode {
 }
 
 impl NamedInode {
-    /// Whether a process has a descriptor of the file; also where that cannot be known.
+    /// Returns whether a process has a descriptor of the file; true if that cannot be known and the process is alive.
     pub fn is_open_in(&self, process: u32) -> bool {
         match self.find_in(process) {
             Ok(found) => found,
@@ -50,15 +50,15 @@ impl NamedInode {
         Ok(false)
     }
 
-    /// Whether one of these processes may have a descriptor of it.
+    /// Returns whether one of these processes may have a descriptor of the file.
     pub fn may_be_open_in(&self, processes: &Range<u32>) -> bool {
         processes.len() > MOST_PROCESSES
             || processes.clone().any(|process| self.is_open_in(process))
     }
 }
 
-/// Whether a process may still do something: one that has no memory any more, as it ends, has closed its files or
-/// does so.
+/// Returns whether a process may still do something: one that has no memory any more, because it ends, has closed its
+/// files or is closing them.
 fn is_alive(process: u32) -> bool {
     let status = PathBuf::from(format!("/proc/{process}/status"));
     std::fs::read_to_string(status).is_ok_and(|status| status.contains("\nVmSize:"))
@@ -69,22 +69,23 @@ pub fn newest_process() -> Option<u32> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Returns the processes that were started after one, which alone can have inherited what was opened since; `None`
-/// where that is not known.
+/// Returns the numbers of the processes that were started after `earlier`: only these can have inherited a descriptor
+/// that was opened then. `None` if that is not known.
 pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
     let (earlier, newest) = (earlier?, newest_process()?);
     (earlier <= newest).then(|| earlier + 1..newest + 1)
 }
 
-/// Returns the process that a thread belongs to; `None` where that cannot be known, as across namespaces.
+/// Returns the process that a thread belongs to; `None` if that cannot be known, as across namespaces.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }
 
-/// Whether the close() of a `thread` publishes what was written through a handle that `opener` opened: the opener's
-/// own does, and everybody's once the opener has closed it (`None`) or is gone.
+/// Returns whether a close() by `thread` publishes a handle that the process `opener` opened. The opener's own close()
+/// does; any other does if the opener has closed it already (`None`) or is gone, or if the process of `thread` cannot
+/// be known.
 pub fn closes_for_good(opener: Option<u32>, thread: u32) -> bool {
     match (opener, process_of(thread)) {
         (Some(opener), Some(process)) => {
@@ -122,7 +123,7 @@ mod tests {
         assert!(!named.is_open_in(u32::MAX), "nobody has that number");
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").stdout(file).spawn().expect("started");
-        drop(command); // which has the descriptor, too
+        drop(command); // the command has the descriptor, too
         assert!(!named.is_open_in(own), "it is the child's alone");
         assert!(named.may_be_open_in(&started_since(before).expect("known")));
         child.kill().expect("killed");

@@ -1,5 +1,5 @@
-//! The requests of the kernel, and nothing else that speaks FUSE. Each that has to wait becomes a task of the runtime,
-//! which has the reply: a thread of FUSE waits for nobody.
+//! Answers the requests of the kernel. A request that has to wait becomes a task of the runtime, which has the reply,
+//! so that a FUSE thread never waits.
 
 mod translation;
 
@@ -29,16 +29,17 @@ use translation::{
     text,
 };
 
-/// How long the kernel believes what it was told: what others change is seen within this time.
+/// The time for which the kernel believes names and attributes that it was told, unless it is made to forget them; then
+/// it asks again.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// The size in bytes of the blocks in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
-/// The number of what the kernel did not ask for yet, as libfuse gives it.
+/// The number that a listing shows for entries without one, as libfuse does.
 const UNKNOWN: u64 = u32::MAX as u64;
-/// The flags of an open file: its reads and writes go past the page cache, which would mix versions of one name.
+/// The flags of an open file: reads and writes bypass the page cache, which would mix versions of one name.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
-/// A file system on a runtime.
+/// The handler of the kernel's requests, which serves a file system on a runtime.
 pub struct KernelRequests {
     files: Arc<FileSystem>,
     runtime: Handle,
@@ -46,13 +47,13 @@ pub struct KernelRequests {
 }
 
 impl KernelRequests {
-    /// Serves `files` to the user who runs this process.
+    /// Makes a handler that serves `files` to the user who runs this process.
     pub fn new(files: Arc<FileSystem>, runtime: Handle) -> Self {
         Self { files, runtime, owners: Owners::of_process() }
     }
 
-    /// Does what can be done at once, and leaves the rest to the runtime. Most requests wait for nothing, and what
-    /// others ask of donors or the manager is on its way before a thread is woken.
+    /// Polls `work` once, and leaves it to the runtime if it has to wait. Most requests wait for nothing, and the calls
+    /// of others to donors or the manager are under way before a thread is woken.
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         let _runtime = self.runtime.enter();
         let mut work = Box::pin(work);
@@ -62,7 +63,7 @@ impl KernelRequests {
         }
     }
 
-    /// Answers a request by what its work comes to.
+    /// Answers a request with the result of its work.
     fn answer<T, F>(
         &self,
         request: &Request,
@@ -98,7 +99,7 @@ impl KernelRequests {
         });
     }
 
-    /// Answers a request to open something by its handle.
+    /// Answers a request to open something with its handle.
     fn reply_opened<F>(
         &self,
         request: &Request,
@@ -151,9 +152,9 @@ impl KernelRequests {
     }
 }
 
-/// Replies to a thread by what its work comes to. A thread that is killed while it waits is told so at once, for
-/// until it has an answer nothing ends it; the work goes on, since to leave it in the middle would harm what others
-/// write, and what came of it too late is given to the caller.
+/// Replies to a thread with the result of its work. A thread that is killed while it waits gets [`Errno::INTR`] at
+/// once, because it cannot end without an answer. The work then goes on, since breaking it off in the middle could harm
+/// what others write, and a result that came too late is returned to the caller.
 async fn answered<T>(
     thread: u32,
     work: impl Future<Output = Result<T, Errno>>,
@@ -175,8 +176,8 @@ async fn answered<T>(
 
 impl Filesystem for KernelRequests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let _ = config.set_max_write(LARGEST_WRITE); // less than the most that there may be
-        // Locks are asked for here rather than kept by the kernel of one machine, where others would not see them.
+        let _ = config.set_max_write(LARGEST_WRITE); // accepted, for it is less than the largest possible value
+        // The kernel is to pass locks on to this mount; otherwise other machines would not see them.
         for capability in [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_POSIX_LOCKS,
@@ -415,8 +416,8 @@ impl Filesystem for KernelRequests {
     ) {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
-        // For a write past the page cache the kernel leaves it to this daemon to take the set-user-ID and
-        // set-group-ID bits away.
+        // For a write that bypasses the page cache the kernel leaves it to this daemon to clear the set-user-ID and
+        // set-group-ID bits.
         let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let thread = request.pid();
         let write = move |files: Arc<FileSystem>| async move {
@@ -464,7 +465,7 @@ impl Filesystem for KernelRequests {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok(); // each change of a directory is on the manager's disk when it returns
+        reply.ok(); // a change of a directory is on the manager's disk when its request returns
     }
 
     fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -522,8 +523,9 @@ impl Filesystem for KernelRequests {
                 1 => ("..", dir(self.files.parent(inode.0)), BELIEVED),
                 _ => {
                     let entry = &entries[at as usize - 2];
-                    // What changed since the directory was opened is looked up by who needs it. Without a number
-                    // fuser would name it as one that is deleted, which C libraries leave out.
+                    // An entry that changed since the directory was opened is looked up again when it is needed. It
+                    // gets a number all the same: with the number 0, which stands for a deleted entry, C libraries
+                    // would leave it out.
                     let believed = match self.files.is_as_listed(inode.0, entry) {
                         true => BELIEVED,
                         false => Duration::ZERO,
@@ -593,8 +595,8 @@ impl Filesystem for KernelRequests {
     }
 
     fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
-        // None are listed: a program that copies a file with all of them would set them on the copy, and with them
-        // its policy.
+        // No attributes are listed: a program that copies a file with all of them would also set the policy of the
+        // copy.
         match size {
             0 => reply.size(0),
             _ => reply.data(&[]),
@@ -689,7 +691,7 @@ impl Filesystem for KernelRequests {
                 Err(why) => reply.error(number(why)),
             };
             if answered(thread, lock, reply).await.is_some() {
-                files.unlock(inode.0, owner, start, end); // nobody was told that it is locked
+                files.unlock(inode.0, owner, start, end); // no program was told that it has the lock
             }
         });
     }

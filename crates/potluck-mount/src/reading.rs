@@ -1,4 +1,4 @@
-//! A file that is open for reading: one version, whatever becomes of its name.
+//! A version of a file that is open for reading, whatever becomes of the file's name.
 
 use potluck_client::{File, Part, Reader};
 use potluck_core::attributes::EntryAttributes;
@@ -15,19 +15,19 @@ pub struct Reading {
     order: Mutex<InOrder>,
 }
 
-/// The place up to which the file was read in order, and what was read ahead from there.
+/// The offset up to which the file was read in order, and the bytes that were read ahead from there.
 #[derive(Default)]
 struct InOrder {
     /// The offset at which the next read begins if it goes on in order.
     next: u64,
-    /// The read-ahead; `None` while reads jump about.
+    /// The reader that fetches ahead; `None` while reads are not in order.
     reader: Option<Reader>,
-    /// The bytes that came last, and how many of them were given to the program.
+    /// The bytes that the reader returned last, and the number of them that the program got.
     part: Option<(Part, usize)>,
 }
 
 impl Reading {
-    /// Begins to read a version.
+    /// Makes a reading of a version.
     pub fn new(file: File) -> Self {
         let attributes = SyncMutex::new(file.attributes());
         Self { file, attributes, is_beside_draft: AtomicBool::new(false), order: Mutex::default() }
@@ -38,7 +38,7 @@ impl Reading {
         self.is_beside_draft.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Self::note_draft`] was called.
+    /// Returns whether [`Self::note_draft`] was called.
     pub fn is_beside_draft(&self) -> bool {
         self.is_beside_draft.load(Ordering::Relaxed)
     }
@@ -58,14 +58,14 @@ impl Reading {
         *self.attributes.lock().expect("no holder panics") = attributes;
     }
 
-    /// Returns the bytes at `offset`, as many as are asked for or the file has. From the second read on that goes on
-    /// where the last ended, what follows is fetched ahead; other reads fetch the segments that they touch.
+    /// Returns the bytes at `offset`, as many as are asked for or the file has. A read that goes on where the last one
+    /// ended has the following bytes fetched ahead; any other read fetches only the segments that it touches.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         let mut order = self.order.lock().await;
         if offset != order.next || offset == 0 {
             *order = InOrder::default();
             order.next = offset + len as u64;
-            drop(order); // reads that jump about do not wait for one another
+            drop(order); // reads that are not in order do not wait for one another
             return self.file.read_at(offset, len).await;
         }
         if order.reader.is_none() {
@@ -82,7 +82,7 @@ impl Reading {
                     break;
                 }
             }
-            order.part = None; // its memory is needed for what follows
+            order.part = None; // its memory is needed for the next part
             match order.reader.as_mut().expect("just made").next().await {
                 Some(Ok(part)) => order.part = Some((part, 0)),
                 Some(Err(failure)) => {

@@ -1,9 +1,9 @@
-//! The record of what a mount has not published, in a file beside the spool, so that it can be told when the mount
-//! has died.
+//! The record of the files that a mount has not published. It is kept in the spool directory, so that these files can
+//! be named even if the mount dies.
 //!
-//! The file is locked for as long as the mount is served. Its first line says which mount it is of, and each of the
-//! others what becomes of a draft; a later line takes the place of an earlier one about the same draft. Lines are
-//! not synced: they outlive the process, and after a power failure some may be missing.
+//! The file is locked for as long as the mount is served. Its first line names the mount, and each other line gives the
+//! state of a draft; a later line about a draft replaces an earlier one. Lines are not synced: they outlive the
+//! process, but after a power failure some may be missing.
 
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The bytes of overtaken lines after which the file is written anew.
+/// The number of bytes of lines at which the file is written anew; it grows with the number of unpublished drafts.
 const OVERTAKEN: u64 = 256 << 10;
 
 /// The facts about a mount that its record begins with.
@@ -35,18 +35,18 @@ pub struct RecordedMount {
 pub struct Unpublished {
     /// The path of the file in the pool.
     pub path: PoolPath,
-    /// How far the file's writer came.
+    /// The state in which the file was left.
     #[serde(flatten)]
     pub state: UnpublishedState,
 }
 
-/// How far the writer of a file came that is not published.
+/// The state of a file that is not published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum UnpublishedState {
-    /// The file was not closed: what was written is lost.
+    /// The file was not closed: the written bytes are lost.
     Open,
-    /// The file was being published when the mount died: the pool has the new version or the old one.
+    /// The file was being published when the mount ended: the pool has the new version or the old one.
     Publishing,
     /// The file was closed and could not be published.
     Failed {
@@ -77,15 +77,15 @@ struct RecordState {
     /// The offset at which the next line begins.
     end: u64,
     open: BTreeMap<u64, Unpublished>,
-    /// The drafts that could not be published, at most one of a path: whatever is published asks by its path.
+    /// The drafts that could not be published, at most one for each path, by which a later success is matched.
     failures: HashMap<PoolPath, u64>,
     last: u64,
-    /// Whether the record says all that it will ever say.
+    /// True once [`MountRecord::end`] was called: nothing more is recorded.
     has_ended: bool,
     has_failed: bool,
 }
 
-/// A draft's place in the record; the draft is over when it is dropped.
+/// A draft's place in the record. Dropping it removes the draft from the record.
 #[derive(Debug)]
 pub struct DraftNote {
     record: Arc<MountRecord>,
@@ -94,9 +94,9 @@ pub struct DraftNote {
 }
 
 impl MountRecord {
-    /// Takes the record of a mount in `spool_dir` for this process; what was in it is gone.
+    /// Takes the record of a mount in `spool_dir` for this process, and clears it.
     ///
-    /// Errors: [`io::ErrorKind::ResourceBusy`] while another process serves a mount at that directory.
+    /// Errors: [`io::ErrorKind::ResourceBusy`] while another process has the record of a mount at that directory.
     pub fn take(spool_dir: &Path, mount: &RecordedMount) -> io::Result<Arc<Self>> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(spool_dir)?;
         let place = spool_dir.join(file_name(&mount.dir));
@@ -106,7 +106,7 @@ impl MountRecord {
             let file = options.open(&place)?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &place)? => break file,
-                Ok(()) => {} // the mount before removed it meanwhile
+                Ok(()) => {} // the earlier mount removed the file meanwhile
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
                 Err(TryLockError::Error(why)) => return Err(why),
             }
@@ -132,14 +132,15 @@ impl MountRecord {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Gives a new draft its place.
+    /// Makes a place for a new draft.
     pub fn draft(self: &Arc<Self>) -> DraftNote {
         let mut state = self.state();
         state.last += 1;
         DraftNote { record: Arc::clone(self), draft: state.last, noted: None }
     }
 
-    /// Notes that a file of this name is published or removed: what failed under its name before is no loss any more.
+    /// Notes that the file at this path is published or removed: an earlier failure there does not count as a loss any
+    /// more.
     pub fn forget_failures(&self, path: &PoolPath) {
         let mut state = self.state();
         if let Some(draft) = state.failures.remove(path) {
@@ -147,8 +148,8 @@ impl MountRecord {
         }
     }
 
-    /// Ends the record, and returns what it names: that is kept for whoever unmounts or mounts there next. One that
-    /// names nothing is removed.
+    /// Ends the record, and returns the files that it names. They stay in the file until they are taken by the process
+    /// that unmounts or mounts there next. A record that names none is removed.
     pub fn end(&self) -> Vec<Unpublished> {
         let mut state = self.state();
         state.has_ended = true;
@@ -210,8 +211,8 @@ impl RecordState {
             text.extend(line_of(*draft, Some(unpublished.clone())));
         }
         self.end = text.len() as u64;
-        // A process that is killed between these two leaves the rest of the earlier lines, which end in the same
-        // state.
+        // A process that is killed between these two calls leaves the rest of the earlier lines, which end in the same
+        // state but for the latest change.
         self.file.write_all_at(&text, 0)?;
         self.file.set_len(self.end)
     }
@@ -234,7 +235,8 @@ impl DraftNote {
         self.say(path, UnpublishedState::Publishing);
     }
 
-    /// Notes that the file could not be published. That outlasts the draft, until a file of its name is published.
+    /// Notes that the file could not be published. The note outlasts the draft, until a file at its path is published
+    /// or removed.
     pub fn failed(&mut self, path: &PoolPath, why: String) {
         self.say(path, UnpublishedState::Failed { why });
         self.noted = None;
@@ -259,7 +261,7 @@ impl DraftNote {
         self.record.state().say(self.draft, Some(unpublished));
     }
 
-    /// Notes that nothing more is to be said of the draft.
+    /// Removes the draft from the record.
     pub fn is_over(&mut self) {
         if self.noted.take().is_some() {
             self.record.state().say(self.draft, None);
@@ -278,7 +280,7 @@ impl Drop for DraftNote {
 pub struct FoundRecord {
     file: File,
     place: PathBuf,
-    /// The mount that the record is of.
+    /// The mount that the record belongs to.
     pub mount: RecordedMount,
 }
 
@@ -294,12 +296,12 @@ impl FoundRecord {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        // A record that is just being made says nothing yet.
+        // A record that is just being made has no complete first line yet.
         let mount: Option<RecordedMount> = serde_json::from_slice(first).ok();
         Ok(mount.map(|mount| Self { file, place, mount }))
     }
 
-    /// Whether the process that serves the mount goes on.
+    /// Returns whether a process still serves the mount.
     pub fn is_served(&self) -> io::Result<bool> {
         match self.file.try_lock_shared() {
             Ok(()) => {
@@ -311,8 +313,8 @@ impl FoundRecord {
         }
     }
 
-    /// Waits until the process that serves the mount has ended, and takes away what it could not publish: it is
-    /// told once.
+    /// Waits until the process that serves the mount has ended, removes the record, and returns the files that it
+    /// names, which are thus told once.
     pub fn take_unpublished(mut self) -> io::Result<Vec<Unpublished>> {
         self.file.lock()?;
         self.file.seek(SeekFrom::Start(0))?;
@@ -325,11 +327,11 @@ impl FoundRecord {
     }
 }
 
-/// Returns what the lines of a record come to.
+/// Returns the files that the lines of a record leave unpublished.
 pub fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
     let mut open = BTreeMap::new();
     for line in text.split(|byte| *byte == b'\n').skip(1) {
-        // A line that a dying process did not end says nothing.
+        // A line that a dying process did not complete is ignored.
         let Ok(line) = serde_json::from_slice::<RecordLine>(line) else { continue };
         match line.unpublished {
             Some(unpublished) => open.insert(line.draft, unpublished),
@@ -339,7 +341,7 @@ pub fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
     open.into_values().collect()
 }
 
-/// Whether an open file is the one that has a name.
+/// Returns whether an open file is the one at a path.
 fn is_at(file: &File, place: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match std::fs::metadata(place) {
@@ -349,7 +351,8 @@ fn is_at(file: &File, place: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns a name for files about the mount at `dir`, which people recognise and no other mount of this machine has.
+/// Returns a name for files about the mount at `dir`, which people recognise and which no other mount point of this
+/// machine shares.
 pub fn mount_name(dir: &Path) -> String {
     let bytes = dir.as_os_str().as_bytes();
     let last = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -382,7 +385,7 @@ mod tests {
             MountRecord::take(self.dir.path(), &self.mount).expect("free")
         }
 
-        /// Reads what the record says when the process has died: its lock is gone, and nothing was dropped.
+        /// Reads the record as after the death of its process: the lock is gone, and nothing was dropped.
         fn after_death(&self, record: Arc<MountRecord>) -> Vec<Unpublished> {
             record.state().file.unlock().expect("unlocked");
             self.find().expect("a record").take_unpublished().expect("read")

@@ -1,5 +1,5 @@
-//! A draft that the handles of one file share. One of them at a time has it, for as long as donors and the manager
-//! take for what it wants; what programs are told by stat(2) is kept beside it, so that nobody waits for that.
+//! A draft that the handles of one file share. One handle at a time has it locked, for as long as its request takes at
+//! donors and the manager. The facts for stat(2) are kept beside it, so that stat(2) does not wait.
 
 use crate::draft::Draft;
 use potluck_client::Attributes;
@@ -22,32 +22,32 @@ impl DraftFacts {
     }
 }
 
-/// A draft that several may want to write, read or publish at a time. Clones are of one draft.
+/// A draft that several requests may want to write, read or publish. Clones share the draft.
 #[derive(Clone)]
 pub struct SharedDraft {
     draft: Arc<AsyncMutex<Draft>>,
     facts: Arc<Mutex<DraftFacts>>,
 }
 
-/// The turn of somebody who does something with a draft. When it ends, programs are told of what the draft is by then.
+/// The lock of a draft. When it is dropped, the facts are taken from the draft anew.
 pub struct DraftGuard {
     draft: OwnedMutexGuard<Draft>,
     facts: Arc<Mutex<DraftFacts>>,
 }
 
 impl SharedDraft {
-    /// Makes a shared draft that nobody else has yet.
+    /// Makes a shared draft.
     pub fn new(draft: Draft) -> Self {
         let facts = Arc::new(Mutex::new(DraftFacts::of(&draft)));
         Self { draft: Arc::new(AsyncMutex::new(draft)), facts }
     }
 
-    /// Waits for the turn of the caller, after all who came before.
+    /// Locks the draft, after all callers that came before.
     pub async fn lock(&self) -> DraftGuard {
         self.guard(Arc::clone(&self.draft).lock_owned().await)
     }
 
-    /// Returns the draft, if nobody has it now.
+    /// Locks the draft, if it is not locked.
     pub fn try_lock(&self) -> Option<DraftGuard> {
         Some(self.guard(Arc::clone(&self.draft).try_lock_owned().ok()?))
     }
@@ -56,12 +56,12 @@ impl SharedDraft {
         DraftGuard { draft, facts: Arc::clone(&self.facts) }
     }
 
-    /// Returns what programs are told of the draft: as it was before whoever has it now began.
+    /// Returns the facts about the draft as they were when it was last unlocked.
     pub fn facts(&self) -> DraftFacts {
         *self.facts.lock().expect("no holder panics")
     }
 
-    /// Whether both are of the same draft.
+    /// Returns whether both share the same draft.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.draft, &other.draft)
     }

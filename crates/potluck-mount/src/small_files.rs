@@ -1,5 +1,5 @@
 //! Write sessions that the small files of a directory share, so that such a file costs one call to the manager instead
-//! of three: the one that makes it visible. Files that are closed at about the same time share that call, too.
+//! of three: the call that makes it visible. Files that are closed at about the same time share that call, too.
 
 use potluck_client::{Attributes, Pool, PutOptions, Session, VisibleFile};
 use potluck_core::clock::Tick;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// The size in bytes of the largest small file. It is in memory until it is closed, so that it can be written anew in
-/// a session of its own where one that it shares has failed.
+/// The size in bytes of the largest small file. A small file is in memory until it is closed, so that it can be written
+/// in a session of its own if the shared one fails.
 const MOST: u64 = 256 << 10;
-/// The time in which files begin in one session. It has the policy that its directory had when it was opened.
+/// The time for which files begin in one session, which keeps the policy that its directory had when it was opened.
 const BEGINS_FILES_FOR: Duration = Duration::from_secs(1);
-/// The most sessions in which files may begin at a time, however many directories a program goes through: the pool
-/// keeps room free for each.
+/// The most sessions in which files may begin at a time. The pool keeps room free for each, so a program that goes
+/// through many directories must not open more.
 const SESSIONS: usize = 8;
 
 /// The shared sessions of a mount's directories.
@@ -32,7 +32,7 @@ struct Opened {
 }
 
 impl SmallFiles {
-    /// Makes the sessions of a mount, of which none is open yet.
+    /// Makes the shared sessions of a mount, of which none is open yet.
     pub fn new(pool: Pool) -> Self {
         Self { pool, open: Mutex::default() }
     }
@@ -41,11 +41,11 @@ impl SmallFiles {
         self.open.lock().expect("no holder panics")
     }
 
-    /// Begins a file at `path` that may be small; `None` where it is to have a session of its own from the start:
-    /// because copies are made after it is visible, of which only the report of such a session tells, or because none
-    /// can be opened for its directory.
+    /// Begins a file at `path` that may be small. Returns `None` if it needs a session of its own from the start:
+    /// because copies are made after it is visible, of which only the report of such a session tells, or because no
+    /// session can be opened for its directory.
     ///
-    /// Errors: whom it waited for in vain, so that another session would wait for the same.
+    /// Errors: that donors or the manager were waited for in vain, as they would be for another session.
     pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Result<Option<SmallFile>, Failure> {
         let Some(dir) = path.parent() else { return Ok(None) };
         let known = self.known(&dir);
@@ -84,18 +84,18 @@ impl SmallFiles {
         open.get(dir).map(|opened| Arc::clone(&opened.session))
     }
 
-    /// Lets no more files begin in the sessions that are open, as a policy was changed.
+    /// Lets no more files begin in the open sessions, because a policy was changed.
     pub fn begin_anew(&self) {
         self.open().clear();
     }
 }
 
-/// Whether somebody who is away was waited for, for as long as that is done.
+/// Returns whether donors or the manager were waited for in vain.
 fn was_waited_for(failure: &Failure) -> bool {
     [code::DONORS_SILENT, code::NO_MANAGER].contains(&failure.code.as_str())
 }
 
-/// Lets go of a session when no file begins in it any more; its files go on.
+/// Drops a session when no file may begin in it any more; its files keep it open.
 async fn end_later(files: Weak<SmallFiles>) {
     tokio::time::sleep(BEGINS_FILES_FOR).await;
     if let Some(files) = files.upgrade() {
@@ -106,26 +106,27 @@ async fn end_later(files: Weak<SmallFiles>) {
 /// A small file that is being written.
 pub struct SmallFile {
     session: Arc<Session>,
-    /// The directory of the session.
+    /// The directory that the session was opened for.
     dir: PoolPath,
     /// The bytes that were written.
     pub bytes: Vec<u8>,
 }
 
 impl SmallFile {
-    /// Whether a file of so many bytes is a small one.
+    /// Returns whether a file of so many bytes is a small one.
     pub fn may_have(bytes: u64) -> bool {
         bytes <= MOST
     }
 
-    /// Whether `path` is where its session writes: the file may have been renamed since.
+    /// Returns whether `path` is in the directory of the session: the file may have been renamed.
     pub fn is_in_directory_of(&self, path: &PoolPath) -> bool {
         path.parent().as_ref() == Some(&self.dir)
     }
 
     /// Makes the file visible at `path`.
     ///
-    /// Errors: what the pool has against it, or, if [`SmallFile::may_try_alone`], against the session.
+    /// Errors: those of writing the file, or of its session, which may have failed because of other files
+    /// ([`SmallFile::may_try_alone`]).
     pub async fn make_visible(
         &self,
         path: &PoolPath,
@@ -138,8 +139,9 @@ impl SmallFile {
         writer.make_visible().await
     }
 
-    /// Whether its session has failed, of which other files may be the reason. Whoever was waited for in vain would
-    /// be by another session, too, and who may not write may not in another.
+    /// Returns whether the file is to be tried in a session of its own: the shared one has failed, perhaps because of
+    /// other files. It is not if donors or the manager were waited for in vain, or if the right to write is missing,
+    /// for another session would fail in the same way.
     pub fn may_try_alone(&self, failure: &Failure) -> bool {
         let is_for_all = was_waited_for(failure) || failure.kind == ErrorKind::Auth;
         self.session.has_failed() && !is_for_all

@@ -1,6 +1,7 @@
-//! The place on this machine for what was written to drafts and is not at donors, and how much that may be.
+//! The spool: the place on this machine for bytes that were written to drafts and that donors do not have, with a limit
+//! on their number.
 //!
-//! Spool files have no names: whatever becomes of the process, the system gives their space back.
+//! Spool files have no names, so that the system frees their space however the process ends.
 
 use rangemap::RangeSet;
 use rustix::io::Errno;
@@ -12,24 +13,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The directory that spool files are in, and how many bytes all of them may take together.
+/// The directory of the spool files, and the number of bytes that they may have together.
 #[derive(Debug)]
 pub struct Spool {
     dir: PathBuf,
     /// The most bytes that all files may have.
     limit: u64,
-    /// The bytes that the present files have.
+    /// The bytes that all files have now.
     taken: AtomicU64,
 }
 
-/// A file without a name in the spool: bytes that were written, each at its place. It is made by the first.
+/// A file without a name in the spool, in which bytes may be written anywhere. It is made on the disk by the first
+/// write.
 #[derive(Debug)]
 pub struct SpoolFile {
     spool: Arc<Spool>,
     file: Option<File>,
     /// The ranges that were written.
     written: RangeSet<u64>,
-    /// How many bytes the written ranges have.
+    /// The number of bytes in the written ranges.
     taken: u64,
 }
 
@@ -44,7 +46,7 @@ impl Spool {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Says in the log why a program is told that there is no room.
+    /// Logs why a program gets the error that there is no room.
     pub fn log_full(&self) {
         tracing::warn!(
             "a program gets error {}: files that are not at donors have {} bytes in {} and may have {} (spool-max)",
@@ -66,7 +68,7 @@ impl Spool {
     }
 }
 
-/// A file without a name in the spool that is written in order, while what was written before is read.
+/// A file without a name in the spool that is written in order, while earlier bytes are read.
 #[derive(Debug)]
 pub struct Temporary {
     spool: Arc<Spool>,
@@ -82,9 +84,9 @@ impl Temporary {
         Ok(Self { spool: Arc::clone(spool), file, taken: AtomicU64::new(0) })
     }
 
-    /// Writes bytes at `offset`, where nothing was written.
+    /// Writes bytes at `offset`, where nothing was written before.
     ///
-    /// Errors: [`Errno::NOSPC`] where the spool, or its disk, is full; they are not written then.
+    /// Errors: [`Errno::NOSPC`] if the spool or its disk is full; the bytes do not count as written then.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let len = bytes.len() as u64;
         if !self.spool.try_take(len) {
@@ -113,15 +115,15 @@ impl Drop for Temporary {
 }
 
 impl SpoolFile {
-    /// Makes a file of which nothing was written.
+    /// Makes a file in which nothing is written.
     pub fn new(spool: &Arc<Spool>) -> Self {
         Self { spool: Arc::clone(spool), file: None, written: RangeSet::new(), taken: 0 }
     }
 
     /// Writes bytes at `offset`.
     ///
-    /// Errors: [`Errno::NOSPC`] where the spool, or its disk, is full. What was written there before may be lost then
-    /// if it was overwritten, and nothing else.
+    /// Errors: [`Errno::NOSPC`] if the spool or its disk is full. If the disk fails or is full, bytes that were to be
+    /// overwritten may be lost, and no others.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         if range.is_empty() {
@@ -145,7 +147,7 @@ impl SpoolFile {
         written
     }
 
-    /// Returns how many bytes the file has of those that were written.
+    /// Returns the number of bytes in the written ranges.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -165,7 +167,7 @@ impl SpoolFile {
         runs.into_iter().flatten().map(move |run| run.start.max(start)..run.end.min(end))
     }
 
-    /// Forgets what was written from `size` on.
+    /// Forgets the bytes from `size` on.
     pub fn cut_off(&mut self, size: u64) -> Result<(), Errno> {
         if self.written.last().is_none_or(|last| last.end <= size) {
             return Ok(());
@@ -178,9 +180,9 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// Replaces all that was written before with these bytes.
+    /// Replaces all written bytes with these, at `offset`.
     ///
-    /// Errors: [`Errno::NOSPC`] where these are more and do not fit; the file is as it was then.
+    /// Errors: [`Errno::NOSPC`] if these are more and do not fit, or if the disk is full; the file is then as it was.
     pub fn replace(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let len = bytes.len() as u64;
         let more = len.saturating_sub(self.taken);
@@ -218,7 +220,7 @@ impl Drop for SpoolFile {
     }
 }
 
-/// The error number of a failure of the spool's disk.
+/// Returns the error number for a failure of the spool's disk, which is logged.
 fn local(why: &io::Error) -> Errno {
     tracing::warn!("the spool directory failed: {why}");
     Errno::from_io_error(why).unwrap_or(Errno::IO)

@@ -1,5 +1,5 @@
-//! A file that goes to donors as it is written. What is ahead of them waits in memory (the window), or in temporary
-//! files on this machine (incremental write); a task pushes it in order.
+//! Streams a file to donors as it is written. Bytes that donors do not have yet wait in memory (the window), or in
+//! temporary files on this machine (incremental write); a task pushes them in order.
 
 use crate::errno::errno;
 use crate::spool::{Spool, Temporary};
@@ -12,17 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinHandle;
 
-/// The number of bytes as which small writes are pushed together.
+/// The most bytes to which small writes are joined before they are pushed.
 const PIECE: u64 = 1 << 20;
-/// The number of temporary files of one file: one that is written, one that is pushed, and those between.
+/// The number of temporary files whose bytes one file may have waiting: one that is written, one that is pushed, and
+/// those between.
 const TEMPORARIES: u64 = 4;
 
-/// A file that is being streamed. If it is dropped before [`FileStream::end`], nothing comes of it.
+/// A file that is being streamed. If it is dropped before [`FileStream::end`], the file is given up.
 pub struct FileStream {
     limits: Arc<WriteLimits>,
     spool: Arc<Spool>,
     queue: Arc<Queue>,
-    /// The temporary file that is being written, and how far it is written.
+    /// The temporary file that is being written, and the offset at which the next bytes go.
     temporary: Option<(Arc<Temporary>, u64)>,
     pushing: JoinHandle<Result<Box<Writer>, Errno>>,
     _slot: OwnedSemaphorePermit,
@@ -34,14 +35,14 @@ struct Queue {
     state: Mutex<Queued>,
     /// Notified when an item came.
     arrived: Notify,
-    /// Notified when something was pushed, or nothing will be any more.
+    /// Notified when bytes of a temporary file were pushed, or nothing will be pushed any more.
     pushed: Notify,
 }
 
 #[derive(Default)]
 struct Queued {
     items: VecDeque<Item>,
-    /// The bytes in temporary files that are not pushed yet.
+    /// The number of bytes in temporary files that are not pushed yet.
     in_temporaries: u64,
     /// The reason why nothing is pushed any more.
     failure: Option<Errno>,
@@ -51,14 +52,14 @@ enum Item {
     /// Bytes in memory, with their room in the window.
     Memory(Vec<u8>, OwnedSemaphorePermit),
     Temporary(Arc<Temporary>, Range<u64>),
-    /// A question that is answered when donors have all that came before.
+    /// A request that is answered when donors have all bytes before it.
     Flush(oneshot::Sender<()>),
     /// The end of the file, after which nothing follows.
     End,
 }
 
 impl FileStream {
-    /// Begins to push to `writer`, with the right that `slot` gives.
+    /// Begins to push to `writer`. `slot` is the permit to stream a file ([`WriteLimits::stream`]).
     pub fn begin(
         writer: Box<Writer>,
         limits: Arc<WriteLimits>,
@@ -70,9 +71,9 @@ impl FileStream {
         Self { limits, spool, queue, temporary: None, pushing, _slot: slot }
     }
 
-    /// Adds bytes at the end. Returns when they are in the window, or in a temporary file.
+    /// Adds bytes at the end; returns when they are in the window or in a temporary file.
     ///
-    /// Errors: what ended the pushing, as soon as it did.
+    /// Errors: what ended the pushing, once it has ended; or a failure of the spool.
     pub async fn write(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
         self.queue.check()?;
         match self.limits.room(bytes.len()).await {
@@ -89,14 +90,14 @@ impl FileStream {
         flushed.await.map_err(|_| self.queue.check().err().unwrap_or(Errno::IO))
     }
 
-    /// Gives the writer back when all is pushed to it.
+    /// Returns the writer when all bytes are pushed to it.
     pub async fn end(mut self) -> Result<Box<Writer>, Errno> {
         self.queue.add(Item::End);
         (&mut self.pushing).await.map_err(|_| Errno::IO)?
     }
 
-    /// Adds bytes by way of a temporary file, as soon as there may be more in those; or, where this machine's disk
-    /// has no room, by way of the window.
+    /// Adds bytes in a temporary file, as soon as more may wait there; or, if the spool has no room and none is to
+    /// come, in the window.
     async fn write_temporary(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
         let (len, queue) = (bytes.len() as u64, Arc::clone(&self.queue));
         loop {
@@ -112,7 +113,7 @@ impl FileStream {
                     queue.add_temporary(temporary, range);
                     return Ok(());
                 }
-                // What is being pushed gives its room back.
+                // Bytes that are pushed give their room back.
                 Err(Errno::NOSPC) if waiting > 0 => pushed.await,
                 Err(Errno::NOSPC) => {
                     let room = self.limits.room_some_time(bytes.len()).await;
@@ -124,7 +125,7 @@ impl FileStream {
         }
     }
 
-    /// Writes to the temporary file, or to a new one if that is full.
+    /// Writes to the temporary file, or to a new one if the bytes do not fit.
     fn append(&mut self, bytes: &[u8]) -> Result<(Arc<Temporary>, Range<u64>), Errno> {
         let len = bytes.len() as u64;
         let most = self.limits.temporary_size();
@@ -141,7 +142,7 @@ impl FileStream {
 
 impl Drop for FileStream {
     fn drop(&mut self) {
-        self.pushing.abort(); // its writer is dropped with it, and with that the file
+        self.pushing.abort(); // its writer is dropped with it, and so the file is given up
     }
 }
 
@@ -154,7 +155,7 @@ impl Queue {
         self.state().failure.map_or(Ok(()), Err)
     }
 
-    /// Adds an item; where nothing is pushed any more it is dropped.
+    /// Adds an item; if nothing is pushed any more it is dropped.
     fn add(&self, item: Item) {
         let mut state = self.state();
         if state.failure.is_none() {
@@ -201,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// Notes that bytes of temporary files are pushed.
+    /// Notes that bytes of a temporary file were pushed.
     fn pushed(&self, bytes: u64) {
         self.state().in_temporaries -= bytes;
         self.pushed.notify_waiters();
@@ -211,13 +212,13 @@ impl Queue {
     fn fail(&self, why: Errno) {
         let mut state = self.state();
         state.failure = Some(why);
-        state.items.clear(); // whoever waits for one of them, or for its room, is told
+        state.items.clear(); // a task that waits for an item, or for its room, goes on
         drop(state);
         self.pushed.notify_waiters();
     }
 }
 
-/// Pushes what comes to a writer, and returns the writer at the end.
+/// Pushes the items of the queue to a writer, and returns the writer at the end.
 async fn push(queue: Arc<Queue>, mut writer: Box<Writer>) -> Result<Box<Writer>, Errno> {
     loop {
         let pushed = match queue.next().await {
@@ -230,7 +231,7 @@ async fn push(queue: Arc<Queue>, mut writer: Box<Writer>) -> Result<Box<Writer>,
             Item::Flush(done) => {
                 let flushed = writer.flush().await.map_err(|why| errno(&why));
                 flushed.map(|_| {
-                    let _ = done.send(()); // whoever asked may be gone
+                    let _ = done.send(()); // the asking task may be gone
                 })
             }
             Item::End => return Ok(writer),

@@ -1,5 +1,5 @@
-//! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and what
-//! the files of a mount may have ahead of them.
+//! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and the
+//! limits on bytes that wait for donors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// The number of files that are streamed at a time. Each keeps what does not fill a chunk, or a group of them; others
-/// are kept in the spool until they are closed.
+/// The most files that are streamed at a time, because each keeps bytes that do not fill a chunk or a group of chunks
+/// in memory. Other files are kept in the spool until they are closed.
 const STREAMS: usize = 16;
-/// How long a program waits for the window before [`WriteProtocol::Auto`] goes on in a temporary file.
+/// The time that a program waits for the window before [`WriteProtocol::Auto`] goes on in a temporary file.
 const WINDOW_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a file that is written in order goes to donors.
+/// The way in which a file that is written in order goes to donors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteProtocol {
     /// Files go from a window in memory.
@@ -29,7 +29,7 @@ pub enum WriteProtocol {
     Auto,
 }
 
-/// All protocols, as they are written.
+/// All protocols, with their names in settings.
 const NAMES: [(WriteProtocol, &str); 5] = [
     (WriteProtocol::SlidingWindow, "sliding-window"),
     (WriteProtocol::Incremental, "incremental"),
@@ -60,9 +60,9 @@ impl FromStr for WriteProtocol {
 /// The settings by which files of a mount are written in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// The protocol of all files.
+    /// The protocol for all files.
     pub protocol: WriteProtocol,
-    /// The most bytes in memory that programs have written and donors have not been given, of all files together.
+    /// The most bytes in memory that programs have written and that donors have not been given, in all files together.
     pub window: u64,
     /// The size of a temporary file in bytes.
     pub temporary_size: u64,
@@ -102,7 +102,7 @@ impl WriteLimits {
         self.options.temporary_size
     }
 
-    /// Returns the right to stream one more file; `None` where it is to be kept in the spool.
+    /// Returns a permit to stream one more file; `None` if the file is to be kept in the spool.
     pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
         match self.options.protocol {
             WriteProtocol::CompleteLocal => None,
@@ -110,8 +110,8 @@ impl WriteLimits {
         }
     }
 
-    /// Returns room for so many bytes in the window, for which a file waits as long as its protocol says; `None`
-    /// where they are to be written to a temporary file.
+    /// Returns room for so many bytes in the window, and waits for it as long as the protocol says; `None` if the bytes
+    /// are to be written to a temporary file.
     pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         match self.options.protocol {
             WriteProtocol::Incremental => None,
@@ -125,7 +125,7 @@ impl WriteLimits {
         }
     }
 
-    /// Returns room for so many bytes in the window, whatever the protocol.
+    /// Waits for room for so many bytes in the window, whatever the protocol.
     pub async fn room_some_time(&self, bytes: usize) -> OwnedSemaphorePermit {
         let room = Arc::clone(&self.window).acquire_many_owned(self.permits(bytes));
         room.await.expect("never closed")
@@ -135,8 +135,8 @@ impl WriteLimits {
         Arc::clone(&self.window).try_acquire_many_owned(self.permits(bytes))
     }
 
-    /// Returns the permits that so many bytes take in the window. More bytes than the whole window take all of it, and
-    /// are alone in it then.
+    /// Returns the number of permits that so many bytes take in the window. More bytes than the window has take all of
+    /// it, so that no others are in it.
     fn permits(&self, bytes: usize) -> u32 {
         bytes.min(self.window_bytes as usize) as u32
     }

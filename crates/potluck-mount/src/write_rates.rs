@@ -1,4 +1,5 @@
-//! How fast files were written through this mount (checkpoint store, section V.B), and how much of them the pool had.
+//! The rates at which files were written through this mount (checkpoint store, section V.B), and the shares of them
+//! that the pool had already.
 
 use potluck_client::{PendingReport, PutReport};
 use potluck_core::path::PoolPath;
@@ -7,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The number of files whose rates are remembered: those that were written last.
+/// The number of files whose rates are remembered. The file that was first noted longest ago is forgotten first.
 const REMEMBERED: usize = 4096;
-/// The size in bytes below which files are not told of in the log.
+/// The size in bytes below which files are not logged.
 const LEAST_LOGGED: u64 = 4 << 20;
 
 /// The rates at which one file was written.
@@ -17,31 +18,32 @@ const LEAST_LOGGED: u64 = 4 << 20;
 pub struct WriteRates {
     /// The bytes a second from open() to the end of close() (the observed application bandwidth).
     pub observed: f64,
-    /// The bytes a second until all copies were made (the achieved storage bandwidth), once they are and this mount
-    /// knows.
+    /// The bytes a second from open() until all copies were made (the achieved storage bandwidth), once this mount
+    /// knows that they are made.
     pub achieved: Option<f64>,
-    /// The share of the file that the pool had already, from 0 to 1, once it is known.
+    /// The share of the file that the pool had already, or that repeats within the file, from 0 to 1, once it is known.
     pub held_share: Option<f64>,
 }
 
-/// The rates of the files that were written last.
+/// The rates of files that were written through this mount, at most [`REMEMBERED`].
 #[derive(Default)]
 pub struct WrittenFiles(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
     rates: BTreeMap<PoolPath, WriteRates>,
-    /// The paths in the order in which they were first written.
+    /// The paths in the order in which they were first noted.
     paths: VecDeque<PoolPath>,
 }
 
-/// The moment at which all copies of a file that this mount makes are there.
+/// The way in which this mount learns when all copies of a published file are made.
 pub enum AllCopies {
-    /// All copies are there when the file is visible.
+    /// All copies are made when the file is visible.
     WhenVisible,
-    /// The report of the session that wrote the file alone says when, and how much of it the pool had.
+    /// The report of the session tells that, and how much of the file the pool had. The session must have written only
+    /// this file.
     Reported(PendingReport),
-    /// Some copies are made later, and this mount does not hear when.
+    /// Copies may be made later, and this mount does not hear when.
     Unknown,
 }
 
@@ -77,7 +79,8 @@ impl WrittenFiles {
         }
     }
 
-    /// Notes that a file was published. When all its copies are there may be known only later, in the background.
+    /// Notes that a file was published. If its copies are reported later, a task in the background waits for the
+    /// report.
     pub fn published(self: &Arc<Self>, file: Published, copies: AllCopies) {
         let observed = rate(file.bytes, file.took);
         let achieved = matches!(copies, AllCopies::WhenVisible).then_some(observed);
@@ -85,7 +88,7 @@ impl WrittenFiles {
         let AllCopies::Reported(report) = copies else { return };
         let (files, began) = (Arc::clone(self), tokio::time::Instant::now());
         tokio::spawn(async move {
-            // If something ended it early, its writer was told.
+            // If the session failed, its writer was told.
             if let Ok(report) = report.wait().await {
                 files.stored(&file, &report, file.took + began.elapsed());
             }

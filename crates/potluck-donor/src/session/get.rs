@@ -1,5 +1,5 @@
-//! Serving a chunk or a part of it: no byte of it passes through this process, and none is checked; its
-//! reader knows what it must hash to. What proves a part is made of the hashes that stand after the chunk.
+//! Serves a chunk or a part of it. The bytes are not checked here: the reader knows what they must hash to. The proof
+//! of a part is made of the segment hashes that are stored after the chunk.
 
 use super::BulkSession;
 use crate::socket::PeerIo;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl BulkSession {
-    /// Sends the chunk or the part of it, or says why not.
+    /// Sends the chunk or the part of it, or a status that says why not.
     pub(super) async fn get(
         &mut self,
         io: &mut impl PeerIo,
@@ -36,8 +36,7 @@ impl BulkSession {
             Err(status) => return self.answer(io, tag, Reply::bare(status), false).await,
         };
         let Some((proof, range)) = what_to_send(&chunk, name, part) else {
-            // The reader knows the chunk's length and tells the manager, which then orders a look at the
-            // copy.
+            // The reader reports a copy that cannot be read to the manager, which then has this donor verify it.
             return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed), false).await;
         };
         let body = proof.len() as u32 + (range.end - range.start);
@@ -57,9 +56,8 @@ impl BulkSession {
         }
     }
 
-    /// Has a chunk read back by a task of its own, which quarantines it and tells the manager if it
-    /// is spoiled. The reader, who was promised a length and knows nothing until it is hung up on,
-    /// does not wait for that.
+    /// Verifies a chunk in a task of its own, which quarantines the chunk and reports it if it is bad. The reader does
+    /// not wait for that: it was promised more bytes, and learns of the failure when the connection closes.
     async fn doubt(&self, name: ChunkName) {
         let (store, offload) = (Arc::clone(&self.service.store), self.service.env.offload);
         tokio::spawn(async move {
@@ -70,8 +68,8 @@ impl BulkSession {
     }
 }
 
-/// The proof that is asked for, and the bytes of the chunk; `None` if the chunk as it lies here does not have
-/// such a part.
+/// Returns the proof that is asked for (empty if none is), and the range of the chunk to send; `None` if the stored
+/// chunk does not have such a part, or its segment hashes are bad.
 fn what_to_send(
     chunk: &FoundChunk,
     name: &ChunkName,
@@ -87,7 +85,7 @@ fn what_to_send(
     Some((proof.as_bytes().to_vec(), range))
 }
 
-/// Returns the status by which a peer is told of a refusal.
+/// Returns the status that tells a peer of a refusal.
 pub(super) fn status_of(refusal: StoreRefusal) -> BulkStatus {
     match refusal {
         StoreRefusal::Full => BulkStatus::Full,

@@ -1,17 +1,17 @@
-//! Memory into which bodies are received, piece by piece. A long piece costs a quarter less than a short one, for the
-//! page cache takes a long write in few large parts; but only some connections at once have one, so that a donor
-//! with many clients stays small.
+//! Memory into which bodies are received, piece by piece. A byte costs a quarter less in a long piece than in a short
+//! one, for the page cache takes a long write in few large parts. Only some connections at once have a long piece, so
+//! that a donor with many clients needs little memory.
 
 use potluck_wire::bulk::PIECE;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The size in bytes of a long piece. Among sizes from 256 KiB to 2 MiB, this costs least.
+/// The size in bytes of a long piece. This size was the cheapest among those from 256 KiB to 2 MiB.
 const LONG: usize = 1 << 20;
 /// The most connections that have a long piece at once.
 const LONG_AT_ONCE: usize = 8;
 
-/// The long pieces that may still be taken.
+/// The permits for long pieces, which all connections share.
 #[derive(Debug, Clone)]
 pub(crate) struct LongPieces(Arc<Semaphore>);
 
@@ -21,7 +21,7 @@ impl Default for LongPieces {
     }
 }
 
-/// The memory of one connection; empty until its first put.
+/// The buffer of one connection, which is empty until the first put.
 #[derive(Debug, Default)]
 pub(super) struct PieceBuffer {
     bytes: Vec<u8>,
@@ -29,7 +29,8 @@ pub(super) struct PieceBuffer {
 }
 
 impl PieceBuffer {
-    /// Makes room for a piece of a chunk of `len` bytes and for `tail` bytes behind it; gives the bytes of the piece.
+    /// Makes room for a piece of a chunk of `len` bytes and for `tail` bytes behind it; returns the size of the piece
+    /// in bytes.
     pub fn make_room(&mut self, len: u32, tail: usize, long_pieces: &LongPieces) -> usize {
         if self.long.is_none() && len as usize > PIECE {
             self.long = Arc::clone(&long_pieces.0).try_acquire_owned().ok();
@@ -45,7 +46,7 @@ impl PieceBuffer {
         &mut self.bytes[..len]
     }
 
-    /// Gives the connection's memory back.
+    /// Frees the buffer, and gives its permit for a long piece back.
     pub fn release(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! Storing a chunk: each piece is received, hashed while it is warm in the cache, and written.
+//! Stores a chunk: each piece is received, hashed while it is warm in the cache, and written.
 
 use super::BulkSession;
 use super::get::status_of;
@@ -30,18 +30,18 @@ impl Put {
     }
 }
 
-/// The destination of the body. Whatever it is, the whole body is read: the next request follows it.
+/// The destination of the body. In each case the whole body is read, because the next request follows it.
 enum Landing<'s> {
     /// The body is written to the disk.
     Fresh(IncomingChunk<'s>, Spending<'s>, SessionId),
-    /// The body is only verified, for the chunk is here; only a peer that has the bytes gets a receipt for them.
+    /// The body is only verified, for the chunk is held already; a peer gets a receipt only if it has the bytes.
     Held(Verifier, SessionId),
     /// The body is thrown away, for the put is refused.
     Refused(BulkStatus),
 }
 
 impl BulkSession {
-    /// Receives the body, forwards it, and gives the answer.
+    /// Receives the body, stores and forwards it, and returns the answer.
     pub(super) async fn put(
         &mut self,
         io: &mut impl PeerIo,
@@ -63,14 +63,14 @@ impl BulkSession {
         };
         let tail = tail_len(put.len);
         let most = self.piece.make_room(put.len, tail, &service.long_pieces);
-        // Mirrors work beside us, and pieces wait in memory for them.
+        // Pieces wait in memory for the mirrors, so they are short ones.
         let most = if forwarding.is_some() { most.min(PIECE) } else { most };
         let mut left = put.len as usize;
         loop {
             let len = left.min(most);
             self.fill(io, len).await?;
             left -= len;
-            // The mirrors first: they work while we do.
+            // The piece goes to the mirrors first, so that they work while it is written here.
             if let Some(mut under_way) = forwarding.take() {
                 let piece = &*self.piece.first(len);
                 let passed = self.routes.pass_on(&service.env, &mut under_way, piece);
@@ -106,20 +106,18 @@ impl BulkSession {
         let service = Arc::clone(&self.service);
         let receipt = match receipt {
             Ok(receipt) => receipt,
-            // All bytes were passed on, so the frames to the mirrors are whole; nobody needs their
-            // answers.
+            // All bytes were passed on, so the frames to the mirrors are whole; the mirrors' answers are not needed.
             Err(status) => return Reply::bare(status),
         };
         let mut reply = Reply::stored(put.ack, receipt);
         if let Some(forwarding) = forwarding {
             let receipts = self.routes.receipts(&service.env, forwarding);
-            // Copies that nobody waits for any more are not known to be made.
+            // While the donor closes, its mirrors are not waited for, and none of their copies counts as made.
             let receipts = io.meanwhile(service.unless_closed(receipts)).await;
             reply.forwarded =
                 Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
         } else if !forward.wait && !forward.routes().is_empty() {
-            // Copies are made of all routes or of none: the answer has room for receipts only, and
-            // there are none yet.
+            // Copies are made on all routes or on none: the answer can only carry receipts, and there are none yet.
             let to = forward.routes().iter().map(|route| self.routes.get(*route).cloned());
             let to: Option<Vec<_>> = to.collect();
             if !to.is_some_and(|to| service.deferred.push(put.mirrored(), to)) {
@@ -176,8 +174,8 @@ impl Landing<'_> {
         }
     }
 
-    /// Adds the last piece, which ends in room for the trailer; gives the session to whom a receipt
-    /// is due.
+    /// Adds the last piece, which ends in room for the hashes and the trailer; returns the session that gets the
+    /// receipt.
     fn finish(self, store: &Store, put: &Put, piece: &mut [u8]) -> Result<SessionId, BulkStatus> {
         match self {
             Self::Fresh(incoming, spending, session) => {

@@ -1,4 +1,4 @@
-//! A client says how to reach a donor that its puts are forwarded to.
+//! Learns from a client how to reach a donor that its puts are forwarded to.
 
 use super::BulkSession;
 use crate::socket::PeerIo;
@@ -8,14 +8,14 @@ use potluck_wire::ticket::Ops;
 use std::sync::Arc;
 
 impl BulkSession {
-    /// Receives the description, and learns the route if the peer may put.
+    /// Receives the description, and learns the route if the peer may put and the donor's address is confirmed.
     pub(super) async fn route(
         &mut self,
         io: &mut impl PeerIo,
         number: u8,
         len: u32,
     ) -> Result<BulkStatus, FrameError> {
-        let mut text = vec![0; len as usize]; // the frame's limit is a small one
+        let mut text = vec![0; len as usize]; // a frame may announce `MAX_ROUTE` bytes at most
         let mut filled = 0;
         while filled < text.len() {
             filled += self.inbox.body(io, &mut text[filled..]).await?;
@@ -26,8 +26,8 @@ impl BulkSession {
         if let Err(status) = self.allowed(Ops::PUT) {
             return Ok(status);
         }
-        // That donor itself judges the ticket, and the manager whether the donor is there. A put
-        // that came back to this donor would wait for itself.
+        // The other donor checks the ticket itself, and the address is confirmed with the manager. A put that was
+        // forwarded to this donor would wait for itself.
         let me = self.service.registration.now().map(|(me, _)| me);
         let confirmed = {
             let service = Arc::clone(&self.service);

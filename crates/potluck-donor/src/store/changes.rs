@@ -5,7 +5,7 @@ use potluck_wire::control::Arrived;
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The number of changes beyond which none is remembered one by one: the whole inventory is sent instead.
+/// The most changes that are remembered one by one; beyond it the whole inventory is sent instead.
 const MOST: usize = 100_000;
 /// The most changes in one heartbeat.
 const BATCH: usize = 16_384;
@@ -26,7 +26,7 @@ pub enum HeldChange {
 }
 
 impl HeldChange {
-    /// The order in which a manager believes what one heartbeat says of a name.
+    /// Returns the place of the change in the order in which a manager applies the lists of one heartbeat.
     fn rank(&self) -> u8 {
         match self {
             Self::Removed(_) => 0,
@@ -54,7 +54,7 @@ pub struct HeldChanges {
     overflowed: bool,
     /// The number of batches that were confirmed or given up.
     over: u64,
-    /// The number of the oldest changes that are in a batch which is not confirmed; `None` without such a batch.
+    /// The number of changes, counted from the oldest, in the batch that is not confirmed; `None` without such a batch.
     sent: Option<usize>,
 }
 
@@ -63,9 +63,9 @@ pub struct HeldChanges {
 pub struct ChangeBatch {
     /// The number of the batch, which it keeps until it is confirmed.
     pub number: u64,
-    /// Whether no change waits beside these.
+    /// True if no other change waits.
     pub is_all: bool,
-    /// How many of the oldest changes are in this batch.
+    /// The number of changes in this batch, which are the oldest.
     pub count: usize,
     /// Chunks that were stored.
     pub added: Packed<Arrived>,
@@ -91,9 +91,10 @@ impl HeldChanges {
         }
     }
 
-    /// Returns the oldest changes. A heartbeat's lists are believed in a fixed order, so a name that changes
-    /// against that order is in two heartbeats; deleted and stored again fits one, and is at no time
-    /// missing. A batch stays the same until it is confirmed, whatever else happens: the manager may have it.
+    /// Returns the oldest changes. The manager applies a heartbeat's lists in a fixed order, so changes of one name
+    /// against that order go in two heartbeats; a chunk that was deleted and stored again fits one, and is never
+    /// missing to the manager. A batch keeps its changes until it is confirmed or given up, for the manager may have
+    /// it.
     pub fn batch(&mut self) -> ChangeBatch {
         let mut batch = ChangeBatch { number: self.over + 1, ..ChangeBatch::default() };
         let mut seen = BTreeMap::new();
@@ -117,7 +118,7 @@ impl HeldChanges {
         batch
     }
 
-    /// Notes that the manager has the batch of this number, if it has not been given up.
+    /// Notes that the manager has the batch of this number; a batch that was given up is ignored.
     pub fn confirm(&mut self, number: u64) {
         if number == self.over + 1
             && let Some(count) = self.sent.take()
@@ -127,17 +128,17 @@ impl HeldChanges {
         }
     }
 
-    /// Gives up the changes told so far, which may not hold any more: the manager needs the whole inventory.
+    /// Forgets all changes, which may not hold any more: the manager needs the whole inventory.
     pub fn forget(&mut self) {
         *self = Self { overflowed: true, over: self.over + 1, ..Self::default() };
     }
 
-    /// True when so many changes were forgotten that the manager needs the whole inventory.
+    /// Returns whether changes were forgotten, so that the manager needs the whole inventory.
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Forgets all changes, for an inventory is about to tell everything.
+    /// Forgets all changes, for an inventory is about to be sent.
     pub fn restart(&mut self) {
         *self = Self { over: self.over + 1, ..Self::default() };
     }
@@ -189,7 +190,7 @@ mod tests {
         let next = changes.batch();
         assert_eq!((next.number, next.count, next.is_all), (2, 1, true));
         assert_ne!(next.added, sent.added);
-        // The answer to what was given up meanwhile confirms nothing.
+        // The answer to a batch that was given up meanwhile confirms nothing.
         changes.restart();
         changes.push(added(3));
         assert_eq!(changes.batch().number, 3);

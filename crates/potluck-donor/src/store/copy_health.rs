@@ -1,4 +1,4 @@
-//! Reading a chunk back to see whether it still is what its name says (promise R1).
+//! Reads chunks back and compares them with their names (promise R1).
 
 use super::{HeldChange, Store, StoreRefusal, TRAILER, stored_len, tail_len};
 use crate::disk::{OldFile, is_broken, is_no_file, read_exact_at};
@@ -6,8 +6,8 @@ use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
 use std::io;
 
-/// How often a verification begins again because the chunk was put or deleted meanwhile, or could not
-/// be read.
+/// The number of times that a verification is tried while the chunk is put or deleted meanwhile, and that a file is
+/// read while reads fail.
 const TRIES: usize = 3;
 
 /// The health of a copy that was read back.
@@ -17,16 +17,16 @@ pub(crate) enum CopyHealth {
     Sound,
     /// The bytes are not those of the chunk's name; the file is quarantined.
     Spoiled,
-    /// The bytes cannot be read, also when that is tried again; the file is quarantined.
+    /// The bytes could not be read in several tries; the file is quarantined.
     Unreadable,
     /// The chunk is not here.
     Missing,
 }
 
 impl Store {
-    /// Reads `name` whole, compares, and quarantines it if it is spoiled. Reported by heartbeat. One
-    /// that is sound counts as put again: whoever asked relies on it from now on, and no tombstone
-    /// of before deletes it, also if that is still waiting here.
+    /// Reads the whole chunk `name`, compares it with its name, and quarantines it if it is spoiled or unreadable. The
+    /// result is reported by heartbeat. A sound chunk counts as put again: the manager relies on it from now on, so no
+    /// earlier tombstone deletes it, not even one that waits here already.
     pub fn verify(&self, name: &ChunkName) -> Result<CopyHealth, StoreRefusal> {
         self.judge(name, |health| match health {
             CopyHealth::Sound => {
@@ -34,11 +34,11 @@ impl Store {
                 Some(HeldChange::Sound(*name))
             }
             CopyHealth::Missing => Some(HeldChange::Removed(*name)),
-            CopyHealth::Spoiled | CopyHealth::Unreadable => None, // said where it is quarantined
+            CopyHealth::Spoiled | CopyHealth::Unreadable => None, // reported when it is quarantined
         })
     }
 
-    /// Verifies a chunk although nobody asked: only a spoiled one is reported.
+    /// Verifies a chunk although the manager did not ask: only a spoiled or unreadable one is reported.
     pub fn scrub(&self, name: &ChunkName) -> Result<CopyHealth, StoreRefusal> {
         self.judge(name, |_| None)
     }
@@ -53,9 +53,9 @@ impl Store {
             let health = self.read_back(name)?;
             let _alone = self.lock_name(name);
             if self.is_missing() {
-                return Err(StoreRefusal::Disk); // what is there may be another store, or is being counted
+                return Err(StoreRefusal::Disk); // another store may be there, or the store is being counted
             }
-            // The chunk was deleted meanwhile, so what was read says nothing of what is there.
+            // The chunk was deleted meanwhile, so the bytes that were read say nothing of the present state.
             if health != CopyHealth::Missing && self.disk().len(&self.layout().chunk(name)).is_err()
             {
                 continue;
@@ -79,10 +79,10 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(CopyHealth::Missing)
             }
-            // The check of each second finds out what a missing file means here.
+            // The check of each second finds out whether the store is missing.
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(StoreRefusal::Disk),
             Err(why) if is_no_file(&why) => Ok(CopyHealth::Spoiled),
-            // This process is out of files or memory, which says nothing of the chunk.
+            // This process lacks file descriptors or memory, which says nothing of the chunk.
             Err(why) if !is_broken(&why) => {
                 Err(self.refuse(&format!("opening chunk {name}"), &why))
             }
@@ -93,12 +93,12 @@ impl Store {
         }
     }
 
-    /// Reads a file that is to be `name`, and again where that fails: most faults of a cable pass at once.
+    /// Compares a file with the chunk `name`, and reads it again if a read fails: most faults of a cable pass at once.
     pub(super) fn health_of(&self, file: &dyn OldFile, name: &ChunkName) -> CopyHealth {
         let Some(len) = stored_len(file.len()) else { return CopyHealth::Spoiled };
         for _ in 0..TRIES {
-            // The bytes are read from the disk, not from what the system remembers of it; and the pages of a
-            // chunk that nobody reads are not worth keeping.
+            // The bytes are read from the disk, not from the page cache; and the pages of a chunk that nobody reads are
+            // not worth keeping there.
             forget_pages(file);
             let hashed = hash(file, len, name);
             forget_pages(file);
@@ -106,7 +106,7 @@ impl Store {
                 Ok(true) => return CopyHealth::Sound,
                 Ok(false) => return CopyHealth::Spoiled,
                 Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
-                    return CopyHealth::Spoiled; // it was cut
+                    return CopyHealth::Spoiled; // the file was cut off
                 }
                 Err(why) => tracing::warn!("cannot read chunk {name}: {why}"),
             }
@@ -114,7 +114,7 @@ impl Store {
         CopyHealth::Unreadable
     }
 
-    /// Has the next check of the marker ask the disk.
+    /// Drops the marker from the page cache, so that the next check reads it from the disk.
     pub(super) fn forget_marker(&self) {
         if let Ok(file) = self.disk().open(self.layout().marker()) {
             forget_pages(&*file);
@@ -166,7 +166,7 @@ fn hash(file: &dyn OldFile, len: u32, name: &ChunkName) -> io::Result<bool> {
             }
         }
     }
-    // The stored hashes count, too: with wrong ones no part of the chunk could be proved to its reader.
+    // The stored hashes are compared, too: with wrong ones no part of the chunk could be proved to a reader.
     let mut table = vec![0; tail_len(len) - TRAILER];
     read_exact_at(file, &mut table, len.into())?;
     Ok(verifier.finish().is_ok_and(|hashes| hashes.as_bytes() == table))

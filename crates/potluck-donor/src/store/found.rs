@@ -12,18 +12,18 @@ pub(crate) struct FoundChunk {
     pub file: Box<dyn OldFile>,
     /// The number of stored bytes.
     pub len: u32,
-    /// The hashes of its segments that are stored with it, once they were asked for; nothing if they are
-    /// not those of its name.
+    /// The tree of the chunk's stored segment hashes, once it was asked for; `None` if they cannot be read or do not
+    /// belong to the chunk's name.
     tree: OnceLock<Option<TreeParts>>,
 }
 
 impl FoundChunk {
-    /// Makes a chunk of `len` stored bytes, whose hashes nobody has asked for yet.
+    /// Makes a chunk of `len` stored bytes, whose hashes are not read yet.
     pub fn new(file: Box<dyn OldFile>, len: u32) -> Self {
         Self { file, len, tree: OnceLock::new() }
     }
 
-    /// Returns what proves parts of this chunk, which is called `name`.
+    /// Returns the tree that proves parts of this chunk, which is called `name`; `None` if the stored hashes are bad.
     pub fn tree(&self, name: &ChunkName) -> Option<&TreeParts> {
         let read = || {
             let mut table = vec![0; tail_len(self.len) - TRAILER];

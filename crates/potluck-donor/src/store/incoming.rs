@@ -11,17 +11,18 @@ use potluck_core::policy::AckLevel;
 use potluck_wire::control::{Arrived, Holding};
 use std::path::PathBuf;
 
-/// A chunk that is being received. If it is dropped before [`IncomingChunk::place`], it leaves nothing behind.
+/// A chunk that is being received or computed. If it is dropped before [`IncomingChunk::place`], it leaves nothing
+/// behind.
 pub(crate) struct IncomingChunk<'s> {
     store: &'s Store,
     len: u32,
     naming: Naming,
-    // Fields are dropped in this order, so that the file is removed before its room is given back.
+    // Fields are dropped in this order: the file is removed before its room is given back.
     temp: TempFile<'s>,
     reservation: PromisedBytes<'s>,
 }
 
-/// How the chunk gets its name.
+/// The way in which the chunk gets its name.
 enum Naming {
     /// The chunk comes from outside, and must have this name.
     Expected(Verifier, ChunkName),
@@ -51,16 +52,16 @@ impl Naming {
     }
 }
 
-/// Why a received chunk is not stored.
+/// The reasons why a chunk is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotPlaced {
-    /// The bytes are not those of the chunk's name.
+    /// The bytes are not those of the expected name, or the room for the hashes has another size.
     Mismatch,
     /// The bytes could not be stored.
     Refused(StoreRefusal),
 }
 
-/// A file in `temp`, removed when dropped unless it got its name.
+/// A file in `temp`, which is removed when this is dropped before the file got its name.
 struct TempFile<'s> {
     store: &'s Store,
     file: Box<dyn NewFile>,
@@ -74,7 +75,7 @@ impl Drop for TempFile<'_> {
             return;
         }
         if let Err(why) = self.store.disk().remove(&self.path) {
-            // The next start empties the directory.
+            // The directory is emptied when the store is opened next.
             tracing::warn!("cannot remove {}: {why}", self.path.display());
         }
     }
@@ -104,20 +105,20 @@ impl<'s> IncomingChunk<'s> {
         appended.map_err(|why| self.store.refuse("writing a chunk", &why))
     }
 
-    /// Returns how many bytes the file has after the chunk's own.
+    /// Returns the number of bytes that the file has after the chunk's own.
     pub fn tail_len(&self) -> usize {
         tail_len(self.len)
     }
 
-    /// Adds the last piece and gives the chunk its name. The piece ends in [`IncomingChunk::tail_len`] bytes of
-    /// room, so that the hashes and the trailer cost no write of their own.
+    /// Adds the last piece, stores the chunk at the level `ack`, and returns its name. The piece must end in
+    /// [`IncomingChunk::tail_len`] bytes of room, so that the hashes and the trailer cost no write of their own.
     pub fn place(
         self,
         piece: &mut [u8],
         origin: ChunkOrigin,
         ack: AckLevel,
     ) -> Result<ChunkName, NotPlaced> {
-        // Bindings are dropped in reverse order: the file, then its room.
+        // Bindings are dropped in reverse order: the file before its room.
         let Self { store, len, reservation, temp, mut naming } = self;
         let (bytes, tail) = piece.split_at_mut(piece.len() - tail_len(len));
         naming.update(bytes);
@@ -134,7 +135,7 @@ impl<'s> IncomingChunk<'s> {
     }
 }
 
-/// A chunk whose bytes are all here and are those of its name.
+/// A chunk whose bytes are complete and match its name.
 struct Whole<'s> {
     store: &'s Store,
     name: ChunkName,
@@ -154,7 +155,7 @@ impl Whole<'_> {
         }
         let (store, name, len) = (self.store, self.name, self.len);
         if !self.rename()? {
-            return store.confirm_held(&name, len, ack); // somebody else was faster
+            return store.confirm_held(&name, len, ack); // another put stored it first
         }
         if ack == AckLevel::Disk {
             let synced = store.disk().sync_dir(&store.layout().chunk_dir(&name));
@@ -163,7 +164,7 @@ impl Whole<'_> {
         Ok(())
     }
 
-    /// Gives the file its chunk's name; false when the chunk was stored meanwhile.
+    /// Gives the file its chunk's name; returns false if the chunk was stored by another put meanwhile.
     fn rename(mut self) -> Result<bool, StoreRefusal> {
         let (store, name) = (self.store, self.name);
         let holding = Holding { name, len: self.len };
@@ -183,7 +184,7 @@ impl Whole<'_> {
         replaced.into_iter().for_each(Removal::done);
         store.count_stored(self.len);
         store.write_sequence().wrote(&name);
-        // Only what is stored anew is this session's: what was there before may be needed by others.
+        // Only a new file belongs to this session: a chunk that was held before may be needed by others.
         store.changes().push(HeldChange::Added(Arrived { holding, session: self.session }));
         Ok(true)
     }

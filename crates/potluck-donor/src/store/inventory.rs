@@ -1,4 +1,5 @@
-//! All that is held, page by page in order of names, without ever being in memory at once.
+//! The inventory: all chunks that are held, page by page in order of names, so that the list is never in memory as a
+//! whole.
 
 use super::layout::chunk_of;
 use super::{Store, file_len, stored_len, taken};
@@ -12,7 +13,7 @@ use std::io;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     bucket: u8,
-    /// The last name listed, if it was in this bucket.
+    /// The last name that was listed, if it was in this bucket.
     after: Option<ChunkName>,
 }
 
@@ -23,14 +24,15 @@ impl Cursor {
     }
 }
 
-/// The rest of the bucket that a walk through everything is in, so that each bucket is listed once: a walk that
-/// reads a chunk now and then would list thousands of files for each.
+/// The rest of the bucket that a walk through the store is in. Each bucket is listed once: otherwise a walk that reads
+/// a chunk now and then would list thousands of files for each.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ListedAhead(Option<(u8, VecDeque<Holding>)>);
 
 impl ListedAhead {
-    /// Returns the chunk at `place`, which stays there until the caller moves it after that chunk. What came into its
-    /// bucket since that was listed is passed over, and what went may be given still.
+    /// Returns the chunk at `place`; the caller then moves `place` after that chunk. Chunks that came into the bucket
+    /// since it was listed are passed over, and chunks that were removed since may still be returned. Returns `None`,
+    /// and sets `place` to `None`, at the end.
     pub fn next(
         &mut self,
         store: &Store,
@@ -63,8 +65,8 @@ pub(crate) struct InventoryPage {
 }
 
 impl Store {
-    /// Returns the page at `cursor`: what is held now, not what was when the listing began, so that a
-    /// deletion that was reported before is not taken back by a later page.
+    /// Returns the page at `cursor`: the chunks that are held now, not when the listing began, so that a later page
+    /// does not undo a deletion that was reported before.
     pub fn page(&self, cursor: Cursor) -> io::Result<InventoryPage> {
         self.page_of(cursor, INVENTORY_PAGE)
     }
@@ -89,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Counts anew what is there, so that what vanished takes no room any more.
+    /// Counts the files anew, so that files that vanished take no room any more.
     pub fn recount(&self) -> io::Result<()> {
         self.usage.begin_recount();
         let mut found = taken(self.disk().len(self.layout().marker())?);
@@ -97,7 +99,8 @@ impl Store {
             let held = self.bucket(bucket, None)?;
             found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
         }
-        // The quarantine is counted last: what is quarantined meanwhile is seen twice at worst, and never missed.
+        // The quarantine is counted last, so that a chunk that is quarantined meanwhile is counted twice at worst. A
+        // chunk that is taken out of quarantine meanwhile may be missed.
         self.disk().list(self.layout().quarantine(), &mut |entry| {
             found += entry.file.map_or(0, taken);
         })?;
@@ -114,7 +117,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lists the chunks of one bucket after a name, sorted.
+    /// Lists the chunks of one bucket whose names come after `after`, sorted by name.
     fn bucket(&self, bucket: u8, after: Option<ChunkName>) -> io::Result<Vec<Holding>> {
         let mut listed = Vec::new();
         let list = self.disk().list(&self.layout().bucket(bucket), &mut |entry| {
@@ -123,7 +126,7 @@ impl Store {
             listed.extend(name.zip(len).map(|(name, len)| Holding { name, len }));
         });
         match list {
-            // Somebody removed the directory, and what was in it is missing.
+            // Somebody removed the directory, so its chunks are missing.
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {}
             list => list?,
         }

@@ -1,4 +1,4 @@
-//! The paths of a store. A name from the network becomes a path here and nowhere else, as hex.
+//! The paths of a store. Names from the network become paths only here, as hex digits.
 
 use super::marker::StoreError;
 use potluck_core::chunk::ChunkName;
@@ -67,7 +67,7 @@ impl StoreLayout {
         path
     }
 
-    /// Returns the path of a temporary file that no incarnation had before.
+    /// Returns the path of a temporary file that no earlier incarnation or serial number had.
     pub fn temp_file(&self, incarnation: Incarnation, serial: u64) -> PathBuf {
         self.temp.join(format!("{incarnation:016x}-{serial}", incarnation = incarnation.0))
     }

@@ -1,4 +1,4 @@
-//! The marker makes a directory a store, and says whose it is.
+//! The marker file, which makes a directory a store and names its owner.
 
 use super::layout::{MARKER, StoreLayout};
 use crate::disk::{Disk, TEMP_EXTENSION, read_small, replace_durably};
@@ -11,14 +11,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The format of chunk files. A store is read by a release of its own format, or not at all: bytes of another format
-/// would pass for damage.
+/// The format of chunk files. A store is only read by a release of its own format: chunk files of another one would
+/// count as damaged.
 const FORMAT: u32 = 2;
 const BEGINNING: &str = "beginning the store";
 /// The most bytes that are read of a marker; no marker is nearly as long.
 const MAX_MARKER: u64 = 4096;
 
-/// The id that names a store for ever.
+/// The id of a store. A store that is adopted gets a new one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreId(String);
@@ -39,22 +39,22 @@ pub struct KnownStore {
     pub dir: PathBuf,
 }
 
-/// The donor that a store belongs to: one membership of one pool. Two donors never have one store, whatever
-/// directory or machine it is reached by.
+/// The donor that a store belongs to: one membership of one pool. Two donors never share a store, whatever directory or
+/// machine it is reached by.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Owner {
     /// The pool, by its CA's fingerprint.
     pub pool: Digest,
     /// The donor's number in that pool.
     pub donor: DonorId,
-    /// The name of the pool, for people.
+    /// The name of the pool, which is shown to people.
     pub pool_name: String,
     /// The name that people call the donor by.
     pub name: String,
 }
 
 impl Owner {
-    /// Whether both owners are one membership, whatever it is called.
+    /// Returns whether both owners are the same membership, whatever their names.
     pub fn is(&self, other: &Self) -> bool {
         (self.pool, self.donor) == (other.pool, other.donor)
     }
@@ -107,10 +107,10 @@ pub enum StoreError {
     /// Another donor has the directory.
     #[error("another donor is running on {}: stop it first, or lend another directory", .0.display())]
     Locked(PathBuf),
-    /// The owner's files are in the directory.
+    /// The directory has no marker, and is not empty.
     #[error("{} is not empty and not a Potluck store: lend an empty directory, so that your files and the pool's never mix", .0.display())]
     Foreign(PathBuf),
-    /// The directory was a store and is not one now.
+    /// The directory should be the donor's store, and it or its marker is missing.
     #[error("{dir} should hold this donor's store, but its {MARKER} is missing: mount the disk if it is not mounted, then start again. If the store is lost for good, `potluck lend {dir} --new-store` begins an empty one, and the pool makes what it held again from other copies", dir = .0.display())]
     Missing(PathBuf),
     /// The donor's store is elsewhere.
@@ -121,7 +121,7 @@ pub enum StoreError {
         /// The directory in which the donor's store was.
         known: PathBuf,
     },
-    /// The donor has a store, and is asked to take another.
+    /// The donor's store is in another directory, and it is asked to take a second one.
     #[error("this donor's store is at {}, and is there: a donor has one. Lend that, or give it back first: `potluck leave`", .0.display())]
     HasOne(PathBuf),
     /// The directory is a store that this donor had before.
@@ -168,7 +168,7 @@ pub enum StoreError {
     },
 }
 
-/// A directory that is this donor's store and nobody else's.
+/// A directory that is this donor's store, and is locked.
 pub(crate) struct StoreClaim {
     pub layout: StoreLayout,
     pub id: StoreId,
@@ -184,10 +184,10 @@ pub(crate) struct ClaimRequest<'a> {
     pub claiming: Claiming,
 }
 
-/// Makes `dir` this donor's store, or finds that it is one already.
+/// Makes `dir` this donor's store, or finds that it is already.
 ///
-/// Its lock is held before the marker is read, and a store that is taken over gets another name: a
-/// donor that had it before finds that out, whenever it looks again.
+/// The directory is locked before the marker is read. A store that is adopted gets another id, by which the donor that
+/// had it before finds that out when it looks again.
 pub(crate) fn claim(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
@@ -231,7 +231,7 @@ pub(crate) fn claim(
                     return Err(StoreError::HasOne(known.dir.clone()));
                 }
                 (_, _, Claiming::Adopt) => adopt(disk, entropy, &layout, owner)?,
-                // A donor began this store and died before it could remember it.
+                // This donor began the store and died before it could remember it.
                 (true, Some(known), Claiming::Anew)
                     if !is_there(disk, known) && is_unused(disk, &layout)? =>
                 {
@@ -259,7 +259,7 @@ pub(crate) fn claim(
     Ok(StoreClaim { layout, id, lock })
 }
 
-/// Whether the store that a donor remembers is where it was.
+/// Returns whether the store that a donor remembers is where it was.
 fn is_there(disk: &dyn Disk, known: &KnownStore) -> bool {
     let found = read_marker(disk, &StoreLayout::new(&known.dir));
     found.is_ok_and(|found| found.is_some_and(|marker| marker.store == known.id))
@@ -317,7 +317,8 @@ fn begin(
     write(disk, entropy, layout, owner).map_err(|why| layout.failed(BEGINNING, why))
 }
 
-/// Whether nothing is in a directory but what a fresh file system has, and a donor that died as it began a store.
+/// Returns whether a directory holds nothing but the files of a fresh file system and those of a donor that died as it
+/// began a store.
 fn is_unused(disk: &dyn Disk, layout: &StoreLayout) -> Result<bool, StoreError> {
     let unfinished = Path::new(MARKER).with_extension(TEMP_EXTENSION);
     let harmless = [OsStr::new("lost+found"), OsStr::new(MARKER), unfinished.as_os_str()];
@@ -327,7 +328,7 @@ fn is_unused(disk: &dyn Disk, layout: &StoreLayout) -> Result<bool, StoreError> 
     Ok(is_unused)
 }
 
-/// Writes a marker with a new name for the store.
+/// Writes a marker with a new id for the store.
 fn write(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
@@ -349,7 +350,7 @@ fn read_marker(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<Marke
     }
 }
 
-/// Reads which donor the store in `dir` belongs to; `None` where there is no store.
+/// Reads which donor a store belongs to; returns `None` if there is no marker.
 pub(crate) fn owner_of(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<Owner>> {
     Ok(read_marker(disk, layout)?.map(|marker| marker.owner))
 }

@@ -1,7 +1,7 @@
-//! Chunks that are kept open while parts of them are read, which costs less than opening each again for a segment.
+//! Chunks that are kept open while parts of them are read, which costs less than opening a file for each segment.
 //!
-//! A file that is open takes its room on the disk though it was removed, so whoever removes, quarantines or
-//! replaces one has it closed first. A chunk that nobody reads is closed after some seconds.
+//! An open file takes its room on the disk even after it was removed, so a chunk is closed before it is removed,
+//! quarantined or replaced. A chunk that nobody reads is closed after some seconds.
 
 use super::FoundChunk;
 use potluck_core::chunk::ChunkName;
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most chunks that are open at once.
 const MOST: usize = 128;
-/// The most segments that open chunks have together; what proves one takes 64 bytes.
+/// The most segments that open chunks have together; the proof tree takes 64 bytes of memory for each.
 const MOST_SEGMENTS: u64 = 32_768;
 /// The number of looks at the disk after which a chunk that was not read meanwhile is closed.
 const UNREAD: u32 = 10;
 
-/// Chunks that are kept open.
+/// The chunks that are kept open.
 #[derive(Default)]
 pub(super) struct OpenChunks(Mutex<Open>);
 
@@ -24,13 +24,13 @@ pub(super) struct OpenChunks(Mutex<Open>);
 struct Open {
     chunks: BTreeMap<ChunkName, OpenChunk>,
     segments: u64,
-    /// The number of reads so far, by which the least recently read chunk is known.
+    /// The number of look-ups so far, by which the least recently read chunk is known.
     reads: u64,
 }
 
 struct OpenChunk {
     found: Arc<FoundChunk>,
-    /// The number of the latest read of this chunk.
+    /// The value of `Open::reads` at the latest read of this chunk.
     read: u64,
     /// The number of looks at the disk since the chunk was last read.
     looks: u32,
@@ -59,7 +59,7 @@ impl OpenChunks {
         Some(Arc::clone(&chunk.found))
     }
 
-    /// Keeps a chunk open, and closes those read longest ago if there are too many.
+    /// Keeps a chunk open, and closes the least recently read ones if there are too many.
     pub fn keep(&self, name: ChunkName, found: Arc<FoundChunk>) {
         let mut open = self.open();
         open.close(&name);
@@ -84,7 +84,7 @@ impl OpenChunks {
         *self.open() = Open::default();
     }
 
-    /// Closes what was not read for a while; called at each look at the disk.
+    /// Closes the chunks that were not read for a while; to be called at each look at the disk.
     pub fn close_unread(&self) {
         let mut open = self.open();
         open.chunks.values_mut().for_each(|chunk| chunk.looks += 1);

@@ -1,5 +1,5 @@
-//! Checks that the store is where it should be: disks are pulled, unmounted, and brought back, while
-//! the daemon goes on (promise S3).
+//! Checks that the store is where it should be: disks are pulled, unmounted and brought back while the daemon runs
+//! (promise S3).
 
 use super::quarantine::Quarantine;
 use super::usage::{Asking, DiskTrouble};
@@ -12,20 +12,18 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Checks the disk, as is done each second: how much is left, and whether it is still the one
-    /// the store is on. A store that comes back is looked through as at a start, and the manager
-    /// needs its whole inventory then.
+    /// Checks the disk, once a second: how much space is left, and whether the store is still there. A store that comes
+    /// back is looked through as at a start, and the manager needs its whole inventory then.
     pub fn check_disk(&self) {
         self.open_chunks.close_unread();
         if matches!(self.usage.fault(), Some((DiskTrouble::Writing, _))) {
-            // The marker of a dead disk stays in the system's memory, so the disk itself has to be asked.
+            // The marker of a dead disk may stay in the page cache, so it has to be read from the disk.
             self.forget_marker();
         }
-        // The marker is read first: on a busy disk that takes long, and the space must be what it is
-        // afterwards.
+        // The marker is read first: on a busy disk that takes long, and the space must be asked for after it.
         let marker = marker::read(self.disk(), &self.layout);
         let asking = self.usage.asking();
-        // The chunks' directory is asked: where a disk is not mounted there is none.
+        // The space of the chunks' directory is asked for: where the disk is not mounted that directory is missing.
         let space = self.disk.space(self.layout.chunks());
         match marker.and_then(|found| Ok((found, space?))) {
             Ok((found, _)) if found.as_ref() != Some(&self.id) => {
@@ -51,7 +49,7 @@ impl Store {
             _ => {}
         }
         self.usage.sample(asking, space);
-        // Quarantined files are removed for room before any chunk is.
+        // Quarantined files are removed for room before any chunk leaves.
         if self.trim_quarantine() {
             let asking = self.usage.asking();
             match self.disk.space(self.layout.chunks()) {
@@ -62,16 +60,16 @@ impl Store {
     }
 
     fn lost(&self, why: &str) {
-        // Whoever checks or mounts that disk must not find it in use.
+        // Nothing is kept open, so that the disk can be checked or mounted again.
         *self.lock.lock().expect("no holder panics") = None;
         self.open_chunks.close_all();
         self.broke(DiskTrouble::Missing, why);
     }
 
-    /// Tries to take back the store that is there again; true when that worked.
+    /// Tries to open the store that is there again; returns whether that worked.
     fn comes_back(&self) -> bool {
         if !self.usage.idle() {
-            return false; // puts of before end first: what they left is cleaned up
+            return false; // earlier puts must end first, because their files are cleaned up
         }
         let root = self.layout.root();
         match self.disk.lock(root) {
@@ -90,17 +88,16 @@ impl Store {
             self.lost(&format!("it is there again and cannot be looked through: {why}"));
             return false;
         }
-        // The chunks that it holds now need not be those that it held, nor those that it gave receipts for.
+        // The store may lack chunks that it held, and chunks that it gave receipts for.
         self.begin_incarnation();
         self.changes().forget();
         self.mends("is there again");
         true
     }
 
-    /// Begins a new incarnation, so that the store is another one to all who were told of it.
+    /// Begins a new incarnation, so that receipts and orders for the earlier one do not count for this store.
     fn begin_incarnation(&self) {
-        // The first number was drawn at random, so the next is hardly another donor's or an earlier
-        // process's.
+        // The first number was drawn at random, so the next is hardly that of another donor or of an earlier process.
         self.incarnation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -136,19 +133,19 @@ impl Store {
         Some(DiskFault { missing: fault == DiskTrouble::Missing, why })
     }
 
-    /// True while the disk is broken or missing.
+    /// Returns whether the disk has a fault: it is broken, read-only or missing.
     pub fn broken(&self) -> bool {
         self.usage.fault().is_some()
     }
 
-    /// True when the store is there to ask, so that a chunk that is not found in it is missing.
+    /// Returns whether the store is there, so that a chunk that is not found in it is missing.
     pub fn present(&self) -> bool {
         let found = marker::read(self.disk(), &self.layout);
         !self.is_missing() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
     }
 
-    /// Gives a file of the store another name in it. A directory that somebody removed is made again:
-    /// what was in it is missing, and nothing else is wrong with the disk.
+    /// Renames a file within the store. If somebody removed the target's directory it is made again: its files are
+    /// missing, but the disk is not broken.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let dir = match (self.disk().rename(from, to), to.parent()) {
             (Err(why), Some(dir)) if why.kind() == io::ErrorKind::NotFound && self.present() => dir,
@@ -159,7 +156,7 @@ impl Store {
         self.disk().rename(from, to)
     }
 
-    /// True while the lent directory is not there.
+    /// Returns whether the store is missing.
     pub fn is_missing(&self) -> bool {
         matches!(self.usage.fault(), Some((DiskTrouble::Missing, _)))
     }

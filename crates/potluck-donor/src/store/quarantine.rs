@@ -1,9 +1,9 @@
-//! Files that count for nothing any more: what was no chunk, and chunks whose bytes were found wrong or
-//! could not be read. A cable, a controller or memory that fails for a while says nothing of what is on the
-//! disk, so each is looked at again, ever more seldom. One that is sound is a chunk again; should it be found
-//! bad once more, it is looked at as seldom as before, so that no chunk of a disk that fails now and then comes
-//! and goes all the time. No quarantined chunk is removed before the manager says that it has another good copy or
-//! that nobody needs it (the catalog's `dispensable`), or before it was stored here again.
+//! The quarantine: files that are no chunk, and chunks whose bytes were found wrong or could not be read. A cable, a
+//! controller or memory that fails for a while says nothing of the bytes on the disk, so each quarantined chunk is
+//! looked at again, at growing intervals. A chunk that is sound is taken out of quarantine. If it is found bad once
+//! more, its intervals go on from where they were, so that a chunk on a disk that fails now and then does not come and
+//! go all the time. A quarantined chunk is removed only when the manager says that it has another good copy or is not
+//! needed (the catalog's `dispensable`), or when it was stored here again.
 
 use super::copy_health::CopyHealth;
 use super::{HeldChange, Store, stored_len, taken};
@@ -15,33 +15,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The divisor of what is lent that gives the room for quarantined files: enough to look into what happened,
-/// while a bad cable that spoils a whole disk costs the pool little of it.
+/// Quarantined files may take one part in so many of the lent space: enough to find out what happened, while a bad
+/// cable that spoils a whole disk costs the pool little room.
 const PART: u64 = 20;
 /// The most chunks that one heartbeat asks about.
 const ASKED: usize = 256;
-/// The time from a look that found a chunk bad to the first look after it.
+/// The time from the first look at a quarantined chunk, which is due at once, to the second.
 const SHORTEST_WAIT: Duration = Duration::from_secs(2);
-/// The number of files looked at in one turn.
+/// The most files that are looked at in one turn.
 const PER_TURN: usize = 16;
-/// The number of chunks taken out of quarantine whose looks are remembered.
+/// The most chunks taken out of quarantine whose looks are remembered.
 const REMEMBERED: usize = 1024;
-/// The longest time between two looks, up to which each look doubles it.
+/// The longest time between two looks; each look doubles the time until it is reached.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The files in quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// The files, the oldest first, as far as this incarnation knows; those that are needed go to the end when that
-    /// is heard.
+    /// The files in the order in which they were quarantined or found at the start. A file goes to the end when a look
+    /// found it bad again, or when the manager did not let it go.
     files: VecDeque<Quarantined>,
-    /// The bytes that the quarantined files take.
+    /// The number of bytes that the quarantined files take on the disk.
     bytes: u64,
-    /// The chunks that were taken out of quarantine last.
+    /// The chunks that were taken out of quarantine last, with the looks at each.
     restored: VecDeque<(ChunkName, Looks)>,
 }
 
-/// How often a chunk was looked at, and when it may be again.
+/// The looks at a quarantined chunk: how many were made, and when the next is due.
 #[derive(Debug, Clone, Copy, Default)]
 struct Looks {
     made: u32,
@@ -49,7 +49,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Counts the look of `now`.
+    /// Returns these looks with one more, which is made at `now`.
     fn and(self, now: Tick) -> Self {
         let wait = SHORTEST_WAIT.saturating_mul(2_u32.saturating_pow(self.made));
         Self { made: self.made + 1, next: now + wait.min(LONGEST_WAIT) }
@@ -60,7 +60,7 @@ impl Looks {
 struct Quarantined {
     path: PathBuf,
     len: u64,
-    /// The chunk that the file was; none for what never was one.
+    /// The chunk that the file was, by its name; `None` for a file that never was one.
     chunk: Option<ChunkName>,
     looks: Looks,
 }
@@ -72,7 +72,7 @@ impl Quarantined {
 }
 
 impl Quarantine {
-    /// Takes out the file at `at`.
+    /// Removes the file at the position `at` from the list.
     fn take(&mut self, at: usize) -> Option<Quarantined> {
         let file = self.files.remove(at)?;
         self.bytes = self.bytes.saturating_sub(taken(file.len));
@@ -84,7 +84,7 @@ impl Quarantine {
         self.files.push_back(file);
     }
 
-    /// Forgets the looks at `name`, and returns them.
+    /// Removes and returns the remembered looks at `name`.
     fn take_looks(&mut self, name: &ChunkName) -> Option<Looks> {
         let at = self.restored.iter().position(|(restored, _)| restored == name)?;
         self.restored.remove(at).map(|(_, looks)| looks)
@@ -109,7 +109,7 @@ impl Quarantine {
 }
 
 impl Store {
-    /// Counts a file of `len` bytes among the quarantined ones; the room that it takes is counted already.
+    /// Adds a file of `len` bytes to the quarantined ones; the room that it takes is counted already.
     pub(crate) fn count_quarantined(&self, path: PathBuf, len: u64) {
         let chunk = chunk_of(&path);
         let mut quarantine = self.quarantine();
@@ -117,15 +117,15 @@ impl Store {
         quarantine.add(Quarantined { path, len, chunk, looks });
     }
 
-    /// Returns how many bytes of quarantined files should go: while the owner's limits do not hold, or they take more
-    /// than their part of what is lent.
+    /// Returns the number of bytes of quarantined files that should go, because the owner's limits do not hold, or
+    /// because the files take more than their part of the lent space.
     fn too_much_quarantined(&self) -> u64 {
         let more = self.quarantine().bytes.saturating_sub(self.usage().limits().max / PART);
         self.excess().max(more)
     }
 
-    /// Removes quarantined files that never were chunks, the oldest first, where there is too much in
-    /// quarantine. Returns whether anything was removed.
+    /// Removes quarantined files that never were chunks, the oldest first, while too much is in quarantine. Returns
+    /// whether any was removed.
     pub(crate) fn trim_quarantine(&self) -> bool {
         let mut left = self.too_much_quarantined();
         let mut removed = false;
@@ -136,15 +136,15 @@ impl Store {
             drop(quarantine);
             left = left.saturating_sub(taken(file.len));
             if !self.remove_quarantined(file) {
-                break; // tried again at the next look
+                break; // tried again at the next check of the disk
             }
             removed = true;
         }
         removed
     }
 
-    /// Returns the chunks whose quarantined files should go, the oldest first: all of them when the owner takes
-    /// everything back. The manager is asked whether they may.
+    /// Returns the chunks whose quarantined files should go, at most `ASKED`, in the order of the list; all count
+    /// when the owner is `leaving`. The manager is asked whether they may go.
     pub(crate) fn to_discard(&self, leaving: bool) -> Vec<ChunkName> {
         let mut left = if leaving { u64::MAX } else { self.too_much_quarantined() };
         let mut chunks = Vec::new();
@@ -158,8 +158,8 @@ impl Store {
         chunks
     }
 
-    /// Removes the quarantined files of the chunks of `asked` that are in `granted`: they have good copies,
-    /// or nobody needs them. Next time others are asked about first.
+    /// Removes the quarantined files of the chunks of `asked` that are in `granted`: they have good copies, or are not
+    /// needed. The other chunks of `asked` go to the end of the list, so that others are asked about first next time.
     pub(crate) fn discard(&self, asked: &[ChunkName], granted: &[ChunkName]) {
         let asked: BTreeSet<_> = asked.iter().collect();
         let granted: BTreeSet<_> = granted.iter().filter(|name| asked.contains(name)).collect();
@@ -195,17 +195,17 @@ impl Store {
         }
     }
 
-    /// Whether a quarantined chunk is to be looked at again.
+    /// Returns whether a quarantined chunk is due to be looked at again.
     pub(crate) fn is_look_due(&self, now: Tick) -> bool {
         self.quarantine().files.iter().any(|file| file.is_due(now))
     }
 
-    /// Looks again at quarantined chunks whose time has come; returns how many are sound after all.
+    /// Looks again at quarantined chunks that are due; returns the number of those that are sound after all.
     pub(crate) fn look_at_quarantined(&self, now: Tick) -> usize {
         let mut sound = 0;
         for _ in 0..PER_TURN {
             if self.is_missing() {
-                break; // what is there may be another store
+                break; // another store may be mounted there
             }
             let mut quarantine = self.quarantine();
             let at = quarantine.files.iter().position(|file| file.is_due(now));
@@ -223,7 +223,8 @@ impl Store {
         sound
     }
 
-    /// Makes a quarantined file its chunk again if it is sound, and returns it if it is not.
+    /// Makes a quarantined file its chunk again if it is sound, or removes it if the chunk was stored again meanwhile.
+    /// Returns the file as an error if it stays in quarantine.
     fn look_at(&self, file: Quarantined) -> Result<(), Quarantined> {
         let opened = self.disk().open(&file.path);
         let (Some(name), Some(len), Ok(opened)) = (file.chunk, stored_len(file.len), opened) else {
@@ -238,7 +239,7 @@ impl Store {
             return Err(file);
         }
         if self.disk().len(&path).is_ok() {
-            self.remove_quarantined(file); // it was stored again meanwhile
+            self.remove_quarantined(file); // the chunk was stored again meanwhile
             return Ok(());
         }
         if let Err(why) = self.rename(&file.path, &path) {
@@ -246,14 +247,14 @@ impl Store {
             return Err(file);
         }
         tracing::info!("chunk {name} can be read again, and is as it should be");
-        // The manager will rely on it from now on, so no tombstone that was decided on before may delete it.
+        // The manager will rely on the chunk from now on, so no earlier tombstone may delete it.
         self.write_sequence().wrote(&name);
         self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         Ok(())
     }
 }
 
-/// Returns the chunk that a quarantined file was, by its name ([`super::layout::StoreLayout::quarantined`]).
+/// Returns the chunk that a quarantined file was, by the file's name ([`super::layout::StoreLayout::quarantined`]).
 fn chunk_of(path: &Path) -> Option<ChunkName> {
     let (name, _) = path.file_name()?.to_str()?.split_once('.')?;
     name.parse().ok()

@@ -1,4 +1,4 @@
-//! Taking a store away once its donor has left the pool.
+//! Removes a store once its donor has left the pool.
 
 use super::layout::StoreLayout;
 use super::marker::{self, Owner, StoreError};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The outcome of removing a lent directory's store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreRemoved {
-    /// The directory is gone, or was before.
+    /// The directory is gone, or was gone before.
     All,
     /// The directory is there, and nothing is in it. It is a mount point, or the directory above it may not be
     /// written.
@@ -21,10 +21,10 @@ pub enum StoreRemoved {
     NotAStore,
 }
 
-/// Removes the store of `owner` from `dir`, and the directory if nothing else is in it. May be
-/// called again after it was interrupted: the marker goes last.
+/// Removes the store of `owner` from `dir`, and the directory if nothing else is in it. It may be called again after it
+/// was interrupted, because the marker goes last.
 ///
-/// Errors: it is another's store, a donor runs on it, or the file system fails.
+/// Errors: the store is another donor's, a donor runs on it, or the file system fails.
 pub fn remove(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     let layout = StoreLayout::new(dir);
     let failed = |why| layout.failed("removing the store", why);
@@ -62,7 +62,7 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     })
 }
 
-/// Counts the chunks in the store of a lent directory, by the files there. Zero where there is no store.
+/// Counts the chunks in the store of a lent directory, by its files; returns zero if there is no store.
 pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
     let (mut dirs, mut chunks) = (vec![StoreLayout::new(dir).chunks().to_owned()], 0);
     while let Some(dir) = dirs.pop() {
@@ -81,7 +81,7 @@ pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
     Ok(chunks)
 }
 
-/// Whether nothing is in a directory but what belongs to its file system itself.
+/// Returns whether a directory holds nothing but the `lost+found` of its file system.
 fn is_empty(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {
         if entry?.file_name() != "lost+found" {

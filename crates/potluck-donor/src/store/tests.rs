@@ -102,7 +102,7 @@ fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     let store = store(dir.path());
     let name = put(&store, 1);
     let used = store.report().0.lent_used;
-    // On some file systems a power cut leaves the file like this.
+    // On some file systems a power cut leaves a file like this.
     std::fs::write(store.layout().chunk(&name), vec![0; file_len(100) as usize]).expect("spoil");
     assert_eq!(store.count_put_if_held(&name, 100), Ok(false));
     put(&store, 1);
@@ -227,7 +227,7 @@ fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
     }
     assert_eq!((walked == expected, place), (true, None));
 
-    // A process that begins in the middle goes on behind the last chunk that was read.
+    // A process that begins in the middle goes on after the last chunk that was read.
     let (mut ahead, mut place) = (ListedAhead::default(), Some(Cursor::after(expected[600])));
     let next = ahead.next(&store, &mut place).expect("listed").expect("more");
     let others = expected[601..].iter().find(|name| !bucket.contains(name));
@@ -280,7 +280,7 @@ fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
     assert_eq!(store.delete(&absent, INCARNATION, u64::MAX), Deletion::Deleted);
 }
 
-/// Stores chunks and has them found spoiled.
+/// Stores chunks and has them found spoiled; returns the paths of all quarantined files.
 fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
     for number in numbers {
         let name = put(store, number);
@@ -291,7 +291,7 @@ fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
     store.quarantine().paths()
 }
 
-/// Asks whether what is too much in quarantine may go, and is told that it may.
+/// Discards what is too much in quarantine, as a manager lets it go; returns the number of chunks asked about.
 fn discard(store: &Store, leaving: bool) -> usize {
     let asked = store.to_discard(leaving);
     store.discard(&asked, &asked);
@@ -306,7 +306,7 @@ fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
     let quarantined = quarantine(&store, 1..5);
     store.check_disk();
     assert_eq!(store.to_discard(false), [], "kept while there is room");
-    // The cap is lower now, as after another start: the marker, the chunks and two files may stay.
+    // The cap is lower now, as after another start: the marker, the chunks and two quarantined files may stay.
     store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
     assert_eq!((store.excess(), store.disk_lacks()), (2 * 4096, 0));
     store.check_disk();
@@ -375,11 +375,11 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
     assert_eq!(store.verify(&restored), Ok(CopyHealth::Sound));
     assert_eq!(store.changes().batch().added.0[0].holding.name, restored);
     assert_eq!(store.delete(&restored, INCARNATION, written), Deletion::WrittenSince);
-    // A chunk that is wrong again is looked at ever more seldom.
+    // A chunk that is wrong again is looked at more and more seldom.
     std::fs::write(&quarantined[1], &files[1]).expect("written");
     assert_eq!(store.look_at_quarantined(Tick::from_secs(1)), 0);
     assert_eq!(store.look_at_quarantined(Tick::from_secs(3)), 1);
-    // This holds also if it was right in between, and others were removed since.
+    // This holds even if it was right in between, and others were removed since.
     quarantine(&store, 5..6);
     assert_eq!(discard(&store, true), 1);
     assert_eq!(store.quarantine().bytes(), 0);
@@ -390,7 +390,7 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
     assert_eq!(store.look_at_quarantined(Tick::from_secs(7)), 1);
 }
 
-/// How many files below `dir` this process has open, removed ones included.
+/// Returns the number of files below `dir` that this process has open, removed ones included.
 fn open_below(dir: &Path) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
     let open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());

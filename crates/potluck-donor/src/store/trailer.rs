@@ -1,5 +1,5 @@
-//! The end of a chunk file: the hashes of the chunk's segments, of which the proof of any range of them is
-//! made, and a trailer that says who these bytes are to a reader that has nothing but the file.
+//! The end of a chunk file: the hashes of the chunk's segments, of which proofs for ranges of segments are made, and a
+//! trailer that identifies the bytes to a reader that has nothing but the file.
 
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::ids::SessionId;
@@ -7,7 +7,7 @@ use potluck_core::merkle::{SEGMENT, segment_count};
 
 /// The size of the trailer in bytes.
 pub const TRAILER: usize = 64;
-/// The size of the hash of a segment in bytes.
+/// The size of a segment's hash in bytes.
 const HASH: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
@@ -17,17 +17,17 @@ const VERSION: u8 = 2;
 const NAME_PART: usize = 16;
 const SUM_AT: usize = 56;
 
-/// The session a chunk came from, and what the chunk is to the pool.
+/// The session that a chunk came from, and the chunk's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkOrigin {
-    /// The session that first stored the chunk here.
+    /// The session that first stored the chunk here; all zeros if a task of the manager did.
     pub session: SessionId,
     /// The kind of the chunk.
     pub kind: ChunkKind,
 }
 
 impl ChunkOrigin {
-    /// Returns the origin of a chunk that a task of the manager stored: no session vouches for it, and none is named.
+    /// Returns the origin of a chunk that a task of the manager stored, which names no session.
     pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
     }
@@ -46,14 +46,14 @@ impl ChunkOrigin {
 /// 32  first 16 bytes of the name                    48  zero (8 bytes)
 /// 56  first 8 bytes of BLAKE3 over the 56 bytes before
 /// ```
-/// The kind is 0 for data, 1 for a block of the metadata log.
-/// It is no proof of the bytes before it, only of what was meant: their own hash is the proof. It
-/// comes last so that a file that was cut, or whose end never reached the disk, has none.
+/// The kind is 0 for data, 1 for a block of the metadata log. The trailer is no proof of the bytes before it, only of
+/// what was to be stored; the proof is the hash of the bytes. The trailer comes last, so that a file that was cut off,
+/// or whose end never reached the disk, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trailer {
     /// The origin of the chunk.
     pub origin: ChunkOrigin,
-    /// The number of stored bytes before the trailer.
+    /// The number of stored bytes of the chunk, which the hashes and the trailer follow.
     pub len: u32,
     name: [u8; NAME_PART],
 }
@@ -79,7 +79,7 @@ impl Trailer {
         out
     }
 
-    /// Reads a trailer; `None` where there is none, or one of an unknown version.
+    /// Reads a trailer; returns `None` if it is missing or damaged, or of an unknown version or kind.
     pub fn decode(bytes: &[u8; TRAILER]) -> Option<Self> {
         let sum = blake3::hash(&bytes[..SUM_AT]);
         let ours = bytes[..8] == MAGIC && bytes[8] == VERSION;
@@ -96,13 +96,13 @@ impl Trailer {
         })
     }
 
-    /// Whether the trailer belongs to `len` stored bytes called `name`.
+    /// Returns whether the trailer belongs to `len` stored bytes called `name`.
     pub fn is_of(&self, name: &ChunkName, len: u32) -> bool {
         self.len == len && self.name == name.0[..NAME_PART]
     }
 }
 
-/// Returns the number of stored bytes in a chunk file of `file` bytes; `None` when no chunk makes such a file.
+/// Returns the number of stored bytes in a chunk file of `file` bytes; `None` if no chunk has a file of that size.
 pub fn stored_len(file: u64) -> Option<u32> {
     let front = file.checked_sub(TRAILER as u64)?;
     let segments = front.div_ceil(u64::from(SEGMENT) + HASH);
@@ -110,7 +110,7 @@ pub fn stored_len(file: u64) -> Option<u32> {
     ((1..=MAX_STORED).contains(&stored) && file_len(stored) == file).then_some(stored)
 }
 
-/// Returns how many bytes a chunk file has after its `stored` bytes: the hashes and the trailer.
+/// Returns the number of bytes that a chunk file has after its `stored` bytes: the hashes and the trailer.
 pub fn tail_len(stored: u32) -> usize {
     (segment_count(stored.into()) * HASH) as usize + TRAILER
 }

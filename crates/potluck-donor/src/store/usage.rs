@@ -1,17 +1,17 @@
-//! How much of the disk Potluck takes, and the promise that it never takes more than its owner lends: each write
-//! reserves its bytes here first, and is refused where they do not fit. A donor that has more than that, because its
-//! owner lends less than before or others fill the disk, is over quota: by how much is counted here, told by
-//! heartbeats, and moved to other donors by the pool.
+//! The disk usage of the store, and the promise that it never exceeds what the owner lends: each chunk reserves its
+//! bytes here before it is written, and is refused if they do not fit. A donor that has more, because its owner lends
+//! less than before or others fill the disk, is over quota. The excess is computed here and told by heartbeats, and the
+//! pool moves that many bytes to other donors.
 
 use crate::disk::DiskSpace;
 use potluck_core::owner_limits::{DiskState, Limits, disk_lacks, excess, room};
 use std::sync::{Mutex, MutexGuard};
 
-/// The size of the blocks in which file systems give space. Counting whole blocks keeps the cap by any measure an
-/// owner takes: sum of sizes, or `du`.
+/// The size in bytes of the blocks in which file systems give space. Because whole blocks are counted, the cap holds
+/// whether an owner adds up file sizes or asks `du`.
 const BLOCK: u64 = 4096;
 
-/// Returns how many bytes of the disk a file of `len` bytes takes.
+/// Returns the number of bytes that a file of `len` bytes takes on the disk.
 pub fn taken(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
@@ -19,10 +19,10 @@ pub fn taken(len: u64) -> u64 {
 /// The faults of a disk, from bad to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskTrouble {
-    /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and
-    /// says so by starting the donor again.
+    /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and starts the donor
+    /// again. (A worse fault that ends clears this one, too.)
     Writing,
-    /// The disk takes no writes, until it is found to take them again.
+    /// The disk is mounted read-only, until it is found writable again.
     ReadOnly,
     /// The lent directory is missing, until it is found again.
     Missing,
@@ -34,7 +34,7 @@ struct Broken {
     why: String,
 }
 
-/// Counts what is stored, and what is promised to chunks on their way in.
+/// The counts of the bytes that are stored, and of those that are promised to chunks on their way in.
 #[derive(Debug)]
 pub struct StoreUsage {
     counts: Mutex<Counts>,
@@ -43,23 +43,23 @@ pub struct StoreUsage {
 #[derive(Debug)]
 struct Counts {
     limits: Limits,
-    /// Bytes of files that are there.
+    /// The bytes that the store's files take.
     used: u64,
-    /// Bytes that are promised to files which are being written.
+    /// The bytes that are promised to files which are being written.
     reserved: u64,
     total: u64,
-    /// Bytes that the disk had left when it was asked last.
+    /// The bytes that the disk had left when it was asked last.
     available: u64,
-    /// How much of the promised bytes was promised when the disk was asked, or has been since, whether it was written
-    /// or not.
+    /// The bytes of promises that were open when the disk was asked last, or were made since. `available` may or may
+    /// not include them, so they are subtracted from it.
     owed: u64,
-    /// Bytes taken in this incarnation by files that were written as promised.
+    /// The bytes of all promised files that were completed since the process began.
     kept: u64,
-    /// Bytes of files that are being removed.
+    /// The bytes of files that are being removed.
     removing: u64,
-    /// Bytes that came or went, or may have, since the last [`StoreUsage::begin_recount`].
+    /// The bytes that were written or removed, or may have been, since the last [`StoreUsage::begin_recount`].
     churn: u64,
-    /// The reason why nothing more is taken.
+    /// The fault of the disk, while it has one: nothing more is stored then.
     broken: Option<Broken>,
 }
 
@@ -78,15 +78,15 @@ impl Counts {
     }
 }
 
-/// The counts just before the disk is asked how much it has left, which takes a while: they tell what is written
-/// meanwhile from what the answer includes already.
+/// The value of `Counts::kept` just before the disk is asked for its space. Files that were completed since then are
+/// not surely in the disk's answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking {
     kept: u64,
 }
 
 impl StoreUsage {
-    /// Makes the counts of an empty store on a disk that has this `space`.
+    /// Makes the counts of a store on a disk that has this `space`; no file is counted yet.
     pub fn new(limits: Limits, space: DiskSpace) -> Self {
         let counts = Counts {
             limits,
@@ -109,7 +109,7 @@ impl StoreUsage {
         self.counts.lock().expect("no holder panics")
     }
 
-    /// Promises room for a file of `len` bytes; `None` when there is not enough.
+    /// Promises room for a file of `len` bytes; returns `None` if there is not enough.
     pub fn reserve(&self, len: u64) -> Option<PromisedBytes<'_>> {
         let bytes = taken(len);
         let mut counts = self.counts();
@@ -122,7 +122,7 @@ impl StoreUsage {
         Some(PromisedBytes { usage: self, bytes })
     }
 
-    /// Counts a file of `len` bytes that was there at the start.
+    /// Counts a file of `len` bytes that was found when the store was looked through.
     pub fn found(&self, len: u64) {
         self.counts().used += taken(len);
     }
@@ -136,7 +136,7 @@ impl StoreUsage {
         Removal { usage: self, bytes }
     }
 
-    /// Forgets what is stored: all of it is about to be found again.
+    /// Forgets all files, because the store is about to be looked through again.
     pub fn forget(&self) {
         self.counts().used = 0;
     }
@@ -147,9 +147,9 @@ impl StoreUsage {
         counts.churn = counts.reserved + counts.removing;
     }
 
-    /// Notes that all files were listed, and these bytes `found`; returns the bytes that were counted and are not
-    /// there. What came or went meanwhile may have been seen or not and gets the benefit of the
-    /// doubt, so that the cap holds; the next recount finds it.
+    /// Notes that all files were listed, and these bytes `found`; returns the number of bytes that were counted and are
+    /// not there. Files that came or went meanwhile may have been seen or not and count as there, so that the cap
+    /// holds; the next recount settles them.
     pub fn end_recount(&self, found: u64) -> u64 {
         let mut counts = self.counts();
         let vanished = counts.used.saturating_sub(found).saturating_sub(counts.churn);
@@ -157,7 +157,7 @@ impl StoreUsage {
         vanished
     }
 
-    /// True while no chunk is on its way in.
+    /// Returns whether no chunk is on its way in.
     pub fn idle(&self) -> bool {
         self.counts().reserved == 0
     }
@@ -167,8 +167,8 @@ impl StoreUsage {
         Asking { kept: self.counts().kept }
     }
 
-    /// Takes over the space that the disk reports, asked after `asking`. How much it has seen of the chunks
-    /// on their way in, and of those that arrived since, is unknown, so they count whole.
+    /// Takes over the space that the disk reported when it was asked after `asking`. The report may include some bytes
+    /// of the chunks on their way in and of those that were completed since, so all their bytes are subtracted from it.
     pub fn sample(&self, asking: Asking, space: DiskSpace) {
         let mut counts = self.counts();
         counts.total = space.total;
@@ -176,7 +176,7 @@ impl StoreUsage {
         counts.owed = counts.reserved + (counts.kept - asking.kept);
     }
 
-    /// Goes by other limits from now on.
+    /// Sets the owner's limits.
     pub fn limit(&self, limits: Limits) {
         self.counts().limits = limits;
     }
@@ -186,16 +186,17 @@ impl StoreUsage {
         self.counts().limits
     }
 
-    /// Notes that the disk was found full, which is believed until the next sample.
+    /// Notes that the disk is full, which is believed until the next sample.
     pub fn full(&self) {
         self.counts().available = 0;
     }
 
-    /// Notes that the disk is broken or missing: nothing more is taken. True when that is news.
+    /// Notes a fault of the disk: nothing more is stored. Returns whether that is news; a lesser fault than the present
+    /// one is not.
     pub fn broke(&self, fault: DiskTrouble, why: String) -> bool {
         let mut counts = self.counts();
         let news = counts.broken.as_ref().is_none_or(|broken| {
-            // The reason why a disk does not come back may change; of other faults the first tells most.
+            // The reason why a missing disk does not come back may change; for other faults the first reason is kept.
             broken.fault < fault
                 || (broken.fault == fault && fault == DiskTrouble::Missing && broken.why != why)
         });
@@ -205,17 +206,17 @@ impl StoreUsage {
         news
     }
 
-    /// Notes that the disk is well again.
+    /// Notes that the disk has no fault any more.
     pub fn mended(&self) {
         self.counts().broken = None;
     }
 
-    /// Returns the fault of the disk, if it has one, and the reason why that is thought.
+    /// Returns the fault of the disk, if it has one, and what showed it.
     pub fn fault(&self) -> Option<(DiskTrouble, String)> {
         self.counts().broken.as_ref().map(|broken| (broken.fault, broken.why.clone()))
     }
 
-    /// Returns the disk's space, and how many bytes Potluck may still write.
+    /// Returns the disk's space, and the number of bytes that Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         let counts = self.counts();
         (counts.state(), counts.room())
@@ -223,14 +224,15 @@ impl StoreUsage {
 }
 
 impl StoreUsage {
-    /// Returns the bytes that must go for the owner's limits to hold again. What is promised does not count
-    /// against the disk: it may be written already, and chunks on their way in must not drive out
-    /// others.
+    /// Returns the number of bytes that must go for the owner's limits to hold again; 0 while the disk has a fault.
+    /// Promised bytes are not subtracted from the disk's free space here: they may be written already, and chunks on
+    /// their way in must not drive out others.
     pub fn excess(&self) -> u64 {
         self.beyond(excess)
     }
 
-    /// Returns how many bytes the disk has less free than its owner keeps free.
+    /// Returns the number of bytes that the disk has less free than its owner keeps free, at most what Potluck holds; 0
+    /// while the disk has a fault.
     pub fn disk_lacks(&self) -> u64 {
         self.beyond(disk_lacks)
     }
@@ -244,7 +246,7 @@ impl StoreUsage {
     }
 }
 
-/// Room promised to one file; given back when dropped before the file is there.
+/// The room promised to one file; it is given back if this is dropped before [`PromisedBytes::keep`].
 #[derive(Debug)]
 pub struct PromisedBytes<'a> {
     usage: &'a StoreUsage,
@@ -272,8 +274,7 @@ impl Drop for PromisedBytes<'_> {
     }
 }
 
-/// A file that is being removed. One that is dropped before it is [`done`](Removal::done) stays
-/// counted.
+/// The removal of a file. If it is dropped before it is [`done`](Removal::done), the file stays counted.
 #[derive(Debug)]
 pub struct Removal<'a> {
     usage: &'a StoreUsage,
@@ -281,8 +282,7 @@ pub struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    /// Notes that the file is removed. Whether the disk can use its blocks again is left to the next
-    /// [`StoreUsage::sample`].
+    /// Notes that the file is removed. The next [`StoreUsage::sample`] shows whether the disk has its blocks back.
     pub fn done(self) {
         let mut counts = self.usage.counts();
         counts.used = counts.used.saturating_sub(self.bytes);
@@ -324,7 +324,7 @@ mod tests {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let two = usage.reserve(2 * BLOCK).expect("above the floor");
         assert!(usage.reserve(2 * BLOCK).is_none());
-        // The disk has seen nothing of what was promised, which must not be promised twice.
+        // The disk's report includes nothing of what was promised, which must not be promised twice.
         let says = |available| DiskSpace { total: 1 << 30, available, read_only: false };
         usage.sample(usage.asking(), says(8 * BLOCK));
         assert!(usage.reserve(2 * BLOCK).is_none());

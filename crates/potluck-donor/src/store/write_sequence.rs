@@ -1,20 +1,20 @@
-//! When each chunk was put last: what makes a tombstone stale (promise D5).
+//! The order of puts, by which a tombstone is found to be stale (promise D5).
 //!
-//! Every put of this incarnation has a number, also one of a chunk that was there. A tombstone carries the
-//! number up to which the manager knew that nobody needed the chunk: whoever put it later needs it.
+//! Every put since the process began has a number, also one of a chunk that was held already, and so has every look
+//! after which the manager relies on a chunk. A tombstone carries the number up to which the manager knew that the
+//! chunk was not needed: a chunk with a later number is needed.
 
 use potluck_core::chunk::ChunkName;
 use std::collections::BTreeMap;
 
-/// The number of names remembered per generation. Two generations are kept, about 3 MiB when both are full.
+/// The most names in one generation. Two generations are kept, which take about 3 MiB when both are full.
 const GENERATION: usize = 32_768;
 
-/// Numbers the puts of one incarnation, from 1.
+/// The numbers of the puts since the process began, from 1.
 ///
-/// Only the latest are remembered by name; of all others it is remembered that they are not later
-/// than `floor`. Names are told apart by their first 8 bytes: two that share them count as put
-/// when the later of them was. Either shortcut can only keep a chunk that could have been deleted,
-/// and the manager asks again with a newer number.
+/// Only the latest puts are remembered by name; all others count as put at `floor`. Names are told apart by their first
+/// 8 bytes: two names that share them count as put when the later one was. Both shortcuts can only keep a chunk that
+/// could have been deleted, and the manager asks again with a newer number.
 #[derive(Debug, Default)]
 pub struct WriteSequence {
     last: u64,

@@ -1,4 +1,4 @@
-//! The publishing of drafts: a file that was written becomes visible whole, whatever its content is in.
+//! The publishing of drafts: a file that was written becomes visible whole, wherever its content is.
 
 use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
 use crate::errno::errno;
@@ -13,7 +13,7 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl Draft {
-    /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
+    /// Makes the file visible whole at `path`. Later writes change the published version.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_shared() {
             return self.finish_shared(path).await;
@@ -46,7 +46,7 @@ impl Draft {
         Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
     }
 
-    /// Puts what was written of a shared file into its next version.
+    /// Ends this mount's part of the next version of a shared file.
     async fn finish_shared(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         let Content::Shared(shared) = &mut self.content else {
             return Ok(PublishedChange::Nothing);
@@ -54,12 +54,12 @@ impl Draft {
         self.note.publishing(path);
         shared.finish().await.inspect_err(|_| self.note.unpublished(path))?;
         self.note.published();
-        (self.is_dirty, self.version) = (false, None); // its version is whichever is there by now
+        (self.is_dirty, self.version) = (false, None); // the next version is not known here
         self.publish_attributes(path).await?;
         Ok(PublishedChange::Content { dir_modified: None })
     }
 
-    /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
+    /// Sets the attributes at `path`, if any were set since the content was published, and no content is unpublished.
     async fn publish_attributes(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_dirty || !self.has_new_attributes {
             return Ok(PublishedChange::Nothing);
@@ -68,7 +68,7 @@ impl Draft {
         let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
         let set = SetAttributes { path: path.clone(), version: self.version, attributes };
         match self.pool.set_attributes(&set).await {
-            // Another version took its place since, as it might have done afterwards.
+            // Another version has taken the file's place, as it might have done just after this call.
             Err(failure) if failure.code == code::WRONG_VERSION => {}
             set => set.map_err(|failure| errno(&failure))?,
         }
@@ -76,7 +76,8 @@ impl Draft {
         Ok(PublishedChange::Attributes)
     }
 
-    /// Publishes what came in order. A second try would publish a file without what donors were given.
+    /// Publishes bytes that were written in order. If this fails the content is lost: a second try would publish a file
+    /// without what donors were given.
     async fn finish_stream(
         &mut self,
         path: &PoolPath,
@@ -84,7 +85,7 @@ impl Draft {
     ) -> Result<Finished, Errno> {
         let size = self.size();
         let lost = |why| Content::Lost { why, size };
-        let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is there
+        let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is published
         let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
         let finished = match stream {
             Streamed::Stream(stream) => self.finish_begun(*stream, path, options, size).await,
@@ -110,13 +111,14 @@ impl Draft {
         size: u64,
     ) -> Result<Finished, Errno> {
         let mut writer = *stream.end().await?;
-        writer.set_place(path.clone(), options.condition); // it may have another name by now
+        writer.set_place(path.clone(), options.condition); // the file may have another name by now
         let report = self.report.take();
         let copies = report.map_or(AllCopies::Unknown, AllCopies::Reported);
         Ok((self.finish_writer(writer, size).await?, copies))
     }
 
-    /// Publishes a small file with others of its directory, and where their session has failed in one of its own.
+    /// Publishes a small file in the session that it shares with others of its directory; in a session of its own if it
+    /// is too large or in another directory by now, or if the shared session has failed.
     async fn finish_small(
         &mut self,
         mut small: SmallFile,
@@ -150,7 +152,7 @@ impl Draft {
         Ok((self.finish_writer(writer, size).await?, copies))
     }
 
-    /// Makes a file visible by its writer, with zeros where it has less than `size` bytes.
+    /// Fills a file up to `size` bytes with zeros, and makes it visible.
     async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
         while writer.written() < size {
             let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
@@ -160,7 +162,7 @@ impl Draft {
         writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 
-    /// Publishes what was changed. It can be tried again.
+    /// Publishes an edit. If this fails it can be tried again.
     async fn finish_edit(
         &mut self,
         path: &PoolPath,

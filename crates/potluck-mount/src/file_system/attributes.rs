@@ -1,4 +1,4 @@
-//! Setting the attributes of files and directories.
+//! Sets the attributes of files and directories.
 
 use super::{FileSystem, OpenMode, ShownEntry};
 use crate::draft::Draft;
@@ -11,7 +11,7 @@ use potluck_wire::control::SetAttributes;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 
-/// The attributes that a program sets; what it leaves out stays.
+/// The attributes that a program sets; those that are `None` stay as they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AttributeChange {
     /// The size in bytes.
@@ -31,12 +31,12 @@ pub struct OwnerChange {
     pub uid: Option<u32>,
     /// The number of the group.
     pub gid: Option<u32>,
-    /// Whom entries of which nobody set the owner belong to in this mount.
+    /// The owner that this mount shows for entries whose owner was never set.
     pub unsaid: FileOwner,
 }
 
 impl OwnerChange {
-    /// Returns the owner after this change of what belonged to `before`.
+    /// Returns the new owner of an entry that belonged to `before`.
     fn of(self, before: Option<FileOwner>) -> FileOwner {
         let FileOwner { uid, gid } = before.unwrap_or(self.unsaid);
         FileOwner { uid: self.uid.unwrap_or(uid), gid: self.gid.unwrap_or(gid) }
@@ -48,13 +48,13 @@ impl OwnerChange {
 pub struct NewEntry {
     /// The permissions of the entry.
     pub permissions: Permissions,
-    /// The owner of the entry, where owners are kept.
+    /// The owner of the entry, if this mount keeps owners.
     pub owner: Option<FileOwner>,
 }
 
 impl FileSystem {
-    /// Sets attributes. Those of a file that is being written are published with it, and the size of one that nobody
-    /// writes by storing it anew.
+    /// Sets attributes. Those of a file that is being written are published with it. A new size of any other file makes
+    /// a new version of it at once.
     pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
         let shared = self.handles().draft(inode);
         let shared = match (shared, change.size) {
@@ -73,12 +73,12 @@ impl FileSystem {
             Ok(path) => path,
             Err(why) => {
                 if !is_open {
-                    draft.withdraw().await; // no close() will say that this mount has done its part of a shared file
+                    draft.withdraw().await; // no close() will end this mount's part of a shared file
                 }
                 return Err(why);
             }
         };
-        // If the file is open, its last handle publishes it, with what was set after all was written.
+        // If the file is open, its last handle publishes it, with the attributes that were set until then.
         if !is_open {
             self.metadata.publishing(&path, draft.publish(&path)).await?;
         }
@@ -108,8 +108,8 @@ impl FileSystem {
         Ok(path)
     }
 
-    /// Returns what a program gives to an entry that it makes in a directory, with the group of the directory where
-    /// that hands it on.
+    /// Returns the attributes of an entry that a program makes in a directory: its group is that of the directory if
+    /// the directory hands that on (set-group-ID).
     pub(super) async fn inheriting(
         &self,
         parent: u64,
@@ -155,7 +155,7 @@ impl FileSystem {
         self.metadata.changed_here(&set.path);
         match done {
             Ok(()) => {}
-            // Somebody put another version in its place, as they might have done after this.
+            // Another version has taken the file's place, as it might have done just after this call.
             Err(failure) if failure.code == code::WRONG_VERSION => {
                 return self.facts(inode, None).await;
             }

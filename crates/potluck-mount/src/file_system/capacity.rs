@@ -1,4 +1,4 @@
-//! How much the pool has and has left, as `df` shows it.
+//! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
 use crate::errno::errno;
@@ -9,10 +9,10 @@ use potluck_wire::control::{QuotaList, Status};
 use rustix::io::Errno;
 use std::time::Duration;
 
-/// How long a program that writes waits for the manager to say whether its file is within the quota.
+/// The time that a program that writes waits at most for the manager to tell the quota.
 const MOST_ASKED: Duration = Duration::from_secs(1);
 
-/// The bytes that the pool has and has left, as its policy stores them.
+/// The bytes of files that the pool can hold by its policy, in all and beside what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// The bytes that could be stored in an empty pool.
@@ -21,7 +21,7 @@ pub struct Capacity {
     pub free: u64,
 }
 
-/// A quota in bytes of files, and how much of it is used.
+/// A quota in bytes of files, and the bytes of it that are used.
 #[derive(Debug, Clone, Copy)]
 struct BytesQuota {
     most: u64,
@@ -29,7 +29,7 @@ struct BytesQuota {
 }
 
 impl Capacity {
-    /// Returns what programs can store where this quota is a limit, too.
+    /// Returns this capacity as limited by a quota, too.
     fn within(self, quota: Option<BytesQuota>) -> Self {
         let Some(BytesQuota { most, used }) = quota else { return self };
         let free = self.free.min(most.saturating_sub(used));
@@ -38,8 +38,9 @@ impl Capacity {
 }
 
 impl FileSystem {
-    /// Returns what the pool has and has left for files of the directory's policy, a donor's room counted as if the
-    /// rest of the donors had as much; or what the quota of the space leaves, where that is less.
+    /// Returns the capacity and the room for files of the mounted directory's policy. Donors' room counts only as far
+    /// as each group of shards finds enough donors with room; a quota of the space limits both further. For the root of
+    /// the pool the bytes of donors count as they are.
     pub async fn capacity(&self) -> Result<Capacity, Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
         let root = self.inodes().path(ROOT)?;
@@ -60,7 +61,7 @@ impl FileSystem {
             true => 0,
             false => self.reservations_of(&root).await?.iter().map(|it| it.left).sum(),
         };
-        // The rooms of donors are without what was promised to anybody, so what is reserved here is added.
+        // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
         let free = storable(&rooms, shards, data) + reserved;
         let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
         match root.space() {
@@ -69,9 +70,9 @@ impl FileSystem {
         }
     }
 
-    /// Refuses a file at `path` that is to have `size` bytes where the manager would refuse it for the quota of the
-    /// space when it is published. A file that becomes no larger is never refused. If the manager does not answer
-    /// within a second, the file is not refused here.
+    /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
+    /// space. A file that becomes no larger is never refused. If the manager does not answer within [`MOST_ASKED`], or
+    /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
     pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
@@ -92,7 +93,7 @@ impl FileSystem {
         }
     }
 
-    /// Returns the most bytes of files that a space may have, and those that it has, if it has such a quota.
+    /// Returns the quota of a space in bytes of files, if it has one.
     async fn quota_of(&self, space: &str) -> Result<Option<BytesQuota>, Errno> {
         let listed = self.pool.call(&QuotaList {}).await.map_err(|failure| errno(&failure))?;
         let of = QuotaOf::Space(space.to_owned());
@@ -101,7 +102,8 @@ impl FileSystem {
     }
 }
 
-/// Returns the bytes that fit where each group has `shards` shards on donors of their own, `data` of them data.
+/// Returns the bytes of files that fit on donors with these rooms, if each group has `shards` shards of one size on
+/// different donors, `data` of them with data.
 fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
     let (mut fits, mut too_much) = (0, rooms.iter().sum::<u64>() + 1);
     while too_much - fits > 1 {

@@ -1,5 +1,5 @@
-//! Checkpoints in a mount: from its begin to its end a directory's content is what is staged for it. This mount sees
-//! it, and so do others that joined the checkpoint.
+//! Checkpoints in a mount: from the beginning of a checkpoint to its end, a directory shows the content that is staged
+//! for it. Other mounts see that only if they joined the checkpoint.
 
 use super::{FileSystem, ShownEntry, entry_of};
 use crate::errno::errno;
@@ -11,11 +11,20 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::MutexGuard;
+<<<<<<< HEAD
+=======
+use std::time::Duration;
 
-/// The requests that a program makes by setting the attribute of a checkpoint.
+/// The time that the kernel may take to tell the mount that a file was closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// The time between two checks whether the kernel has told that a file was closed.
+const LOOK: Duration = Duration::from_millis(10);
+>>>>>>> wt-r7
+
+/// The requests that a program makes by setting the checkpoint attribute of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointRequest {
-    /// Begins a checkpoint for the directory, or for a name in it, which need not be there.
+    /// Begins a checkpoint for the directory, or for a name in it, which need not exist.
     Begin(Option<String>),
     /// Joins a checkpoint that somebody began.
     Join(CheckpointId, Option<String>),
@@ -50,8 +59,8 @@ impl FromStr for CheckpointRequest {
     }
 }
 
-/// The checkpoints of a mount, by the numbers of their directories: those that are open in it, and of each directory
-/// the one that ended last.
+/// The checkpoints of a mount, by the numbers of their directories: for each directory the open one, or else the one
+/// that ended last.
 pub type MountedCheckpoints = HashMap<u64, MountedCheckpoint>;
 
 /// A checkpoint of a mount.
@@ -67,13 +76,13 @@ impl FileSystem {
         self.checkpoints.lock().expect("no holder panics")
     }
 
-    /// Returns the path at which the content of a directory is staged, if it is.
+    /// Returns the path at which the content of a directory is staged, if it is staged.
     pub(super) fn staging_at(&self, parent: u64, name: &str) -> Option<PoolPath> {
         let inodes = self.inodes();
         inodes.find(parent, name).and_then(|number| inodes.staging(number).cloned())
     }
 
-    /// Refuses to rename or remove a directory that is staged, or that one below it is.
+    /// Refuses to rename or remove a directory if it or one below it is staged.
     pub(super) fn check_unstaged(&self, parent: u64, name: &str) -> Result<(), Errno> {
         let inodes = self.inodes();
         let Some(number) = inodes.find(parent, name) else { return Ok(()) };
@@ -83,8 +92,8 @@ impl FileSystem {
         }
     }
 
-    /// Looks up what is at a name. A directory whose checkpoint ended elsewhere is that which everybody sees from
-    /// then on.
+    /// Looks up the entry at a name. A directory whose checkpoint has ended elsewhere is shown as everybody sees it
+    /// from then on.
     pub(super) async fn stat_or_end(&self, parent: u64, name: &str) -> Result<ListedEntry, Errno> {
         let found = self.stat(&self.child(parent, name)?).await;
         let number = self.inodes().find(parent, name).unwrap_or(parent);
@@ -94,17 +103,17 @@ impl FileSystem {
         }
     }
 
-    /// Whether something was not found because the checkpoint that it was staged for has ended elsewhere; from then on
-    /// its directory is that which everybody sees.
+    /// Returns whether an entry was not found because the checkpoint that it was staged for has ended elsewhere; if so,
+    /// its directory is shown as everybody sees it from then on.
     pub(super) async fn has_ended_elsewhere(&self, inode: u64) -> bool {
         let staged = {
             let inodes = self.inodes();
-            // No staging directory is inside another, so the first that is found is the only one.
+            // No staging directory is inside another, so the first one found is the only one.
             let above = inodes.staged().find(|number| inodes.is_below(inode, *number));
             above.and_then(|number| Some((number, inodes.staging(number)?.clone())))
         };
         let Some((number, staging)) = staged else { return false };
-        // What the mount keeps of it may be out of date, so the pool is asked.
+        // The metadata that the mount keeps may be out of date, so the manager is asked.
         let is_gone = match self.pool.stat(&staging).await {
             Err(failure) => failure.code == code::NO_ENTRY,
             Ok(_) => false,
@@ -115,7 +124,7 @@ impl FileSystem {
         is_gone
     }
 
-    /// Adds directories to a listing that are staged in this mount, and not there for others.
+    /// Adds the directories to a listing that are staged in this mount and do not exist for others.
     pub(super) fn add_staged(&self, inode: u64, entries: &mut Vec<ListedEntry>) {
         let inodes = self.inodes();
         for number in inodes.staged() {
@@ -136,8 +145,9 @@ impl FileSystem {
 
     /// Begins, joins or ends the checkpoint of a directory.
     ///
-    /// Errors: [`Errno::BUSY`] while programs write files in the directory; [`Errno::NODATA`] where no checkpoint was
-    /// begun in this mount, [`Errno::STALE`] where it has ended elsewhere.
+    /// Errors, besides those of the calls: [`Errno::BUSY`] while programs write files in the directory (not for an
+    /// abort), or if another checkpoint than the one to join is open; for a commit or abort, [`Errno::NODATA`] if no
+    /// checkpoint was begun in this mount; [`Errno::STALE`] if it has ended elsewhere.
     pub(super) async fn change_checkpoint(
         &self,
         inode: u64,
@@ -180,12 +190,17 @@ impl FileSystem {
         Ok(())
     }
 
+<<<<<<< HEAD
     /// Refuses what must not be done while programs write files in a directory or below it.
+=======
+    /// Fails while programs write files in a directory or below it. The kernel tells a moment after close() returned,
+    /// or after the program ended, that a file is not open any more, so this waits for [`RELEASED_WITHIN`].
+>>>>>>> wt-r7
     async fn check_unwritten_below(&self, dir: u64) -> Result<(), Errno> {
         self.wait_until_closed(|| self.is_written_below(dir)).await
     }
 
-    /// Whether a program has a file open for writing, in a directory or below it.
+    /// Returns whether a program has a file open for writing in a directory or below it.
     fn is_written_below(&self, dir: u64) -> bool {
         let drafts = self.handles().drafts();
         drafts.into_iter().any(|(number, _)| {
@@ -197,8 +212,8 @@ impl FileSystem {
     async fn commit_checkpoint(&self, inode: u64) -> Result<(), Errno> {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
         self.check_unwritten_below(inode).await?;
-        // A program may close a file without waiting for the answer: its file is published now, or nothing of the
-        // checkpoint is.
+        // A program may have closed a file without waiting for the answer: the file is published now, or the checkpoint
+        // is not committed.
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let is_below = self.inodes().is_below(number, inode);
@@ -226,11 +241,12 @@ impl FileSystem {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
         let MountedCheckpoint { id, space, is_open, .. } = checkpoint;
         self.pool.abort_checkpoint(&space, id).await.map_err(|failure| errno(&failure))?;
-        // If the checkpoint is over, what programs write there now is everybody's.
+        // If the checkpoint is over, files that programs write there now do not belong to it.
         if !is_open {
             return Ok(());
         }
-        // What programs still write there is removed with the checkpoint, and must not appear where others look.
+        // Files that programs still write there are removed with the checkpoint, and must not appear in the directory
+        // that everybody sees.
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
@@ -248,7 +264,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Shows everybody's content at a directory, now that the directory's checkpoint is over.
+    /// Shows a directory as everybody sees it, now that its checkpoint is over.
     fn is_over(&self, inode: u64) {
         let (staging, target) = {
             let mut inodes = self.inodes();

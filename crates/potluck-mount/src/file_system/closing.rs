@@ -1,4 +1,4 @@
-//! Files that were written are published when they are closed, and what cannot be is kept in the mount's record.
+//! Publishes written files when they are closed; the mount's record names those that cannot be published.
 
 use super::FileSystem;
 use crate::draft::Draft;
@@ -23,16 +23,17 @@ enum Writers {
     Opener,
     /// Others may still write, or it is not known who may.
     Others,
+    /// No program may write the file any more, or that does not matter.
     None,
 }
 
 impl FileSystem {
-    /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
-    /// anybody does after that one. A file that was removed meanwhile is not published; and one that was made, or cut
-    /// off when it was opened, and not written, only when nobody may write it any more.
+    /// Closes a descriptor of a file, and publishes the file if `thread` belongs to the process that opened it, or if
+    /// that process has closed it before or is gone. A file that was removed meanwhile is not published. A file that
+    /// was only made, or cut off by open(), is published once no program can write it any more.
     ///
-    /// The locks of `owner` on the file end with it, when what was written under them is there. What another program
-    /// is in the middle of writing under an exclusive lock is not published, but by that one.
+    /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program has
+    /// an exclusive lock on the file, only that program's close publishes it.
     pub async fn flush(&self, handle: u64, thread: u32, owner: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let locked = self.locked_number(opened.inode);
@@ -53,8 +54,8 @@ impl FileSystem {
         published
     }
 
-    /// Tells who may still write a file that was merely begun, after a thread closed a descriptor of it. What was
-    /// written is published whoever may write more.
+    /// Returns who may still write a file that was merely begun, after a thread closed a descriptor of it. For any
+    /// other file the answer is [`Writers::None`]: it is published even if programs may write more.
     async fn writers_left(&self, handle: u64, opened: &OpenHandle, thread: u32) -> Writers {
         let Handle::Writing { draft, .. } = &opened.handle else { return Writers::None };
         if !draft.lock().await.is_merely_begun() {
@@ -74,13 +75,13 @@ impl FileSystem {
         }
     }
 
-    /// Returns what tells descriptors of a file apart from others, if the file has a name.
+    /// Returns the number and name by which descriptors of a file are found, if the file has a name.
     fn named(&self, inode: u64) -> Option<NamedInode> {
         let place = self.inodes().place(inode).cloned();
         place.map(|(_, name)| NamedInode { inode, name })
     }
 
-    /// Whether a program has a file open and writes it, or has closed it and has another descriptor of it.
+    /// Returns whether a program has a file open for writing, or has closed one descriptor of it and has another.
     pub(super) fn is_file_open_for_writing(&self, inode: u64) -> bool {
         if self.handles().is_file_written(inode) {
             return true;
@@ -97,7 +98,7 @@ impl FileSystem {
 
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
         if draft.is_shared() && self.handles().is_file_written(inode) {
-            return Ok(()); // the last program of this mount that closes it has written this mount's part
+            return Ok(()); // the last program of this mount that closes the file ends this mount's part
         }
         if draft.is_nameless() {
             draft.withdraw().await;
@@ -108,7 +109,7 @@ impl FileSystem {
             match self.locks.may_publish(inode).await {
                 Ok(true) => {}
                 Ok(false) => draft.lose(Errno::IO),
-                // The locks may still be held: a later close, or the end of the mount, publishes what was written.
+                // The locks may still be held, so a later close or the end of the mount publishes the file.
                 Err(why) => {
                     draft.failed(&path, why);
                     return Err(why);
@@ -118,8 +119,8 @@ impl FileSystem {
         self.publish_at(draft, &path).await
     }
 
-    /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without
-    /// closing: the record says so, too.
+    /// Publishes a draft at `path`. A failure is noted in the mount's record, too, for a program that is killed or ends
+    /// without closing does not hear of it.
     pub(super) async fn publish_at(&self, draft: &mut Draft, path: &PoolPath) -> Result<(), Errno> {
         let publish = async {
             if draft.is_dirty() {
@@ -135,11 +136,11 @@ impl FileSystem {
         published
     }
 
-    /// Refuses to publish in a directory that is not there any more, as another client has renamed or removed it: it
-    /// would be made anew, with this file in it.
+    /// Fails if the directory of a file does not exist any more, because another client has renamed or removed it:
+    /// publishing would make it anew, with this file in it.
     async fn check_dir(&self, path: &PoolPath) -> Result<(), Errno> {
         let Some(dir) = path.parent().filter(|dir| !dir.names().is_empty()) else { return Ok(()) };
-        // A checkpoint that has ended takes no files, so no directory is made for it.
+        // The manager accepts no files for a checkpoint that has ended, so no directory is made for it.
         let is_staged =
             dir.names().iter().any(|name| CheckpointId::of_staging_name(name).is_some());
         if is_staged || self.metadata.place(&dir).await != Err(Errno::NOENT) {
@@ -150,22 +151,23 @@ impl FileSystem {
                 tracing::warn!("{dir} is not there any more: another client renamed or removed it");
                 Err(Errno::STALE)
             }
-            // If the space of a file that is being written is not shown any more, the right to it was taken.
+            // If the space of a file that is being written is not shown any more, the right to it was withdrawn.
             Err(failure) if failure.code == code::NO_SPACE_NAMED => Err(Errno::ACCESS),
             Err(failure) => Err(errno(&failure)),
             Ok(_) => Ok(()),
         }
     }
 
-    /// Closes a handle; what was written since it was flushed last is published.
+    /// Closes a handle, and publishes what was written since the last flush, unless another program has an exclusive
+    /// lock on the file.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
         if let Handle::Writing { draft, .. } = &opened.handle {
-            // A program may set attributes by name, and rename the file, between its close and this. It finds the
-            // file open until all that was set before is published.
+            // Between its close() and this call a program may set attributes by name and rename the file. The file
+            // counts as open until all that was set is published.
             let mut draft = draft.lock().await;
             let is_begun =
                 draft.is_merely_begun() && self.handles().is_written_beside(opened.inode, handle);
@@ -178,9 +180,9 @@ impl FileSystem {
             self.handles().remove(handle);
         }
         if let Some(owner) = owner {
-            self.locks.unlock_all(locked, owner); // those of flock, which belong to the open file
+            self.locks.unlock_all(locked, owner); // the locks of flock(), which belong to the open file
         }
-        self.forget(opened.inode, 0); // the kernel may have done so while it was open
+        self.forget(opened.inode, 0); // the kernel may have forgotten the number while the file was open
         let is_open = [opened.inode, locked].iter().any(|number| self.handles().is_open(*number));
         if !is_open && let Some(given) = self.locks.closed(locked) {
             let locks = Arc::clone(&self.locks);
@@ -188,8 +190,8 @@ impl FileSystem {
         }
     }
 
-    /// Closes a handle that no program was given, as the one that asked for it was killed: nothing is published for
-    /// it.
+    /// Closes a handle that no program was given, because the one that asked for it was killed. Nothing is published if
+    /// no other handle has the file open.
     pub async fn give_up(&self, handle: u64) {
         let opened = self.handles().only_one(handle);
         if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, .. }) = opened {
@@ -198,6 +200,7 @@ impl FileSystem {
         self.release(handle, None).await;
     }
 
+<<<<<<< HEAD
     /// Waits until files are closed, of which `is_open` says whether one is open. The kernel tells that a file is not open
     /// any more a moment after close() returned, or the program ended.
     ///
@@ -217,12 +220,15 @@ impl FileSystem {
     }
 
     /// Whether a program has a file open that it writes.
+=======
+    /// Returns whether a program has any file open for writing.
+>>>>>>> wt-r7
     pub fn is_written(&self) -> bool {
         self.handles().is_written()
     }
 
-    /// Publishes what programs have closed, once nobody serves the mount any more; `all_closed` says that no program
-    /// has a file open, whether it was heard to close it or not.
+    /// Publishes the files that programs have closed, once requests are not served any more. With `all_closed` no
+    /// program has a file open, even if the mount did not hear that it was closed.
     pub async fn publish_closed(&self, all_closed: bool) {
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {
@@ -238,8 +244,8 @@ impl FileSystem {
         }
     }
 
-    /// Notes that the name at `path` is gone. The draft that it led to, if there is one, is not published any more, and
-    /// the mount record does not count that as a loss.
+    /// Notes that the name at `path` is gone. The `draft` that it led to, if any, is not published any more, and the
+    /// mount's record does not count that as a loss.
     pub(super) fn has_no_name(&self, path: &PoolPath, draft: Option<&mut Draft>) {
         self.record.forget_failures(path);
         if let Some(draft) = draft {
@@ -247,7 +253,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes the record name drafts as they are called now. One that is being written notes it at its next write.
+    /// Makes the record name drafts by their present paths. A draft that is in use notes its path at the next write.
     pub(super) fn note_new_names(&self) {
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {

@@ -5,7 +5,7 @@ use crate::handles::{Handle, OpenHandle};
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Makes an empty file where nothing is; everybody sees it when this returns.
+    /// Makes an empty file at a name that is free; all clients see it when this returns.
     pub async fn make_empty_file(
         &self,
         parent: u64,
@@ -21,7 +21,7 @@ impl FileSystem {
         }
         self.release(handle, None).await;
         if published.is_err() {
-            self.forget(facts.inode, 1); // the kernel is not told of it
+            self.forget(facts.inode, 1); // the kernel is not told of the number
         }
         published.map(|()| facts)
     }

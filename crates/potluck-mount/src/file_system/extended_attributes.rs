@@ -1,4 +1,4 @@
-//! Extended attributes: what the pool knows of an entry, and the policy that holds there.
+//! Extended attributes: the facts that the pool knows of an entry, its policy, and requests about it.
 
 use super::FileSystem;
 use crate::errno::errno;
@@ -16,35 +16,37 @@ const PREFIX: &str = "user.potluck.";
 pub enum PoolAttribute {
     /// The digest of a file, as `potluck hash` prints it.
     Digest,
-    /// How many copies a file has by its policy, or new files below a directory get.
+    /// The number of copies that a file has by its policy, or that new files below a directory get.
     Copies,
-    /// The erasure code of a file, where it has one instead of copies.
+    /// The erasure code of a file, or of new files below a directory, if that is used instead of copies.
     Ec,
-    /// The ack level of what is written at the entry.
+    /// The ack level of writes at the entry.
     Ack,
-    /// Which versions of files are kept when others take their place.
+    /// The policy on which replaced versions of files are kept.
     Retain,
     /// The donors of a file, a line each.
     Placement,
-    /// The bytes that are reserved for what is written at the entry; setting it reserves so many for a day, or none.
+    /// The bytes that are left of reservations for files at the entry. Setting the attribute reserves so many bytes for
+    /// a limited time, or none for 0.
     Reserve,
-    /// How fast a file was written through this mount, until it was closed.
+    /// The rate in MiB/s at which a file was written through this mount, until it was closed.
     ObservedBandwidth,
-    /// How fast a file was written through this mount, until all its copies were made.
+    /// The rate in MiB/s at which a file was written through this mount, until all its copies were made.
     AchievedBandwidth,
-    /// How much of the file the pool had already.
+    /// The share of a file that the pool had already when it was written, from 0 to 1.
     HeldShare,
-    /// The checkpoint that a directory is staged for; to set it begins, joins, commits or aborts one.
+    /// The checkpoint that a directory is staged for. Setting the attribute begins, joins, commits or aborts one.
     Checkpoint,
-    /// Whether several mounts write a file at once; to set it to 1 has them share it, and 0 ends that.
+    /// The attribute is 1 if several mounts may write a file at once. Setting it to 1 makes the file shared, and 0 ends
+    /// that.
     Shared,
 }
 
 impl PoolAttribute {
     /// Returns the attribute that has a name.
     ///
-    /// Errors: [`Errno::NODATA`] for a name of users that the pool has nothing to say of, [`Errno::OPNOTSUPP`] for
-    /// those of the system, such as access control lists: asked for at each look, they cost no call to the manager.
+    /// Errors: [`Errno::NODATA`] for other names that begin with `user.`; [`Errno::OPNOTSUPP`] for all others, such as
+    /// those of access control lists. Programs ask for these often, so they must cost no call to the manager.
     pub fn named(name: &str) -> Result<Self, Errno> {
         match name.strip_prefix(PREFIX) {
             Some("digest") => Ok(Self::Digest),
@@ -64,9 +66,10 @@ impl PoolAttribute {
         }
     }
 
-    /// Returns the policy that sets the attribute to a value.
+    /// Returns the change of policy that sets the attribute to a value.
     ///
-    /// Errors: [`Errno::PERM`] for what follows from the content, [`Errno::INVAL`] for a value that it cannot have.
+    /// Errors: [`Errno::PERM`] for an attribute that is no policy, [`Errno::INVAL`] for a value that the attribute
+    /// cannot have.
     fn policy(self, value: &str) -> Result<Override, Errno> {
         let value = value.trim_end_matches(['\n', '\0']);
         let mut over = Override::default();
@@ -87,7 +90,7 @@ impl PoolAttribute {
         Ok(over)
     }
 
-    /// Returns the value of the attribute, if the entry has one.
+    /// Returns the value of the attribute, if the entry has one and the manager told it.
     fn of(self, stated: &Stated) -> Option<String> {
         let Stated { entry, policy, .. } = stated;
         let is_file = entry.kind == EntryKind::File;
@@ -102,7 +105,7 @@ impl PoolAttribute {
             Self::Ack => Some(policy.ack.to_string()),
             Self::Retain => Some(policy.keep_versions.to_string()),
             Self::Placement => is_file.then(|| placement(stated)),
-            // The mount knows these, or asks for them in another way.
+            // The mount knows these itself, or asks for them by other calls.
             Self::ObservedBandwidth
             | Self::AchievedBandwidth
             | Self::HeldShare
@@ -112,7 +115,8 @@ impl PoolAttribute {
         }
     }
 
-    /// Returns the value of the attribute, if it tells how a file was written.
+    /// Returns the value of an attribute that tells how a file was written: `None` for any other attribute, and
+    /// `Some(None)` if the value is not known.
     fn of_writing(self, rates: &WriteRates) -> Option<Option<String>> {
         let mib_s = |rate: f64| format!("{:.1}", rate / f64::from(1 << 20));
         match self {
@@ -124,7 +128,8 @@ impl PoolAttribute {
     }
 }
 
-/// Lists who holds chunks of a file: how many, their stored bytes, the state of the donor, and its name.
+/// Lists the donors that hold chunks of a file, one a line: number of chunks, stored bytes, state and name of the
+/// donor.
 fn placement(stated: &Stated) -> String {
     let line = |share: &potluck_wire::control::Share| {
         format!("{} {} {} {}", share.chunks, share.bytes, share.state.word(), share.name)
@@ -158,14 +163,14 @@ impl FileSystem {
         }
         match self.pool.stat(&path).await {
             Ok(stated) => attribute.of(&stated).ok_or(Errno::NODATA),
-            // The file is being written, and nothing of it was published yet.
+            // The file is being written, and has no published version yet.
             Err(failure) if failure.code == code::NO_ENTRY => Err(Errno::NODATA),
             Err(failure) => Err(errno(&failure)),
         }
     }
 
-    /// Sets an extended attribute: the policy of a directory, as `potluck policy set` does, or of a file its
-    /// redundancy.
+    /// Sets an extended attribute: changes a policy, as `potluck policy set` does (for a file, its redundancy), or
+    /// makes a request about a checkpoint, a reservation or sharing.
     pub async fn set_pool_attribute(
         &self,
         inode: u64,
@@ -185,7 +190,7 @@ impl FileSystem {
         let path = self.inodes().path(inode)?;
         let set = PolicySet { path, policy, new_files_only: false, dry_run: false };
         let set = self.pool.call(&set).await;
-        self.small_files.begin_anew(); // in sessions with the new policy
+        self.small_files.begin_anew(); // new files begin in sessions with the new policy
         set.map(drop).map_err(|failure| errno(&failure))
     }
 }

@@ -1,4 +1,4 @@
-//! Symbolic links: the kernel follows them on this machine, and the pool never does.
+//! Symbolic links, which the kernel of this machine follows; the pool never follows them.
 
 use super::{FileSystem, NewEntry, ShownEntry};
 use potluck_core::attributes::{FileOwner, Permissions};
@@ -8,7 +8,7 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Makes a link where nothing is.
+    /// Makes a link at a name that is free.
     pub async fn make_link(
         &self,
         parent: u64,
@@ -38,7 +38,7 @@ impl FileSystem {
         self.lookup(parent, name).await
     }
 
-    /// Returns the path that a link leads to.
+    /// Returns the target of a link.
     pub async fn target(&self, inode: u64) -> Result<LinkTarget, Errno> {
         let path = self.inodes().path(inode)?;
         self.stat(&path).await?.target.ok_or(Errno::INVAL)

@@ -1,5 +1,5 @@
-//! Locks of programs. They say that programs share a file while they have it open: whoever gets one finds what others
-//! wrote under theirs, in this mount and in others.
+//! Locks of programs. Programs that lock a file share it while they have it open: one that gets a lock finds what
+//! others, in this mount and elsewhere, wrote under theirs.
 
 use super::FileSystem;
 use crate::errno::errno;
@@ -17,18 +17,19 @@ use std::time::Duration;
 
 /// The suffixes that the names of a database's journals have after the name of its file (SQLite).
 const JOURNALS: [&str; 2] = ["-journal", "-wal"];
-/// The time between looks at a program that waits for a lock, which a signal may have reached.
+/// The time between two checks whether a program that waits for a lock was sent a signal.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a program that does not wait for a lock waits for the manager to know who has it: the lease of those who
-/// may have it, and a little.
+/// The time for which a program that does not wait for a lock waits until the manager knows who has it: the lease of
+/// earlier holders, and a little more.
 const MOST_UNCERTAIN: Duration = LOCK_LEASE.saturating_add(Duration::from_secs(5));
 
 impl FileSystem {
-    /// Locks a range of a file, for a thread that waits until that can be, or at once.
+    /// Locks a range of a file. The thread `waiting` waits until it has the lock; with `None` a conflict is an error at
+    /// once, and only while it is not known who has the lock does the call wait ([`MOST_UNCERTAIN`]).
     ///
-    /// Errors: [`Errno::AGAIN`] where somebody else has a lock; [`Errno::INTR`] for a thread that was sent a signal;
-    /// [`Errno::IO`] where the program lost its locks; [`Errno::NOLCK`] for too many, or where the manager is not
-    /// reached; [`Errno::ACCESS`] without the right that it needs.
+    /// Errors: [`Errno::AGAIN`] if another program has a conflicting lock; [`Errno::INTR`] if the thread was sent a
+    /// signal; [`Errno::IO`] if the program lost its locks; [`Errno::NOLCK`] for too many locks, or if it stays unknown
+    /// who has them; [`Errno::ACCESS`] without the right that the lock needs; and those of the calls to the manager.
     pub async fn lock(
         &self,
         inode: u64,
@@ -63,8 +64,8 @@ impl FileSystem {
         }
     }
 
-    /// Returns a lock that keeps a program from having another; of one in another mount it is not known who has it,
-    /// and where.
+    /// Returns a lock that conflicts with a wanted one. For a lock of another mount neither the owner nor the range is
+    /// known, so it is shown as an exclusive lock of the whole file.
     pub async fn find_conflict(
         &self,
         inode: u64,
@@ -92,7 +93,8 @@ impl FileSystem {
         self.locks.unlock(self.locked_number(inode), owner, start, end);
     }
 
-    /// Takes the authority over the locks of a file. What others wrote before is visible then.
+    /// Takes the authority over the locks of a file from the manager. If it is new, programs then find what others
+    /// wrote before.
     async fn take_locks(&self, inode: u64, level: LockLevel, waits: bool) -> Result<Taken, Errno> {
         loop {
             let path = self.inodes().path(inode).ok();
@@ -109,7 +111,7 @@ impl FileSystem {
         }
     }
 
-    /// Has programs that have a file open find the version that is there now.
+    /// Makes the programs that have a file open find its present version.
     async fn refresh(&self, inode: u64) -> Result<(), Errno> {
         let Ok(path) = self.inodes().path(inode) else { return Ok(()) };
         self.metadata.changed_here(&path);
@@ -126,7 +128,7 @@ impl FileSystem {
         if shared.is_none() && is_read {
             shared = match self.pool.open_leased(&path).await {
                 Ok(file) => Some(Handle::Reading(Arc::new(Reading::new(file)))),
-                Err(failure) if failure.code == code::NO_ENTRY => None, // what was opened stays
+                Err(failure) if failure.code == code::NO_ENTRY => None, // programs keep the version that they opened
                 Err(failure) => return Err(errno(&failure)),
             };
         }
@@ -138,9 +140,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Has the journals of a database that lie beside its file `path` be looked up anew: who locks the file next
-    /// decides by them whether a transaction has to be undone, and may not take one for there that its last holder
-    /// has removed.
+    /// Makes the journals of a database, which are beside its file `path`, be looked up anew. A program that locks the
+    /// file decides by them whether a transaction has to be undone, and must not see a journal that the last holder of
+    /// the lock has removed.
     fn refresh_journals(&self, path: &PoolPath) {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
         let parent = self.number_of_dir(&dir);
@@ -156,7 +158,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes programs that read an old version, and have locked what took its place, read the new one.
+    /// Makes programs that opened an old version, and have now locked the file, read the version that took its place.
     async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
         let handle = match self.shared_by_locks(inode).await {
             Some(draft) => Handle::Writing { draft, appends: false },
@@ -167,7 +169,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Returns the draft of a file that programs of this mount share by locks.
+    /// Returns the draft of a file that programs of this mount share by locks, if it can be read.
     pub(super) async fn shared_by_locks(&self, inode: u64) -> Option<SharedDraft> {
         let draft = self.handles().draft(inode)?;
         if !self.locks.is_locked(inode) {
@@ -177,12 +179,13 @@ impl FileSystem {
         is_readable.then_some(draft)
     }
 
-    /// Sets `forget`, by which the kernel is made to forget attributes; the first that is given stays.
+    /// Sets the function that makes the kernel forget attributes; a second call has no effect.
     pub fn on_forgetting(&self, forget: Box<dyn Fn(u64) + Send + Sync>) {
         let _ = self.forgetting.set(forget);
     }
 
-    /// Gives authorities over locks back that others want and no program needs, for as long as the mount is there.
+    /// Gives back the authorities over locks that others want and no program needs, until the mount is dropped. It also
+    /// gives up drafts that were written under lost locks.
     pub async fn give_locks_back(files: Weak<Self>) {
         loop {
             let Some(locks) = files.upgrade().map(|files| Arc::clone(&files.locks)) else { return };
@@ -202,7 +205,7 @@ impl FileSystem {
         }
     }
 
-    /// Gives an authority back once others find in the pool what was written under it.
+    /// Publishes what was written under an authority, if possible, and then gives the authority back.
     async fn give_back(&self, given: ReturnedAuthority) {
         let draft = self.handles().draft(given.inode);
         if let Some(draft) = draft {

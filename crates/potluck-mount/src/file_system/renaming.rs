@@ -1,4 +1,4 @@
-//! Renames of entries, also of those that programs are writing and of directories above such files.
+//! Renames entries, also files that programs are writing and directories above such files.
 
 use super::FileSystem;
 use crate::draft::Draft;
@@ -9,25 +9,25 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// The drafts that a rename concerns; nobody else does anything to them meanwhile.
+/// The drafts that a rename concerns, which are locked meanwhile.
 struct RenamedDrafts {
     /// The draft of the file that moves.
     source: Option<DraftGuard>,
-    /// The draft of the file in whose place the moved file comes.
+    /// The draft of the file that the rename replaces.
     replaced: Option<DraftGuard>,
     /// The drafts below a directory that moves.
     below: Vec<DraftGuard>,
 }
 
-/// Notes that a name is about to be gone, or another's: what was published of a draft can be opened for it now alone.
+/// Prepares a draft for the loss of its name: the published version is opened now, while the name still leads to it.
 pub(super) async fn will_have_no_name(path: &PoolPath, draft: &mut Draft) {
-    // If this fails, the programs that have the file open are told so when they read or write it.
+    // If this fails, programs that have the file open get the error when they read or write it.
     let _ = draft.open_again(path).await;
 }
 
 impl FileSystem {
-    /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has. A file that
-    /// is being written has it at once in this mount, and is published there when it is closed.
+    /// Renames an entry, and replaces what has the new name; with `no_replace` only if that is free. A file that is
+    /// being written has the new name at once in this mount, and is published there when it is closed.
     pub async fn rename(
         &self,
         from: (u64, &str),
@@ -44,7 +44,8 @@ impl FileSystem {
             return Ok(());
         }
         self.check_empty(to.0, to.1)?;
-        // Nothing is published under the old names meanwhile, nor at the new one, where it would replace what was moved there.
+        // Nothing is published under the old names meanwhile, nor at the new one, where it would replace the moved
+        // entry.
         let RenamedDrafts { source: mut draft, mut replaced, below } =
             self.drafts_of_rename(from, to).await;
         if let Some(replaced) = &mut replaced {
@@ -53,7 +54,7 @@ impl FileSystem {
         if let Some(draft) = &mut draft
             && !self.is_written_at(from.0, from.1)
         {
-            self.publish_at(draft, &source).await?; // it was closed
+            self.publish_at(draft, &source).await?; // all programs have closed the file
             self.metadata.changed_here(&source);
         }
         let move_entry = || self.pool.rename(&source, &target, no_replace);
@@ -78,7 +79,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Refuses to take away a directory in which a program writes a file that is not published.
+    /// Refuses to remove or replace a directory below which a program has a file open for writing.
     pub(super) fn check_empty(&self, parent: u64, name: &str) -> Result<(), Errno> {
         match self.numbers_of_drafts_below(parent, name).is_empty() {
             true => Ok(()),
@@ -94,8 +95,8 @@ impl FileSystem {
         drafts
     }
 
-    /// Waits for the turn of all drafts that a rename concerns, in the order of their numbers, which is the same for
-    /// every rename: two of them that want the same drafts do not wait for one another.
+    /// Locks all drafts that a rename concerns in the order of their numbers. The order is the same for every rename,
+    /// so that two of them do not wait for one another.
     async fn drafts_of_rename(&self, from: (u64, &str), to: (u64, &str)) -> RenamedDrafts {
         let [source, replaced] = [from, to].map(|(parent, name)| self.number(parent, name));
         let mut drafts: BTreeMap<u64, SharedDraft> =
@@ -117,7 +118,8 @@ impl FileSystem {
         number.is_some_and(|number| self.handles().is_file_written(number))
     }
 
-    /// Whether a file that is in this mount alone may get a name.
+    /// Checks that a file that is only in this mount may get a name: its directory exists, and the name is free, or,
+    /// without `no_replace`, not that of a directory.
     async fn check_place(&self, target: &PoolPath, no_replace: bool) -> Result<(), Errno> {
         if let Some(dir) = target.parent().filter(|dir| !dir.names().is_empty()) {
             self.stat(&dir).await?;

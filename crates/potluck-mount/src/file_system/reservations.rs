@@ -1,4 +1,4 @@
-//! Room that is reserved for what is written in a directory.
+//! Reserves room for the files that are written in a directory.
 
 use super::FileSystem;
 use crate::errno::errno;
@@ -10,7 +10,7 @@ use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Returns the reservations that files at a path take from.
+    /// Returns the reservations that files at a path take room from.
     pub(super) async fn reservations_of(
         &self,
         path: &PoolPath,
@@ -22,7 +22,7 @@ impl FileSystem {
         Ok(reservations)
     }
 
-    /// Returns the bytes that are left of what is reserved for a path, as the attribute tells them.
+    /// Returns the value of the attribute: the number of bytes that are left of the reservations for a path.
     pub(super) async fn reserved_at(&self, path: &PoolPath) -> Result<String, Errno> {
         let reservations = self.reservations_of(path).await?;
         match reservations.is_empty() {
@@ -31,8 +31,9 @@ impl FileSystem {
         }
     }
 
-    /// Reserves room for what is written at an inode number or below, in place of what was reserved for exactly that;
-    /// `0` is none. Where it is refused, what was reserved stays.
+    /// Reserves `value` bytes for the files at an inode number and below, in place of earlier reservations for exactly
+    /// that path; `0` reserves nothing. If it is refused the earlier reservations stay, unless they were released first
+    /// to make room for it.
     pub(super) async fn reserve(&self, inode: u64, value: &str) -> Result<(), Errno> {
         let bytes = parse_size(value.trim_end_matches(['\n', '\0'])).map_err(|_| Errno::INVAL)?;
         let path = self.inodes().path(inode)?;
@@ -45,7 +46,7 @@ impl FileSystem {
         let reserve = RoomReserve { path, bytes, for_ms };
         match self.pool.call(&reserve).await {
             Ok(_) => self.release_all(&before).await,
-            // There is no room for both, and the old one is large enough to become the new one.
+            // There is no room for both, but the earlier reservations are large enough to make room for the new one.
             Err(failure) if failure.kind == ErrorKind::NoSpace && left_of(&before) >= bytes => {
                 self.release_all(&before).await?;
                 self.pool.call(&reserve).await.map(drop).map_err(|failure| errno(&failure))
@@ -63,7 +64,7 @@ impl FileSystem {
     }
 }
 
-/// Returns how many bytes still fit in reservations.
+/// Returns the number of bytes that still fit in reservations.
 fn left_of(reservations: &[RoomReservation]) -> u64 {
     reservations.iter().map(|reservation| reservation.left).sum()
 }

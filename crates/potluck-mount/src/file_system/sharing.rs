@@ -1,4 +1,4 @@
-//! Files that several mounts write at once, each other bytes: `user.potluck.shared`.
+//! Shares files between mounts that write different bytes of them at once: `user.potluck.shared`.
 
 use super::FileSystem;
 use crate::errno::errno;
@@ -6,7 +6,7 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Whether mounts share a file that they write.
+    /// Returns whether mounts share a file.
     pub(super) async fn is_shared(&self, inode: u64) -> Result<bool, Errno> {
         let path = self.inodes().path(inode)?;
         match self.pool.open(&path).await {
@@ -19,10 +19,11 @@ impl FileSystem {
         }
     }
 
-    /// Makes mounts share a file that they write from now on, or ends that.
+    /// Makes a file shared between mounts, or ends that.
     ///
-    /// Errors: [`Errno::INVAL`] for anything but 1 and 0; [`Errno::BUSY`] where a program of this mount has written
-    /// something that is in no version yet, or has the file open for writing when sharing is to end.
+    /// Errors: [`Errno::INVAL`] for any value but 1 and 0. For 1, [`Errno::BUSY`] if a program of this mount has
+    /// written bytes that are in no version yet. For 0, [`Errno::BUSY`] if a program has the file open for writing, and
+    /// [`Errno::NODATA`] if it is not shared.
     pub async fn set_shared(&self, inode: u64, value: &str) -> Result<(), Errno> {
         let path = self.inodes().path(inode)?;
         let draft = self.handles().draft(inode);

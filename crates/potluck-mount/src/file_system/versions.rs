@@ -1,6 +1,6 @@
-//! The versions that inode numbers stand for. The kernel keeps one size of a number, and asks for it without saying
-//! who wants to know. So while programs read a version, its number stays with it, and a version that takes its place
-//! gets another.
+//! The versions that inode numbers stand for. The kernel keeps one size for a number, and asks for it without saying
+//! which program wants it. So while programs read a version, its number stays with it, and a version that takes its
+//! place gets another number.
 
 use super::FileSystem;
 use crate::reading::Reading;
@@ -9,14 +9,13 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time in which a number is not exchanged twice for one open(): a program that looks a name up again has it by
-/// then.
+/// The time within which an open() that was told to look a name up again comes back with the new number.
 const LOOKED_UP: Duration = Duration::from_millis(100);
 
 impl FileSystem {
-    /// Returns what programs read under a number that is of one version.
+    /// Returns the version that programs read under a number, if the number stands for one version.
     ///
-    /// While a file is written, and once it was locked, its number is that of what becomes of it.
+    /// While a file is written, and once it was locked, its number stands for the file as it changes.
     pub(super) fn pinned(&self, inode: u64) -> Option<Arc<Reading>> {
         if self.handles().is_file_written(inode) || self.inodes().was_locked(inode) {
             return None;
@@ -25,7 +24,8 @@ impl FileSystem {
         readings.into_iter().find(|reading| !reading.is_beside_draft())
     }
 
-    /// Returns the number of a name behind which `version` is; `None` stands for anything but a version of a file.
+    /// Returns the number of a name that leads to `version`; `None` stands for anything but a version of a file. If
+    /// programs read another version under the name's number, the name gets a new one.
     pub(super) fn number_of_version(
         &self,
         parent: u64,
@@ -42,10 +42,10 @@ impl FileSystem {
         self.inodes().of(parent, name)
     }
 
-    /// Gives another number to the name of a version that programs read, as another version is taking its place.
+    /// Takes the number from a name if programs read a version under it, because another version is taking its place.
     ///
-    /// Errors: [`Errno::STALE`], on which the kernel looks the name up once more, and finds that number. Who comes at
-    /// the same moment as many others shares theirs.
+    /// Errors: [`Errno::STALE`] if it was taken. On that the kernel looks the name up once more, and gets a new number.
+    /// A number that is newer than [`LOOKED_UP`] is kept once, so that the open() that comes back with it succeeds.
     pub(super) fn exchange_number(&self, inode: u64) -> Result<(), Errno> {
         let is_read = self.pinned(inode).is_some();
         let now = self.pool.now();
@@ -58,7 +58,8 @@ impl FileSystem {
         Err(Errno::STALE)
     }
 
-    /// Returns the number that stands for the locks of a file: who reads an old version of it locks what has its name.
+    /// Returns the number under which a file is locked: a program that reads an old version locks what has its name
+    /// now.
     pub(super) fn locked_number(&self, inode: u64) -> u64 {
         self.inodes().locked_number(inode)
     }

@@ -2,21 +2,22 @@
 
 use potluck_wire::control::LockLevel;
 
-/// The most ranges of one file: a program that locks byte by byte does not fill the memory of the daemon.
+/// The number of ranges of one file at which no lock is added, so that a program that locks byte by byte does not fill
+/// the memory of the daemon. Unlocking the middle of a range may still split it.
 const MOST_RANGES: usize = 16_384;
 
 /// A lock that a program has or wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeLock {
-    /// The owner of the lock as the kernel names it: a process, or an open file of flock.
+    /// The owner of the lock as the kernel names it: a process, or for flock() an open file.
     pub owner: u64,
-    /// The number of the process, for whoever asks who has the lock.
+    /// The number of the process, which is told to programs that ask who has the lock.
     pub pid: u32,
     /// The first byte of the range.
     pub start: u64,
     /// The last byte of the range.
     pub end: u64,
-    /// The level: shared as of a reader, or exclusive as of a writer.
+    /// The level: shared for readers, or exclusive for a writer.
     pub level: LockLevel,
 }
 
@@ -26,7 +27,7 @@ impl RangeLock {
     }
 }
 
-/// The error of a file that would have more ranges than one file may have.
+/// The error for a lock on a file that has too many ranges already.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
@@ -35,14 +36,14 @@ pub struct TooManyRanges;
 pub struct RangeLocks(Vec<RangeLock>);
 
 impl RangeLocks {
-    /// Returns a lock of somebody else that conflicts with a wanted one.
+    /// Returns a lock of another owner that conflicts with a wanted one.
     pub fn conflict(&self, wanted: &RangeLock) -> Option<RangeLock> {
         let others = self.0.iter().filter(|lock| lock.owner != wanted.owner);
         let mut near = others.filter(|lock| lock.overlaps(wanted.start, wanted.end));
         near.find(|lock| !lock.level.goes_with(wanted.level)).copied()
     }
 
-    /// Adds a lock that conflicts with none, in the place of what its owner had there.
+    /// Adds a lock that conflicts with no other, in the place of the locks that its owner had in its range.
     pub fn add(&mut self, lock: RangeLock) -> Result<(), TooManyRanges> {
         if self.0.len() >= MOST_RANGES {
             return Err(TooManyRanges);
@@ -63,7 +64,7 @@ impl RangeLocks {
         Ok(())
     }
 
-    /// Takes away what an owner has locked in a range.
+    /// Removes the locks of an owner in a range.
     pub fn remove(&mut self, owner: u64, start: u64, end: u64) {
         let mut left = Vec::new();
         self.0.retain(|lock| {
@@ -81,19 +82,19 @@ impl RangeLocks {
         self.0.extend(left);
     }
 
-    /// Takes away all locks of an owner; returns whether there were any.
+    /// Removes all locks of an owner; returns whether there were any.
     pub fn remove_owner(&mut self, owner: u64) -> bool {
         let before = self.0.len();
         self.0.retain(|lock| lock.owner != owner);
         self.0.len() < before
     }
 
-    /// Takes away all locks.
+    /// Removes all locks.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Returns all owners of locks.
+    /// Returns all owners of locks, each once.
     pub fn owners(&self) -> Vec<u64> {
         let mut owners: Vec<u64> = self.0.iter().map(|lock| lock.owner).collect();
         owners.sort_unstable();
@@ -101,17 +102,17 @@ impl RangeLocks {
         owners
     }
 
-    /// Whether an owner has a lock.
+    /// Returns whether an owner has a lock.
     pub fn has_owner(&self, owner: u64) -> bool {
         self.0.iter().any(|lock| lock.owner == owner)
     }
 
-    /// Whether somebody but `owner` has an exclusive lock.
+    /// Returns whether another owner has an exclusive lock.
     pub fn is_written_by_another(&self, owner: u64) -> bool {
         self.0.iter().any(|lock| lock.owner != owner && lock.level == LockLevel::Exclusive)
     }
 
-    /// Returns the highest level that somebody has; `None` where nobody has a lock.
+    /// Returns the highest level of all locks; `None` if there is no lock.
     pub fn level(&self) -> Option<LockLevel> {
         self.0.iter().map(|lock| lock.level).max()
     }

@@ -7,28 +7,28 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirDigest, KnownDir, KnownName, ListedEntry, MAX_REFRESHED};
 use std::collections::BTreeMap;
 
-/// The bytes that a directory is counted with in addition to its names.
+/// The number of bytes that a directory counts in addition to its names.
 pub const BYTES: usize = 400;
-/// The bytes that a name is counted with in addition to itself, and those that an entry behind it is.
+/// The number of bytes that a name counts in addition to itself; an entry behind it counts [`OF_ENTRY`] more.
 const OF_NAME: usize = 80;
 const OF_ENTRY: usize = 240;
-/// The number of names that are looked for one by one before the directory is listed: a program that makes many files
-/// in it looks for each of them.
+/// The number of looks for single names at which a directory is listed: a program that makes many files in it looks for
+/// each of them.
 const LISTED_AFTER: u32 = 4;
 /// The most names of a whole directory that are compared with the manager one by one, so that it tells what differs.
-/// Of a larger one the digest is compared, and it is listed anew if that differs.
+/// For a larger directory only the digest is compared, and it is listed anew if that differs.
 const COMPARED_BY_NAME: usize = 512;
 
 /// A directory, or some of its names.
 #[derive(Debug, Default)]
 pub struct CachedDir {
     names: BTreeMap<String, Behind>,
-    /// Whether nothing is behind names that are not kept; otherwise they are not known.
+    /// True if names that are not kept do not exist; otherwise they are unknown.
     is_whole: bool,
-    /// How many names are not known, or are not known in full.
+    /// The number of kept names that are unknown, or whose attributes are.
     unknown: usize,
     bytes: usize,
-    /// How often a single name was looked for that was not known.
+    /// The number of looks for a single name that was unknown.
     misses: u32,
     /// The number that orders directories by their last use.
     pub used: u64,
@@ -38,14 +38,14 @@ pub struct CachedDir {
 #[derive(Debug)]
 pub enum Behind {
     Entry(Box<ListedEntry>),
-    /// An entry that is there as before, with other attributes.
+    /// The entry is as before, but its attributes may be out of date.
     Touched(Box<ListedEntry>),
     Nothing,
     Unknown,
 }
 
 impl Behind {
-    /// Whether the manager has to be asked what is behind the name, or what its attributes are.
+    /// Returns whether the manager has to be asked for the entry, or for its attributes.
     fn is_unknown(&self) -> bool {
         matches!(self, Self::Touched(_) | Self::Unknown)
     }
@@ -57,8 +57,8 @@ pub fn unknown(name: impl Into<String>) -> KnownName {
 }
 
 impl CachedDir {
-    /// Returns what is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known. The
-    /// attributes of the entry are what they were.
+    /// Returns what is behind a name: an entry, or `Some(None)` for nothing; `None` if that is not known. The
+    /// attributes of the entry may be out of date.
     pub fn get(&self, name: &str) -> Option<Option<&ListedEntry>> {
         match self.names.get(name) {
             Some(Behind::Entry(entry) | Behind::Touched(entry)) => Some(Some(entry)),
@@ -69,12 +69,12 @@ impl CachedDir {
         }
     }
 
-    /// Whether the attributes behind a name are others by now.
+    /// Returns whether the attributes of the entry behind a name may be out of date.
     pub fn is_touched(&self, name: &str) -> bool {
         matches!(self.names.get(name), Some(Behind::Touched(_)))
     }
 
-    /// Notes that attributes of what is behind a name were set.
+    /// Notes that attributes of the entry behind a name were set.
     pub fn touch(&mut self, name: &str) {
         match self.names.remove(name) {
             Some(Behind::Entry(entry)) => {
@@ -86,21 +86,21 @@ impl CachedDir {
         }
     }
 
-    /// Notes that the entry behind a name was modified at a time, and that nothing else of it has changed, if all is
-    /// known that there is to know.
+    /// Sets the modification time of the entry behind a name, if the entry is known with its attributes. A time earlier
+    /// than the known one is ignored.
     pub fn modified(&mut self, name: &str, modified: FileTime) {
         if let Some(Behind::Entry(entry)) = self.names.get_mut(name) {
             entry.mtime = entry.mtime.max(modified);
         }
     }
 
-    /// Counts one more look for a name that is not known; tells, once, that it is better to ask for all names.
+    /// Counts one more look for a name that is not known; returns true once, when it is better to ask for all names.
     pub fn is_worth_listing(&mut self) -> bool {
         self.misses = self.misses.saturating_add(1);
         !self.is_whole && self.misses == LISTED_AFTER
     }
 
-    /// Returns all entries, if they are known.
+    /// Returns all entries, if they are known with their attributes.
     pub fn listing(&self) -> Option<Vec<ListedEntry>> {
         let entries = self.names.iter().filter_map(|(name, behind)| match behind {
             Behind::Entry(entry) if !is_reserved(name) => Some(ListedEntry::clone(entry)),
@@ -109,18 +109,18 @@ impl CachedDir {
         (self.is_whole && self.unknown == 0).then(|| entries.collect())
     }
 
-    /// Returns the names that are missing in the listing; `None` where all of it is.
+    /// Returns the unknown names of the listing; `None` if the directory has to be listed anew.
     pub fn names_to_complete(&self) -> Option<Vec<String>> {
         let unknown = self.names.iter().filter(|(_, behind)| behind.is_unknown());
         self.is_whole.then(|| unknown.map(|(name, _)| name.clone()).collect())
     }
 
-    /// Notes that all entries that are there are going to be put.
+    /// Forgets all names, and notes that all entries of the directory are going to be put.
     pub fn begin_listing(&mut self) {
         *self = Self { is_whole: true, used: self.used, misses: self.misses, ..Self::default() };
     }
 
-    /// Notes that there may be entries that are not kept.
+    /// Notes that the directory may have entries that are not kept.
     pub fn is_partial(&mut self) {
         self.is_whole = false;
         let unknown = self.names.extract_if(.., |_, behind| behind.is_unknown());
@@ -128,7 +128,7 @@ impl CachedDir {
         self.unknown = 0;
     }
 
-    /// Keeps what is behind a name.
+    /// Keeps what is behind a name, unless that follows from the name not being kept.
     pub fn put(&mut self, name: &str, behind: Behind) {
         if let Some((name, before)) = self.names.remove_entry(name) {
             self.bytes -= bytes_of(&name, &before);
@@ -146,12 +146,13 @@ impl CachedDir {
         }
     }
 
-    /// Returns how many bytes the names take.
+    /// Returns the number of bytes that the names count.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns what is known, for the manager to compare; `None` where that is more than one call asks.
+    /// Returns what is known, for the manager to compare; `None` if one call cannot ask for so much, or if the digest
+    /// of a large directory is unknown.
     pub fn known(&self, path: PoolPath) -> Option<KnownDir> {
         let mut known = KnownDir::new(path);
         if self.is_whole && self.names.len() > COMPARED_BY_NAME {

@@ -41,7 +41,7 @@ fn told(entries: Vec<ListedEntry>) -> DirNews {
     DirNews { watched: true, entries, ..DirNews::default() }
 }
 
-/// The answers of a manager that has the directories `dirs` with these entries.
+/// Returns the answers of a manager that has the directories `dirs` with these entries.
 fn answers(
     questions: Vec<KnownDir>,
     dirs: &[(&str, Vec<ListedEntry>)],
@@ -66,7 +66,7 @@ fn answers(
     questions.into_iter().map(answer).collect()
 }
 
-/// A tree of which everything was fetched.
+/// Returns a cache that has fetched all of [`TREE`] but its root.
 fn warm() -> MetadataCache {
     let mut cache = MetadataCache::new(1 << 20);
     let (fetch, questions) = cache.begin_revalidation(STREAM);
@@ -119,7 +119,7 @@ fn what_was_listed_is_served_and_so_is_what_is_not_there() {
     assert_eq!(cache.entry(&path("pot://lab/no/such/name"), NOW), NOTHING);
     assert_eq!(cache.entry(&path("pot://lab/f/below"), NOW), None, "the manager words this error");
     assert_eq!(cache.entry(&path("pot://other"), NOW), None, "the root was not listed");
-    // In a directory that is not listed, a name that is not there is kept by itself.
+    // In a directory that is not listed, a name that does not exist is kept by itself.
     let mut cache = MetadataCache::new(1 << 20);
     let (fetch, _) = cache.begin_revalidation(STREAM);
     cache.resume(STREAM, NOW, fetch, &[]);
@@ -187,12 +187,12 @@ fn attributes_that_were_set_are_asked_for_again_and_what_is_below_stays_known() 
     fetch_listing(&mut cache, "pot://lab/a", |_| {});
     assert_eq!(names(&mut cache, "pot://lab/a"), Some(vec!["b".into(), "f".into()]));
     assert_eq!(cache.kept_bytes(), bytes);
-    // What changes while it is asked for is not known afterwards.
+    // An entry that changes while it is asked for is not known afterwards.
     cache.apply(&touched("pot://lab/a", "b"));
     fetch_listing(&mut cache, "pot://lab/a", |cache| cache.apply(&touched("pot://lab/a", "b")));
     assert_eq!(cache.entry(&path("pot://lab/a/b"), NOW), None);
     assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), Some(Some(file("g", 1))));
-    // A space's own directory is told of in itself.
+    // A change of a space's own directory is told in that directory.
     assert_eq!(cache.entry(&path("pot://lab"), NOW), Some(Some(dir("lab"))));
     cache.apply(&touched("pot://lab", OWN_NAME));
     assert_eq!(cache.entry(&path("pot://lab"), NOW), None);
@@ -237,7 +237,7 @@ fn what_nobody_watches_or_another_stream_does_is_not_kept() {
     not_watched[0].1.watched = false;
     cache.finish(fetch, &not_watched);
     assert_eq!(cache.entry(&path("pot://lab/f"), NOW), None);
-    // The manager is started again while it is asked.
+    // The manager is started again while the question is under way.
     let asked = cache.missing(&path("pot://lab/f"));
     let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
     cache.suspend();
@@ -394,16 +394,16 @@ fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_he
     let mut cache = warm();
     publish(&mut cache, 50, &|_| {});
     assert_eq!(times(&mut cache), Some(FileTime(50)));
-    // The answers of two that are published at once may change places.
+    // The answers for two files that are published at once may arrive in the other order.
     publish(&mut cache, 40, &|_| {});
     assert_eq!(times(&mut cache), Some(FileTime(50)));
-    // Others set its attributes, or put another in its place: the manager is asked.
+    // Others set the directory's attributes, or replace it: the manager is asked.
     publish(&mut cache, 60, &|cache| cache.touched(&path("pot://lab/a")));
     assert_eq!(times(&mut cache), None);
     let mut cache = warm();
     publish(&mut cache, 60, &|cache| cache.apply(&change("pot://lab", &["a"])));
     assert_eq!(times(&mut cache), None);
-    // Nobody tells of changes meanwhile.
+    // No stream tells of changes meanwhile.
     let mut cache = warm();
     publish(&mut cache, 60, &MetadataCache::suspend);
     assert_eq!(times(&mut cache), None);

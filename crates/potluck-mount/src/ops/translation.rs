@@ -1,4 +1,4 @@
-//! Translations between what the kernel says and is told, and the terms of this crate.
+//! Translations between the kernel's terms and those of this crate.
 
 use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry};
 use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow};
@@ -9,20 +9,22 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The most bytes of one write; a thread's buffer is touched so far.
+/// The most bytes of one write, and so of each FUSE thread's buffer that is used.
 pub const LARGEST_WRITE: u32 = 1 << 20;
 
-/// Returns the number of an error as the kernel takes it.
+/// Returns an error number as fuser takes it.
 pub fn number(why: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(why.raw_os_error())
 }
 
-/// Translates a name of the kernel into a name as the pool has names.
+/// Translates a name from the kernel into text.
+///
+/// Errors: [`Errno::ILSEQ`] for a name that is not UTF-8.
 pub fn text(name: &OsStr) -> Result<String, Errno> {
     name.to_str().map(str::to_owned).ok_or(Errno::ILSEQ)
 }
 
-/// Returns the kind of an entry as the kernel has it.
+/// Returns the kernel's kind of an entry.
 pub fn kind(kind: EntryKind) -> FileType {
     match kind {
         EntryKind::File => FileType::RegularFile,
@@ -31,9 +33,9 @@ pub fn kind(kind: EntryKind) -> FileType {
     }
 }
 
-/// The owners that programs see. Root sees the owners that are kept, and gives them: on a machine that many use
-/// these numbers mean something. Whoever else mounts sees all belong to themselves, as what they may do is decided by
-/// the rights that they have in the pool, and their numbers are those of somebody else on the next machine.
+/// The owners that programs see. A mount of root shows the owners that the pool keeps, and sets them: on a machine of
+/// many users these numbers mean something. In a mount of any other user everything belongs to that user: access is
+/// decided by the user's rights in the pool, and the user's number is somebody else's on another machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Owners {
     /// The user who mounts.
@@ -41,7 +43,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Makes the owners that the user of this process sees.
+    /// Makes the owners for a mount of this process's user.
     pub fn of_process() -> Self {
         use rustix::process::{getgid, getuid};
         Self { own: FileOwner { uid: getuid().as_raw(), gid: getgid().as_raw() } }
@@ -55,17 +57,17 @@ impl Owners {
         kept.filter(|_| self.are_kept()).unwrap_or(self.own)
     }
 
-    /// Returns what a process gives, with this mode, to the entries that it makes.
+    /// Returns the attributes of an entry that a process makes with this mode.
     pub fn new_entry(self, request: &Request, mode: u32) -> NewEntry {
         let owner = FileOwner { uid: request.uid(), gid: request.gid() };
         let owner = self.are_kept().then_some(owner);
         NewEntry { permissions: Permissions::of_mode(mode), owner }
     }
 
-    /// Translates a change of owner; `None` if nothing of that is asked for, or nothing is changed by it.
+    /// Translates a change of owner; returns `None` if none is asked for, or if it changes nothing.
     ///
-    /// Errors: [`Errno::PERM`] where all belongs to whoever mounts. In mounts of root the kernel lets nobody change
-    /// what they may not.
+    /// Errors: [`Errno::PERM`] for another owner in a mount of a user, where everything belongs to that user. In mounts
+    /// of root the kernel checks who may change owners.
     pub fn change(self, uid: Option<u32>, gid: Option<u32>) -> Result<Option<OwnerChange>, Errno> {
         let is_own = |given: Option<u32>, own: u32| given.is_none_or(|given| given == own);
         match self.are_kept() {
@@ -77,7 +79,7 @@ impl Owners {
     }
 }
 
-/// Translates the facts about an entry into those that the kernel has.
+/// Translates the facts about an entry into the kernel's attributes.
 pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
     let owner = owners.shown(facts.attributes.owner);
     let time = facts.attributes.mtime.system();
@@ -91,8 +93,8 @@ pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
         crtime: time,
         kind: kind(facts.kind),
         perm: facts.attributes.permissions.bits() as u16,
-        // For a directory 1 says that its directories are not counted; of 2, programs that walk trees would conclude
-        // that it has none, and look no further.
+        // For a directory, 1 says that subdirectories are not counted. With 2, programs that walk trees would conclude
+        // that it has none.
         nlink: facts.has_name.into(),
         uid: owner.uid,
         gid: owner.gid,
@@ -102,10 +104,10 @@ pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
     }
 }
 
-/// The kinds of locks as fcntl(2) has them on all architectures that Potluck is built for.
+/// The kinds of locks of fcntl(2), which are the same on all architectures that Potluck is built for.
 const SHARED: i32 = 0;
 const EXCLUSIVE: i32 = 1;
-/// The lock kind that stands where there is no lock, and that asks for an unlock.
+/// The kind that stands for no lock, and in a request for an unlock.
 pub const UNLOCKED: i32 = 2;
 
 /// Returns the level of a lock; `None` for an unlock.
@@ -117,7 +119,7 @@ pub fn lock_level(kind: i32) -> Option<LockLevel> {
     }
 }
 
-/// Translates a lock's level into the kernel's kind of lock.
+/// Returns the kernel's kind of lock for a level.
 pub fn lock_kind(level: LockLevel) -> i32 {
     match level {
         LockLevel::Shared => SHARED,
@@ -137,10 +139,10 @@ pub fn mode(flags: i32) -> OpenMode {
     }
 }
 
-/// Returns a time that a program sets, where it is `now`.
+/// Returns the time that a program sets; `now` is the present time.
 pub fn file_time(time: TimeOrNow, now: FileTime) -> FileTime {
     match time {
-        // The nanoseconds of a time before 1970 are added to its second, and fuser 0.18 subtracts them.
+        // The nanoseconds of a time before 1970 have to be added to its second, but fuser 0.18 subtracts them.
         TimeOrNow::SpecificTime(time) => {
             FileTime::of_system(match UNIX_EPOCH.duration_since(time) {
                 Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
