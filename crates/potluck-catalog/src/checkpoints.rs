@@ -196,7 +196,7 @@ pub(crate) fn commit(
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
     if style == CommitStyle::Share {
-        return Err(Error::NoCheckpoint(*id)); // whoever shares the file makes its versions
+        return Err(Error::NoCheckpoint(*id)); // the writers that share the file make its versions
     }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let merged = publishing::publish(db, (&from, &to), style, how, when)?;

@@ -40,7 +40,8 @@ pub enum ChunkState {
 pub struct ChunkRow {
     /// The number by which other rows name the chunk.
     pub id: ChunkId,
-    /// The length of the chunk in stored bytes; 0 if it is not known, because only an aborted session named the chunk.
+    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
+    /// chunk.
     pub len: u32,
     /// The number of times that recipes name the chunk.
     pub refs: i64,
@@ -111,7 +112,8 @@ pub(crate) fn look_up(
 pub struct CatalogChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// The length of the chunk in stored bytes; 0 if it is not known, because only an aborted session named the chunk.
+    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
+    /// chunk.
     pub len: u32,
     /// True if files or parts of files use the chunk.
     pub is_used: bool,
@@ -119,8 +121,8 @@ pub struct CatalogChunk {
     pub is_condemned: bool,
     /// The donors whose copies count.
     pub holders: Vec<DonorId>,
-    /// The donors whose copies are leaving: others are enough, or an order to delete them may still be carried out. A
-    /// reader may have been sent to one of them.
+    /// The donors whose copies are leaving: they are deleted as excess, or an earlier order to delete them may still be
+    /// carried out. A reader may have been sent to one of them.
     pub leaving: Vec<DonorId>,
 }
 

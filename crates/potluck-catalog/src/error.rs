@@ -64,7 +64,7 @@ pub enum Error {
     HasContent {
         /// The path of the file.
         path: PoolPath,
-        /// Size of the file in bytes.
+        /// The size of the file in bytes.
         bytes: u64,
     },
     /// The spaces of a copy are sealed with different keys, so that only a client which has both can copy.
@@ -239,7 +239,7 @@ pub enum Error {
         /// chunks.
         index: usize,
     },
-    /// Parts of a file must be judged anew before it becomes visible, which the caller of the commit does.
+    /// A file has parts that the caller of the commit must judge anew before the file becomes visible.
     #[error("parts of the file are to be judged anew")]
     PartsUnjudged,
     /// A file has so many chunks that its copy would hold up others.

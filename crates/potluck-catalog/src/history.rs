@@ -302,7 +302,7 @@ pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     Counter::Version.pass(db, number.0 as i64)
 }
 
-/// Sets the time until which what is kept of a name stays at most, as the log tells.
+/// Sets the time at which the things that are kept of a name are let go at the latest, as the log tells.
 pub(crate) fn replay_end(
     db: &Tx,
     path: &PoolPath,

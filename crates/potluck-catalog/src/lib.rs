@@ -157,7 +157,7 @@ impl Catalog {
         self.state.changes.load(Ordering::Acquire)
     }
 
-    /// Has `listener` told of all that is committed from now on. A second listener is ignored.
+    /// Tells `listener` of all that is committed from now on. A second listener is ignored.
     pub fn announce_to(&self, listener: Arc<dyn ChangeListener>) {
         let _ = self.state.listener.set(listener);
     }

@@ -48,8 +48,8 @@ impl StateDir {
         if let Some(above) = root.parent() {
             fs::create_dir_all(above).map_err(|why| failed(above, why))?;
         }
-        // The catalog holds the keys of sealed spaces and is made with the process's own mode, so
-        // nobody else may look in.
+        // The catalog holds the keys of sealed spaces and is made with the process's own mode, so other users must not
+        // enter the directory.
         match fs::DirBuilder::new().mode(0o700).create(root) {
             Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(root, why));

@@ -100,8 +100,8 @@ pub(crate) fn of_name(db: &Tx, dir: DirId, name: &str) -> Result<Vec<HistoryRow>
     Ok(rows)
 }
 
-/// Sets `until_ms` as the time at which what is kept of a name is let go, where that is earlier than its own time or
-/// where it has none; with `only_endless`, only where it has none. Returns whether anything changed.
+/// Sets `until_ms` as the time at which the things that are kept of a name are let go: for those that have a later time
+/// or none, and with `only_endless` only for those that have none. Returns whether anything changed.
 pub(crate) fn end_by(
     db: &Tx,
     dir: DirId,

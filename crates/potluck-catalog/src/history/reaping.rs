@@ -24,7 +24,7 @@ enum Thrown {
     Version(VersionId, Digest),
     /// A version that is made of parts.
     Whole(VersionId),
-    /// Names of chunks whose references by a version are to be released.
+    /// The names of chunks whose references by a version are to be released.
     Names(VersionId, Vec<ChunkName>),
 }
 

@@ -27,7 +27,7 @@ pub trait ChangeListener: Send + Sync {
     fn committed(&self, changes: Vec<CommittedChange>);
 }
 
-/// A committed change that somebody may have to hear of.
+/// A committed change of which a listener may have to hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommittedChange {
     /// A path leads to another entry, to one with other attributes, or to none any more.

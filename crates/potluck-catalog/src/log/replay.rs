@@ -220,8 +220,8 @@ impl Replay {
         spaces::add_sums(db, space.id, one)
     }
 
-    /// Inserts a part of a file whose own record has still to come. A repeated record changes nothing. A record that
-    /// gives another version as the same part replaces the earlier one.
+    /// Inserts a part of a file whose own record has still to come. A repeated record changes nothing. A record with
+    /// another version under the number of a part replaces that part.
     fn part(
         &mut self,
         db: &Tx,

@@ -50,7 +50,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| policy_changes::set(db, &path, &over)).await
     }
 
-    /// Has a page of the files at a path follow a policy that was changed at `set_at`. Without `set_at`, nothing
+    /// Makes a page of the files at a path follow a policy that was changed at `set_at`. Without `set_at`, nothing
     /// changes, and only the effects of the policy are returned.
     pub async fn follow_policy(
         &self,

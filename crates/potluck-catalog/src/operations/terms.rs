@@ -119,7 +119,7 @@ impl Catalog {
     }
 }
 
-/// Has the pool's time leap by [`TIME_LEAP`], if it was ever saved. Returns the milliseconds by which it leapt at all
+/// Advances the pool's time by [`TIME_LEAP`], if it was ever saved. Returns the milliseconds by which it leapt at all
 /// starts. Both are saved at once, so that the time without leaps never goes back.
 fn leap(db: &Tx, saved_ms: Option<u64>) -> Result<u64, Error> {
     let before_ms = notes::time_leapt_ms(db)?;
