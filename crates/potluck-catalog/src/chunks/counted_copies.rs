@@ -1,7 +1,7 @@
 //! The copies that count at a donor, by name and in memory, so that the donor's list is compared with them without the
 //! catalog.
 //!
-//! Names that are neighbours in a donor's list are far apart in the index of all names: with a thousand donors, each
+//! Names that are adjacent in a donor's list are far apart in the index of all names: with a thousand donors, each
 //! name that is looked up costs a page of a file that no cache holds. In the order of their numbers, the copies of a
 //! donor are read from few pages, because files were committed whole.
 
