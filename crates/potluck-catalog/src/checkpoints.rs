@@ -39,7 +39,7 @@ const MOST_OPEN: u64 = 256;
 /// [`MOST_ENDED`]: a client that commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
 /// The number of entries of a staging directory that are looked at to find out whether anything but empty directories
-/// is staged: a writer that withdraws may leave one.
+/// is staged: writers that all withdrew leave an empty one.
 const MOST_EMPTY_DIRS: usize = 16;
 /// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
 /// forgotten.

@@ -126,7 +126,7 @@ pub(crate) fn told(
     let tell = |row: BygoneRow| {
         let path = entries::path_of(db, row.dir)?.and_then(|dir| dir.join(&row.name).ok());
         let at = match &row.found.place {
-            EntryPlace::Link(_) => path.clone(), // a past link is at no path of its own
+            EntryPlace::Link(_) => path.clone(), // a past link is nowhere else, so its own name stands for it
             EntryPlace::File(version) => entries::path_of_version(db, *version)?,
             EntryPlace::Dir(dir) => entries::path_of(db, *dir)?,
         };

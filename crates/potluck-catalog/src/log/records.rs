@@ -196,7 +196,7 @@ pub enum Record {
         /// The least number that the next snapshot gets.
         next: SnapshotId,
     },
-    /// An entry that was replaced or removed is kept. A record before this one moved it to its place.
+    /// An entry that was replaced or removed is kept at this place.
     Kept(KeptEntry),
     /// The things that are kept of a name are kept until a certain time at most.
     KeptUntil {
