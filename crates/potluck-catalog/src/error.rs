@@ -67,7 +67,7 @@ pub enum Error {
         /// The size of the file in bytes.
         bytes: u64,
     },
-    /// The spaces of a copy are sealed with different keys, so that only a client which has both can copy.
+    /// A copy leads to another space, and one of the two is sealed: only a client that has the keys can copy.
     #[error("{from} is sealed with another key than {to} is to be")]
     OtherKey {
         /// The path of the file to copy.
@@ -198,7 +198,7 @@ pub enum Error {
     /// The write session has ended or never was.
     #[error("the write session is over")]
     NoSession,
-    /// No donor is known to have a chunk of the file, which has copies.
+    /// No donor is known to have a chunk of a file that is stored as copies.
     #[error("no donor acknowledged chunk {index} of {path} to this session")]
     NotAcknowledged {
         /// The path of the file.
