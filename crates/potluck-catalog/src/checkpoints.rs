@@ -1,9 +1,12 @@
 //! Checkpoints: directories whose files are staged out of sight, and become visible at one moment.
 //!
 //! A checkpoint's files are ordinary entries below a directory with a name that nobody guesses
-//! ([`potluck_core::checkpoint`]), in the deepest directory above its target that was there when it began. So they are
-//! kept, counted, repaired and logged as all files are, and the commit moves one entry. The row of a checkpoint says
-//! what its directory is to become; it outlives the end for a while, so that who repeats a commit hears of the first.
+//! ([`potluck_core::checkpoint`]), in the deepest directory above its target that was there when it began; where files
+//! are merged, that may be the target itself. So they are kept, counted, repaired and logged as all files are. A commit
+//! that replaces the target moves one entry; one that merges moves the entries one by one into directories that are
+//! there. The row of a checkpoint says what its directory is to become. It outlives the end of the checkpoint for a
+//! while, so that a client which repeats a commit hears of the first one. Writers share a file in a checkpoint that is
+//! never committed.
 
 pub(crate) mod checkpoint_rows;
 pub(crate) mod open_checkpoint;
@@ -32,28 +35,31 @@ use potluck_core::path::PoolPath;
 
 /// The most checkpoints that one member may have open: each costs a look at every round of upkeep.
 const MOST_OPEN: u64 = 256;
-/// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
+/// The time in milliseconds for which a checkpoint that has ended is known, unless the member has more than
+/// [`MOST_ENDED`]: a client that commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
-/// The most empty directories that may be staged where no file is: writers that all withdrew leave one.
+/// The number of entries of a staging directory that are looked at to find out whether anything but empty directories
+/// is staged: writers that all withdrew leave an empty one.
 const MOST_EMPTY_DIRS: usize = 16;
 /// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
 /// forgotten.
 const MOST_ENDED: i64 = 1024;
-/// How long a file that nobody writes stays shared after the last contribution to its next version.
+/// The time in milliseconds for which a file stays shared after its last use, while nothing is staged for its next
+/// version.
 const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
 /// A checkpoint that is to begin.
 #[derive(Debug, Clone)]
 pub struct NewCheckpoint {
-    /// The identifier of the checkpoint, drawn at random by whoever begins it.
+    /// The identifier of the checkpoint: drawn at random by the client, or that of the shared file.
     pub id: CheckpointId,
-    /// The directory that its files become, or are merged into.
+    /// The directory that the files become or are merged into, or the file that writers share.
     pub target: PoolPath,
-    /// Whether the commit replaces the target by the files or merges them into it.
+    /// The way in which the files take their places.
     pub style: CommitStyle,
     /// The member that begins the checkpoint.
     pub made_by: MemberId,
-    /// How long the checkpoint stays open while nothing is written to it.
+    /// The time in milliseconds for which the checkpoint stays open while nothing is written to it.
     pub idle_ms: u64,
 }
 
@@ -66,7 +72,8 @@ pub enum CheckpointOutcome {
     Before(String),
 }
 
-/// Begins a checkpoint. One that is open under the same identifier, for the same target, goes on and counts as used.
+/// Begins a checkpoint. One that is open under the same identifier, for the same target and in the same style, goes on
+/// and counts as used.
 pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenCheckpoint, Error> {
     if find(db, &new.id)?.is_some() {
         let there = open(db, &new.id)?;
@@ -111,14 +118,15 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
 /// The place where the staging directory of a checkpoint goes.
 struct Holder {
     dir: DirId,
-    /// How many names of the target lead there.
+    /// The number of names of the target that lead to the directory.
     depth: usize,
-    /// The attributes of the directory that is to be replaced, or those of a new one.
+    /// The attributes of the staging directory: those of a new one, with the permissions and the owner of the
+    /// directory that it is to replace.
     attributes: EntryAttributes,
 }
 
-/// The deepest directory that is there above the target, or if its files are merged, at the target itself: what holds
-/// there holds for the target, and no directory has to be made before the commit.
+/// Returns the deepest directory that is there above the target, or the target itself if files are merged into it: what
+/// holds there holds for the target, and no directory has to be made before the commit.
 fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
     let target = &new.target;
     if target.space().is_empty() {
@@ -156,7 +164,9 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
     }
 }
 
-/// Returns the row of a checkpoint in a space, or of one that has ended there.
+/// Returns the row of a checkpoint in a space, open or ended.
+///
+/// Errors: [`Error::NoCheckpoint`] for one in another space, or one that is not known.
 fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> {
     let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
     let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
@@ -164,7 +174,7 @@ fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> 
         Some(target) => Some(target),
         None => kept.open(db)?.map(|open| open.target),
     };
-    // Nothing tells where an aborted checkpoint was, so it counts as of any space; no more is told of it than that it
+    // Nothing tells where an aborted checkpoint was, so it counts as one of any space; the caller only learns that it
     // ended.
     match at.is_none_or(|at| at.space() == space) {
         true => Ok(kept),
@@ -186,7 +196,7 @@ pub(crate) fn commit(
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
     if style == CommitStyle::Share {
-        return Err(Error::NoCheckpoint(*id)); // whoever shares the file makes its versions
+        return Err(Error::NoCheckpoint(*id)); // the writers that share the file make its versions
     }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let merged = publishing::publish(db, (&from, &to), style, how, when)?;
@@ -196,8 +206,8 @@ pub(crate) fn commit(
     Ok(CheckpointOutcome::Now(to))
 }
 
-/// Refuses the commit that would give a file below the target a path longer than any may be, as
-/// [`check_lengths`](crate::names::check_lengths) does for a move, and as that before the transaction.
+/// Refuses a commit that would give a file below the target a path longer than any may be. Like
+/// [`check_lengths`](crate::names::check_lengths) for a move, it is called before the transaction.
 pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     let Some(open) = find(db, id)?.map(|kept| kept.open(db)).transpose()?.flatten() else {
         return Ok(()); // the commit says what it is
@@ -205,7 +215,10 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     names::check_lengths(db, &open.staging, &open.target)
 }
 
-/// Removes the files of a checkpoint, unless that was done before; with `if_empty` only where there are none.
+/// Removes the files of a checkpoint, unless that was done before.
+///
+/// Errors: [`Error::CheckpointCommitted`] after a commit; with `if_empty`, [`Error::NotEmpty`] if more than empty
+/// directories is staged.
 pub(crate) fn abort(
     db: &Tx,
     (space, id): (&str, &CheckpointId),
@@ -225,7 +238,7 @@ pub(crate) fn abort(
     remove(db, &kept, now_ms)
 }
 
-/// Whether more than empty directories is staged in a directory.
+/// Returns whether more than empty directories is among the first [`MOST_EMPTY_DIRS`] entries of a staging directory.
 fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
     for (_, place) in entries::children(db, dir, MOST_EMPTY_DIRS)? {
         match place {
@@ -333,7 +346,7 @@ fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
     Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
 }
 
-/// Whether writers share the file at a path.
+/// Returns whether writers share the file at a path.
 pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
     Ok(shared_row(db, path)?.is_some())
 }
@@ -343,7 +356,7 @@ pub(crate) fn end_sharing(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<(), E
     shared_row(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
 }
 
-/// Whether a checkpoint is to be aborted or forgotten.
+/// Returns whether a checkpoint is to be aborted or forgotten.
 pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
     Ok(!due(db, 1, now_ms)?.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Chunks, and what keeps their reference counts.
+//! Chunks and their reference counts.
 //!
 //! A reference is one occurrence of a chunk in one version's recipe: commits add each, removals
 //! subtract each. A [`ReferenceCounts`] collects the changes of one transaction, so that every chunk's row is
@@ -23,7 +23,7 @@ use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
 use std::collections::{BTreeSet, HashMap};
 
-/// How far a chunk is on its way out, as the values of a column.
+/// The state of a chunk on its way out, as the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub enum ChunkState {
@@ -40,17 +40,18 @@ pub enum ChunkState {
 pub struct ChunkRow {
     /// The number by which other rows name the chunk.
     pub id: ChunkId,
-    /// Length of the chunk in stored bytes; 0 if only an aborted session named it.
+    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
+    /// chunk.
     pub len: u32,
-    /// How often recipes name the chunk.
+    /// The number of times that recipes name the chunk.
     pub refs: i64,
     /// The state of the chunk on its way out: in use, condemned, or gone.
     pub state: ChunkState,
-    /// The column that says which versions refer to it ([`referrers`]).
+    /// The column that says which versions refer to the chunk ([`referrers`]).
     pub referrer: Option<i64>,
 }
 
-/// Returns the row of a chunk.
+/// Returns the row of a chunk; `None` if the catalog does not know it.
 pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
     let found = db
         .prepare("SELECT id, len, refs, state, referrer FROM chunks WHERE name = ?1")?
@@ -80,17 +81,17 @@ pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
     blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
 }
 
-/// A chunk that somebody asked for.
+/// The answer to whether a chunk is known.
 #[derive(Debug, Clone, Default)]
 pub struct KnownChunk {
-    /// Whether a file uses the chunk.
+    /// True if a file uses the chunk.
     pub used: bool,
-    /// The donors that have acknowledged the chunk.
+    /// The donors that have acknowledged the chunk at the level that was asked for.
     pub donors: Vec<DonorId>,
 }
 
-/// Looks up each of `names`, with the donors that have them at level `ack`. A chunk that is on its way out is told
-/// as one that is not known.
+/// Looks up each of `names`, with the donors that have them at level `ack` or better. A chunk that is on its way out is
+/// reported as not known.
 pub(crate) fn look_up(
     db: &Tx,
     names: &[ChunkName],
@@ -106,25 +107,26 @@ pub(crate) fn look_up(
     names.iter().map(look_up).collect()
 }
 
-/// A chunk, and what its copies count for.
+/// A chunk with the donors whose copies count, and those whose copies are leaving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes; 0 where only an aborted session named it.
+    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
+    /// chunk.
     pub len: u32,
-    /// Whether files or parts of files use it.
+    /// True if files or parts of files use the chunk.
     pub is_used: bool,
-    /// Whether it may be deleted anywhere at any time.
+    /// True if the chunk may be deleted anywhere at any time.
     pub is_condemned: bool,
     /// The donors whose copies count.
     pub holders: Vec<DonorId>,
-    /// The donors whose copies are being deleted because others are enough; a reader may have been sent to one of
-    /// them.
+    /// The donors whose copies are leaving: they are deleted as excess, or an earlier order to delete them may still be
+    /// carried out. A reader may have been sent to one of them.
     pub leaving: Vec<DonorId>,
 }
 
-/// The facts that are known of a chunk; `None` where nothing is.
+/// Returns the facts that are known of a chunk; `None` if the catalog does not know it.
 pub(crate) fn facts(db: &Tx, name: &ChunkName) -> Result<Option<CatalogChunk>, Error> {
     let Some(chunk) = get(db, name)? else { return Ok(None) };
     let is_used = chunk.refs > 0;
@@ -143,17 +145,17 @@ pub(crate) fn facts(db: &Tx, name: &ChunkName) -> Result<Option<CatalogChunk>, E
 pub struct UnusedChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes; 0 if the catalog knows it.
+    /// The length of the chunk in stored bytes; 0 if the catalog knows it.
     pub len: u32,
     /// The donors whose copies of the chunk count, by the catalog or by what they reported before it knew the chunk.
     pub donors: Vec<DonorId>,
 }
 
-/// Keeps a chunk that no file uses for a session that has offered it; `false` if it is on its way
-/// out already, or gone: then only a new put brings it back (promise D5).
+/// Keeps a chunk that no file uses for a session that has offered it. Returns `false` if it is on its way out already,
+/// or gone: then only a new put brings it back (promise D5).
 ///
-/// Called in the order of all changes: a chunk that was to be condemned later is unused only from now
-/// on, and is not.
+/// The catalog's writer calls this in the order of all changes. A chunk that was about to be condemned counts as unused
+/// only from now on, and so is not condemned.
 pub(crate) fn keep(db: &Tx, kept: &UnusedChunk, now_ms: u64) -> Result<bool, Error> {
     let id = match get(db, &kept.name)? {
         Some(chunk) if chunk.refs > 0 => chunk.id,
@@ -171,7 +173,7 @@ pub(crate) fn keep(db: &Tx, kept: &UnusedChunk, now_ms: u64) -> Result<bool, Err
     Ok(true)
 }
 
-/// Inserts a chunk of `len` stored bytes, 0 if they are not known, that no file uses; gives its number.
+/// Inserts a chunk that no file uses, of `len` stored bytes or 0 if that is not known, and returns its number.
 pub(crate) fn insert_unused(
     db: &Tx,
     name: &ChunkName,
@@ -209,7 +211,7 @@ struct CountedChunk {
     row: Option<ChunkRow>,
     len: u32,
     change: i64,
-    /// Whether a version gave a reference up, whatever else changed.
+    /// True if a version gave a reference up, whatever else changed.
     is_released: bool,
     referrers: Change,
     holders: Vec<(DonorId, AckLevel)>,
@@ -252,7 +254,7 @@ impl<'db> ReferenceCounts<'db> {
         })
     }
 
-    /// Returns whether a chunk is known by another length than `len` stored bytes, the changes of this transaction
+    /// Returns whether a chunk is known with another length than `len` stored bytes, the changes of this transaction
     /// included.
     pub fn differs(&mut self, name: &ChunkName, len: u32) -> Result<bool, Error> {
         let line = self.line(name)?;
@@ -287,7 +289,7 @@ impl<'db> ReferenceCounts<'db> {
         Ok(())
     }
 
-    /// Notes that the given donors have a chunk. That adds no reference: a chunk that nobody uses is reclaimed there.
+    /// Notes that the given donors have a chunk. That adds no reference: a chunk that no file uses is reclaimed later.
     pub fn hold(
         &mut self,
         name: &ChunkName,
@@ -341,7 +343,8 @@ impl<'db> ReferenceCounts<'db> {
         Ok(())
     }
 
-    /// Writes all changes, and returns the chunks that were condemned or gone and are in use again.
+    /// Writes all changes. Returns the chunks that were condemned or gone and are in use again, and those of their
+    /// earlier copies that do not count until they are put again or checked.
     pub fn close(self) -> Result<InUseAgain, Error> {
         let mut again = InUseAgain::default();
         // In the order of names the index is walked once, and the same commits always make the same rows.
@@ -355,7 +358,7 @@ impl<'db> ReferenceCounts<'db> {
                     referrers::list(self.db, id, &line.referrers)?;
                     id
                 }
-                // A chunk that is counted wrongly stays for ever, which is better than to keep all that goes with it.
+                // A chunk that is counted wrongly stays for ever. An error here would keep all that goes with it.
                 None if line.change < 0 => {
                     tracing::error!(%name, "a chunk of a recipe has no row");
                     continue;
@@ -396,8 +399,9 @@ impl<'db> ReferenceCounts<'db> {
         Ok(again)
     }
 
-    /// A chunk is unused since the last version gave it up that somebody may have open: one that is taken apart later,
-    /// though nobody could open it, does not bring that time forward.
+    /// Writes the row of a chunk. The time since which it is unused is the latest at which a version that a reader may
+    /// have open gave it up. A version that nobody could open has an earlier time (see `history::reaping`), and so does
+    /// not change that.
     fn update(
         &self,
         row: &ChunkRow,

@@ -1,7 +1,7 @@
-//! How much a change of the catalog must have outlived before its caller hears of it. How safe files are is decided in
-//! [`crate::versions::enough_copies`].
+//! The failures that a change of the catalog must survive before its caller hears of success. The safety of files is
+//! decided in [`crate::versions::enough_copies`].
 
-/// The meaning of a job's success.
+/// The failure that a change survives once its job has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// The change survives the death of the manager, but perhaps no power cut: enough for what can be rebuilt.

@@ -1,4 +1,4 @@
-//! The errors of the catalog: its refusals, and how it fails.
+//! The errors of the catalog: its refusals and its failures.
 
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::erasure::Ec;
@@ -9,7 +9,7 @@ use potluck_core::policy::Redundancy;
 use potluck_core::quota::Quota;
 use potluck_core::size::{count, format_size};
 
-/// Why a catalog operation did not happen.
+/// The reason why a catalog operation did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No space has this name.
@@ -32,20 +32,20 @@ pub enum Error {
     /// Something is at the path.
     #[error("{0} exists already")]
     Exists(PoolPath),
-    /// Another version is at the path.
+    /// Another version than the expected one is at the path, or no file.
     #[error("{path} is {}, not version {expected}", found.map_or("gone".into(), |v| format!("version {v}")))]
     WrongVersion {
         /// The path at which the versions differ.
         path: PoolPath,
         /// The version that should have been there.
         expected: VersionId,
-        /// The version that is there.
+        /// The version that is there; `None` if no file is.
         found: Option<VersionId>,
     },
-    /// A file is where a directory is needed.
+    /// A file or a link is where a directory is needed.
     #[error("{0} is a file, not a directory")]
     NotADirectory(PoolPath),
-    /// A directory is where a file is needed.
+    /// A directory is where a file or a link is needed.
     #[error("{0} is a directory")]
     IsADirectory(PoolPath),
     /// A file stands where a link is to be.
@@ -59,15 +59,15 @@ pub enum Error {
         /// The target of the link.
         target: LinkTarget,
     },
-    /// An empty file would take the place of one that has content, and nobody asked for that.
+    /// An empty file would take the place of one that has content, and the caller did not ask for that.
     #[error("{path} has {}, and what was to replace it is empty", count(*bytes, "byte"))]
     HasContent {
         /// The path of the file.
         path: PoolPath,
-        /// Size of the file in bytes.
+        /// The size of the file in bytes.
         bytes: u64,
     },
-    /// Only who has the keys of both spaces can copy from one to the other.
+    /// A copy leads to another space, and one of the two is sealed: only a client that has the keys can copy.
     #[error("{from} is sealed with another key than {to} is to be")]
     OtherKey {
         /// The path of the file to copy.
@@ -75,7 +75,8 @@ pub enum Error {
         /// The path of the copy.
         to: PoolPath,
     },
-    /// A directory that has entries, or is to be read, and nobody asked for a whole tree.
+    /// A directory that has entries is to be removed, or a directory is to be read or copied, and the caller did not
+    /// ask for a whole tree.
     #[error("{0} is a directory")]
     NotRecursive(PoolPath),
     /// The directory has entries.
@@ -100,15 +101,15 @@ pub enum Error {
         /// The path below it to which it was to be moved.
         to: PoolPath,
     },
-    /// A path below the target of a move or a copy would be longer than any may be.
+    /// A path below the target of a move, a copy or a checkpoint's commit would be longer than any may be.
     #[error("below {to} a path would have {bytes} bytes: at most {MAX_PATH} fit")]
     TooLong {
-        /// The target of the move or the copy.
+        /// The target, or the directory below it in which a path is too long.
         to: PoolPath,
-        /// The length of the longest path, in bytes.
+        /// The length of a path that is too long, in bytes.
         bytes: usize,
     },
-    /// No checkpoint of this identifier is open where it is named.
+    /// No checkpoint of this identifier is open at the place and in the style that were named.
     #[error("no checkpoint {0} is open there: it was committed or aborted, or it expired")]
     NoCheckpoint(CheckpointId),
     /// The checkpoint is visible already.
@@ -116,16 +117,16 @@ pub enum Error {
     CheckpointCommitted {
         /// The identifier of the checkpoint.
         id: CheckpointId,
-        /// The directory that it became.
+        /// The directory that the checkpoint became or was merged into.
         target: String,
     },
     /// A member has begun as many checkpoints as one may have open.
     #[error("you have {0} checkpoints open, and nobody has more")]
     TooManyCheckpoints(u64),
-    /// A staging directory, or what is in it, is named where that must not be.
+    /// A staging directory, or a path below one, is named where that is not allowed.
     #[error("{0} is where the files of a checkpoint are staged")]
     StagingPlace(PoolPath),
-    /// A directory that looks empty is the place of a checkpoint.
+    /// A directory that looks empty to people has the staging directory of a checkpoint.
     #[error("a checkpoint is open in {0}")]
     HasCheckpoint(PoolPath),
     /// A commit would put so many files into directories that are there that it would hold up others.
@@ -135,13 +136,13 @@ pub enum Error {
     TooManyMerged {
         /// The directory into which the checkpoint would be merged.
         target: PoolPath,
-        /// The most that one commit puts there.
+        /// The most entries that one commit puts there.
         most: usize,
     },
-    /// A path leads into the place of old versions and snapshots, which nobody may change.
+    /// A path leads into the place of old versions and snapshots, which only the catalog changes.
     #[error("{0} lies where old versions are kept and snapshots are read")]
     KeptPlace(PoolPath),
-    /// The path under which it would be kept is longer than any may be.
+    /// The path under which an entry would be kept is longer than any may be.
     #[error("{0} is too long a path to be kept")]
     TooLongToKeep(PoolPath),
     /// No version of a name is kept, or not the one that was asked for.
@@ -172,7 +173,7 @@ pub enum Error {
     /// A directory that looks empty has snapshots.
     #[error("{0} has snapshots")]
     HasSnapshots(PoolPath),
-    /// A directory has so many entries that the newest of them are not worked out.
+    /// A directory has so many entries that its newest steps are not looked for.
     #[error("{path} has more than {most} steps, so that none is purged")]
     TooManySteps {
         /// The path of the directory.
@@ -180,10 +181,10 @@ pub enum Error {
         /// The most entries that are looked at.
         most: usize,
     },
-    /// A space cannot be a series, for all that is in it would be steps.
+    /// A space was to be a series, of which all entries are steps.
     #[error("{0} is a space, and steps are purged in directories")]
     SpaceAsSeries(PoolPath),
-    /// Something is to be brought back to a directory that was removed itself.
+    /// Something was to be brought back to a directory that was removed itself.
     #[error("{removed} was removed, and {path} with it")]
     RemovedAbove {
         /// The path of what is to be brought back.
@@ -197,7 +198,7 @@ pub enum Error {
     /// The write session has ended or never was.
     #[error("the write session is over")]
     NoSession,
-    /// A chunk of the file is not known to be anywhere.
+    /// No donor is known to have a chunk of a file that is stored as copies.
     #[error("no donor acknowledged chunk {index} of {path} to this session")]
     NotAcknowledged {
         /// The path of the file.
@@ -205,7 +206,7 @@ pub enum Error {
         /// The chunk's index in the file, from 0.
         index: usize,
     },
-    /// A chunk of the file has fewer copies than its policy asks for.
+    /// A chunk of the file has fewer copies than a write needs under its policy.
     #[error("chunk {index} of {path} is on {have} of the {need} distinct donors asked for")]
     TooFewCopies {
         /// The path of the file.
@@ -217,7 +218,7 @@ pub enum Error {
         /// The number of donors that must have the chunk.
         need: usize,
     },
-    /// A chunk of an erasure-coded group shares its donors with others of its group.
+    /// A chunk of an erasure-coded group has no donor to itself.
     #[error("chunk {index} of {path} has no donor of its own among the chunks of its {ec} group")]
     NotApart {
         /// The path of the file.
@@ -238,7 +239,7 @@ pub enum Error {
         /// chunks.
         index: usize,
     },
-    /// Parts of a file are to be judged anew before it becomes visible; whoever commits sees to that.
+    /// A file has parts that the caller of the commit must judge anew before the file becomes visible.
     #[error("parts of the file are to be judged anew")]
     PartsUnjudged,
     /// A file has so many chunks that its copy would hold up others.
@@ -252,7 +253,7 @@ pub enum Error {
     /// The parts that were committed are not those of the file.
     #[error("the parts of {0} that were committed do not make the file")]
     PartsDiffer(PoolPath),
-    /// A file has less than all its redundancy, and its directory or its command asks for all.
+    /// A file would have less than all its redundancy, and its directory or its command asks for all.
     #[error("{path} is to have {redundancy} from the start, and too few donors took it")]
     NotStrict {
         /// The path of the file.
@@ -260,7 +261,7 @@ pub enum Error {
         /// The redundancy that it is to have.
         redundancy: Redundancy,
     },
-    /// A chunk is known by another length than the file says.
+    /// A chunk is known with another length than the file says.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]
     WrongLength {
         /// The path of the file.
@@ -268,12 +269,12 @@ pub enum Error {
         /// The chunk's index in the file, from 0.
         index: usize,
     },
-    /// Nobody issued this token.
+    /// The pool knows no such token, or the donor that issued it was removed.
     #[error(
         "this pool knows no such join token: it was removed, or made before a restore, or for another pool"
     )]
     UnknownToken,
-    /// Somebody joined with the token.
+    /// A member joined with the token before.
     #[error("this join token has been used already")]
     UsedToken,
     /// The token's time is over.
@@ -282,7 +283,7 @@ pub enum Error {
     /// No token has this number.
     #[error("there is no invitation {0}")]
     NoToken(u32),
-    /// A token was used already, and made somebody a member.
+    /// A token that was to be removed was used already, and made a member.
     #[error("invitation {token} was used: it made member {member}")]
     TokenOfMember {
         /// The number of the token.
@@ -307,7 +308,7 @@ pub enum Error {
         /// The kind of its owner: a group, or a member.
         holder: &'static str,
     },
-    /// A member has made as many spaces as one may.
+    /// A member has made as many spaces as a member may make.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
     /// No more directories of the space may set parts of the policy differently.
@@ -325,13 +326,13 @@ pub enum Error {
         of: String,
         /// The limits of the quota.
         quota: Quota,
-        /// The files that there would be, where these are more than the quota allows.
+        /// The number of files and directories that there would be, if it is more than the quota allows.
         files: Option<u64>,
-        /// The bytes that all files would have together, where these are more than the quota allows.
+        /// The bytes that all files would have together, if they are more than the quota allows.
         bytes: Option<u64>,
     },
-    /// A file would be stored with less safety than the policy asks for where it is to be, and its command did not ask
-    /// for that, or was not given by who manages the space.
+    /// A file would be stored with less safety than the policy of its path asks for, and its command did not ask for
+    /// that, or was not given by a member who manages the space.
     #[error(
         "the policy at {0} asks for more safety than this write gives; only a command that says so, of a member with the \
          right to manage in the space {space}, may store it with less",
@@ -350,13 +351,13 @@ pub enum Error {
     /// The disk that holds the catalog takes no writes, or fails.
     #[error("the disk that holds the catalog fails: {0}")]
     Disk(String),
-    /// The file of the catalog is damaged: its content is not what was written.
+    /// The catalog is damaged: its file is not as it was written, or its rows contradict each other.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
-    /// Something else keeps the catalog locked.
+    /// Another program keeps the catalog locked.
     #[error("another program keeps the catalog locked")]
     Contended,
-    /// Too many queries that take long wait for their turn.
+    /// A query that takes long did not get its turn in time.
     #[error("the manager is adding up what others asked for")]
     Busy,
     /// Any other error of the engine.
@@ -370,8 +371,8 @@ pub enum Error {
     Bug(String),
 }
 
-/// Says what a quota allows, all its limits, and what there would be of `files` and `bytes`, of which only those above
-/// their limit are given. Bytes are exact where the rounded sizes would read the same.
+/// Returns a text with all limits of a quota, and with what there would be of `files` and `bytes`, of which only those
+/// above their limit are given. Bytes are exact where the rounded sizes would read the same.
 fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
     let held = |files: Option<u64>, bytes: Option<u64>, size: fn(u64) -> String| {
         let files = files.map(|files| match files {
@@ -395,7 +396,7 @@ impl Error {
         matches!(self, Self::DiskFull | Self::Disk(_))
     }
 
-    /// Returns whether the catalog itself fails, so that other operations would fail, too.
+    /// Returns whether the catalog as a whole fails, so that other operations would fail, too.
     pub fn is_of_catalog(&self) -> bool {
         self.is_disks() || matches!(self, Self::Contended | Self::Sql(_) | Self::Closed)
     }

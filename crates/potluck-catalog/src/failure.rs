@@ -189,8 +189,7 @@ impl From<Error> for Failure {
             Error::PartsUnjudged => {
                 failure(K::Retry, code::CATALOG, "the manager is still at it: try again")
             }
-            // Whoever asked for the copy reads and writes the file instead, and its chunks are not
-            // sent again.
+            // The client that asked for the copy reads and writes the file instead, and its chunks are not sent again.
             Error::TooManyChunks { .. } => {
                 failure(K::Other, code::NOT_ACKNOWLEDGED, "read it and write it again")
             }

@@ -1,11 +1,11 @@
-//! Whether the disk that holds the catalog takes what is written.
+//! The fault of the disk that holds the catalog, while the disk takes no writes.
 
 use crate::error::Error;
 use std::sync::Mutex;
 
-/// The error of the last write that the disk did not take, until it takes writes again.
+/// The error of the last write that the disk did not take, until [`Self::end`] is called.
 ///
-/// A write that succeeds meanwhile does not end it: a small one may fit where the next does not.
+/// A write that succeeds does not end the fault: a small write may fit where the next does not.
 #[derive(Debug, Default)]
 pub struct CatalogDiskFault(Mutex<Option<Error>>);
 

@@ -40,30 +40,30 @@ use tempfile::TempDir;
 pub mod tampering;
 
 impl Catalog {
-    /// Limits the pages that its file may have, as if the disk had no more.
+    /// Limits the pages that the catalog's file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
         self.write(Durability::Process, move |db| db.limit_pages(pages)).await
     }
 
-    /// The donors there are, as the next term of the manager finds them.
+    /// Returns the facts about donors, as the next term of the manager finds them.
     pub async fn donors(&self) -> Result<Vec<StoredDonor>, Error> {
         self.read(donors::all).await
     }
 
-    /// Changes that some copy of the log waits for.
+    /// Returns the number of changes that some copy of the log waits for.
     pub async fn waiting_changes(&self) -> Result<usize, Error> {
         self.read(|db| Ok(changes::rows(db, 0, usize::MAX >> 1)?.len())).await
     }
 }
 
-/// A clock that moves on by so many milliseconds each time that it is read; by none it stands still.
+/// A clock that moves on by a fixed number of milliseconds each time that it is read; with 0 it stands still.
 pub struct ReadClock {
     step_ms: u64,
     at_ms: AtomicU64,
 }
 
 impl ReadClock {
-    /// A clock at its start.
+    /// Makes a clock at its start that moves on by `step_ms` at each reading.
     pub fn by(step_ms: u64) -> SharedClock {
         Arc::new(Self { step_ms, at_ms: AtomicU64::new(0) })
     }
@@ -84,8 +84,7 @@ pub struct Fixture {
     pub dir: TempDir,
     pub db: Database,
     pub session: SessionId,
-    /// Donors 1 to 32, which are all there.
-    /// The donors that copies are acknowledged by.
+    /// A pool of the donors 1 to 32, which are all there, and which acknowledge copies.
     pub pool: Pool,
     batch: u32,
 }
@@ -207,7 +206,7 @@ impl Fixture {
     }
 }
 
-/// Makes the order for a space that the pool itself makes.
+/// Returns the description of a space that the pool itself makes.
 pub fn new_space(name: &str, policy: Policy, key: Option<SpaceKey>) -> NewSpace {
     NewSpace { name: name.into(), policy, key, made_by: None }
 }
@@ -228,7 +227,7 @@ pub fn donors_there(donors: u32) -> Pool {
     pool
 }
 
-/// A donor registers and lists what it has.
+/// Adds a donor to a pool, and has it register and complete its inventory at the time `now`.
 pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
     let donor = DonorId(donor);
     pool.add_donor(donor, "d", None);
@@ -261,12 +260,12 @@ pub fn path(text: &str) -> PoolPath {
     text.parse().expect("a path")
 }
 
-/// The chunk number `n` of a test; 1000 bytes long.
+/// Returns the name of chunk number `n` of a test.
 pub fn chunk(n: u64) -> ChunkName {
     ChunkName::of(&n.to_le_bytes())
 }
 
-/// A file of these chunks, all acknowledged by `donors`.
+/// Makes a file of these chunks, each of 1000 bytes and acknowledged by all of `donors`.
 pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     let entry = |n: &u64| {
         let name = chunk(*n);
@@ -304,8 +303,8 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     }
 }
 
-/// A file of the code `ec` with these chunks, parity after the data, each acknowledged by the donors
-/// beside it.
+/// Makes a file of the code `ec` with these chunks, of which the first `data` are data and the rest parity, each
+/// acknowledged by the donors beside it.
 pub fn coded(at: &str, ec: &str, data: usize, chunks: &[(u64, &[u32])]) -> PreparedFile {
     let numbers: Vec<u64> = chunks[..data].iter().map(|(n, _)| *n).collect();
     let ec = ec.parse().expect("a code");
@@ -322,11 +321,11 @@ pub fn coded(at: &str, ec: &str, data: usize, chunks: &[(u64, &[u32])]) -> Prepa
     }
 }
 
-/// Bytes of a chunk of a file in parts.
+/// The size in bytes of a chunk of a file in parts.
 const IN_PARTS: u32 = 64 << 10;
 
-/// A file of the chunks `numbers`, each of 64 KiB and acknowledged by `donors`, as file number `of` of its session: its
-/// parts, and then the whole.
+/// Makes a file of the chunks `numbers`, each of 64 KiB and acknowledged by `donors`, as file number `of` of its
+/// session. Returns its parts, and then the whole.
 pub fn in_parts(at: &str, of: u32, numbers: Range<u64>, donors: &[u32]) -> Vec<PreparedFile> {
     let numbers: Vec<u64> = numbers.collect();
     let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();

@@ -1,9 +1,9 @@
 //! Keeps files, directories and links that were replaced or removed, for as long as the policy of their
 //! directory says ([`potluck_core::policy::Retention`]).
 //!
-//! What is kept stays an entry: it moves into the directory [`KEPT_DIR`] beside it, under its number. So it is repaired,
-//! scanned, counted and logged as all files are, moves with its directory, and inherits its policies. A row says which
-//! name it had, and when it goes ([note 0012](../../../docs/notes/0012-versions-and-trash.md)).
+//! A kept thing stays an entry: it moves into the directory [`KEPT_DIR`] beside it, under its number. So it is
+//! repaired, scanned, counted and logged as all files are, moves with its directory, and inherits its policies. A row
+//! says which name it had, and when it is let go ([note 0012](../../../docs/notes/0012-versions-and-trash.md)).
 
 pub(crate) mod bygone;
 pub(crate) mod bygone_name;
@@ -42,7 +42,7 @@ use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::{MOST_VERSIONS, Retention};
 
-/// How long after a failed attempt it is tried again to let something go.
+/// The time in milliseconds after which a failed attempt to let something go is repeated.
 const TRIED_AGAIN_MS: u64 = 3_600_000;
 
 /// An entry that loses its name.
@@ -53,7 +53,7 @@ pub(crate) struct LeavingEntry<'a> {
     pub path: &'a PoolPath,
     /// The thing that the entry stands for.
     pub place: &'a EntryPlace,
-    /// Whether the entry is removed; otherwise something else takes its place.
+    /// True if the entry is removed; otherwise something else takes its place.
     pub removed: bool,
 }
 
@@ -63,8 +63,8 @@ impl LeavingEntry<'_> {
     }
 }
 
-/// Returns how long the policy that holds at `path` keeps things; for no time where nothing is ever kept, or where
-/// `when` leaves it to no policy.
+/// Returns how long the policy that holds at `path` keeps things. That is no time where nothing is ever kept, or where
+/// `when` says that policies do not decide.
 pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retention, Error> {
     let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
@@ -72,8 +72,9 @@ pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retentio
 }
 
 /// Moves an entry that loses its name to where it is kept, if its policy or a snapshot keeps it, and returns whether it
-/// was moved; the change is told, and the entry counts in its space as before. A directory that is removed and would
-/// bring nothing back is not kept. In any case it is noted which snapshot shows the entry under its name.
+/// was moved. A move is told to the log, and the entry counts in its space as before. A removed directory that is empty
+/// and of which no snapshot shows anything is not kept. In any case it is noted which snapshot shows the entry under
+/// its name.
 pub(crate) fn keep(
     db: &Tx,
     leaving: &LeavingEntry<'_>,
@@ -113,14 +114,14 @@ pub(crate) fn keep(
     Ok(true)
 }
 
-/// Returns whether nothing is in a directory, and no snapshot shows anything that was. What is shown there is kept
-/// there when it goes from elsewhere, so that a path must lead to the directory until then.
+/// Returns whether nothing is in a directory, and no snapshot shows anything that was in it. A thing that is shown
+/// there and was moved elsewhere is kept there when it is removed, so a path must lead to the directory until then.
 pub(crate) fn is_void(db: &Tx, dir: DirId) -> Result<bool, Error> {
     Ok(!entries::has_children(db, dir)? && !bygone::is_any_of(db, dir)?)
 }
 
-/// Refuses to keep a tree in which something would have a longer path than any may have. It reads the whole tree, so it
-/// is asked before the removal and outside of its transaction.
+/// Refuses to keep a tree in which something would have a longer path than any may have. This reads the whole tree, so
+/// it is called before the removal and outside of its transaction.
 pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), Error> {
     let found = entries::resolve(db, path)?.map(|found| found.place);
     let Some(EntryPlace::Dir(dir)) = found else { return Ok(()) };
@@ -200,7 +201,7 @@ fn number_of(db: &Tx, place: &EntryPlace) -> Result<VersionId, Error> {
     }
 }
 
-/// Moves an entry to where a row says that it is kept, and writes the row; gives the path there.
+/// Moves an entry to where a row says that it is kept, writes the row, and returns the path there.
 fn move_to(
     db: &Tx,
     from: (DirId, &str),
@@ -245,7 +246,7 @@ pub(crate) fn keep_shown(
     Ok(true)
 }
 
-/// Returns the first row about something whose directory a path leads to, with that path.
+/// Returns the first row about something whose directory a path leads to, with the path of that directory.
 fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
     for row in bygone::all_of_place(db, place)? {
         if let Some(above) = entries::path_of(db, row.dir)? {
@@ -269,7 +270,7 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
     }
 }
 
-/// Writes a row that was changed.
+/// Writes a row that was changed, and tells the log of it if a path leads to what the row is about.
 fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
     kept_rows::put(db, &row)?;
     let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
@@ -277,7 +278,7 @@ fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
     place.path().map_or(Ok(()), |at| changes::tell(db, Record::Kept(entry(row, at))))
 }
 
-/// Returns the row as the log tells of it.
+/// Returns a row in the form in which the log tells of it.
 fn entry(row: HistoryRow, at: PoolPath) -> KeptEntry {
     let HistoryRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
     KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
@@ -301,7 +302,7 @@ pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     Counter::Version.pass(db, number.0 as i64)
 }
 
-/// Lets go what is kept of a name, as the log tells.
+/// Sets the time at which the things that are kept of a name are let go at the latest, as the log tells.
 pub(crate) fn replay_end(
     db: &Tx,
     path: &PoolPath,
@@ -336,8 +337,8 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
     Ok(())
 }
 
-/// Lets one kept thing go for good, unless a snapshot shows it: its place is given up at once, and a tree is taken
-/// apart in the background.
+/// Lets one kept thing go for good: its place is given up at once, and a tree is taken apart in the background. A thing
+/// that a snapshot shows stays, for that snapshot alone.
 pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error> {
     if let Some((_, found)) = find(db, row)?
         && bygone::of_place(db, &found.place)?.is_some()
@@ -345,7 +346,7 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
         return write_anew(db, HistoryRow { until_ms: None, shown: true, ..row.clone() });
     }
     kept_rows::forget(db, row.number)?;
-    // If no path leads to its directory any more, it is taken apart together with that.
+    // If no path leads to the thing's directory any more, the thing is taken apart together with that.
     let Some(above) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir: above, number: row.number };
     let Some((holder, found)) = find(db, row)? else { return Ok(()) };
@@ -363,8 +364,8 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
         EntryPlace::Dir(dir) => trash::throw(db, dir, space)?,
     }
     spaces::add_sums(db, space, sums)?;
-    // If its path is too long by now, because a directory above was moved, the log has it at another path, where its
-    // time is over as well.
+    // If the path of the thing is too long by now, because a directory above was moved, the log has the thing at
+    // another path, where its time is over as well.
     if let Ok(at) = place.path() {
         changes::tell(db, Record::Removed { path: at })?;
     }
@@ -389,7 +390,8 @@ fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Erro
     path.join(KEPT_DIR).map_or(Ok(()), |path| changes::tell(db, Record::Removed { path }))
 }
 
-/// Lets the first `limit` kept things go whose time is over, and returns whether there may be more.
+/// Lets go the first `limit` kept things whose time is over, and returns whether there may be more. A thing that cannot
+/// be let go is tried again after [`TRIED_AGAIN_MS`].
 pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let due = kept_rows::due(db, now_ms, limit)?;
     let when = When { pool_ms: now_ms, ..When::default() };
@@ -397,7 +399,7 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
         match db.savepoint(|| let_go(db, row, when)) {
             Err(why) if !why.is_of_catalog() => {
                 tracing::warn!(number = %row.number, %why, "something that is kept cannot be let go");
-                // It is tried again later, so that it holds up no others that are due.
+                // The thing is tried again later, so that it holds up no others that are due.
                 let until_ms = Some(now_ms + TRIED_AGAIN_MS);
                 kept_rows::put(db, &HistoryRow { until_ms, ..row.clone() })?;
             }
@@ -412,7 +414,7 @@ pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
     Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
 }
 
-/// Lets the given things go that are kept of `path`, or below it.
+/// Lets go those of the given things that are kept of `path`, or below it.
 pub(crate) fn let_go_of(
     db: &Tx,
     path: &PoolPath,
@@ -434,13 +436,14 @@ pub(crate) fn let_go_of(
 pub struct BroughtBack {
     /// The number of the version, or of the directory or link.
     pub number: VersionId,
-    /// Whether something had the name, which is now kept.
+    /// True if something had the name, which is now kept.
     pub replaced: bool,
 }
 
-/// Gives what is kept of a name that name again: the thing with this number, or what was kept last. With `removed`, it
-/// must have been removed, and nothing may have the name. What has the name is kept as if it were replaced; where the
-/// policy keeps nothing any more, for as long as what takes its place would have been.
+/// Gives what is kept of a name that name again: the thing with this number, or the one that was kept last. With
+/// `removed`, the thing must have been removed, and nothing may have the name. An entry that has the name is kept as if
+/// it were replaced; where the policy keeps nothing any more, it is kept for as long as the thing that takes its place
+/// would have been.
 pub(crate) fn bring_back(
     db: &Tx,
     path: &PoolPath,
@@ -485,7 +488,8 @@ pub(crate) fn bring_back(
 
 /// Returns the directory above a path.
 ///
-/// Errors: one of the directories above it was removed and is kept, or was never there.
+/// Errors: [`Error::RemovedAbove`] if one of the directories above was removed and is kept, [`Error::NoEntry`] if one
+/// is not known, and [`Error::NotADirectory`] if a file or link is in its place.
 pub(crate) fn above_of(
     db: &Tx,
     path: &PoolPath,

@@ -1,12 +1,12 @@
-//! The catalog: everything the pool must not forget.
+//! The catalog: all that the pool must not forget.
 //!
 //! Its interface is the operations of [`Catalog`] ([`operations`]), on the plain types that are named here. Below them
-//! are functions over a [`Tx`](sql::Tx), in a folder for each subject: [`names`] and what they lead to ([`versions`],
-//! [`chunks`]), what they led to ([`history`]), what is to be published ([`checkpoints`]), who may do what
-//! ([`members`]), [`policies`] that change, the metadata [`log`], and what the pool remembers of itself
-//! ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
-//! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or nothing and
-//! may run again from its start, so it must have no effect outside the catalog and take no lock.
+//! are functions over a [`Tx`](sql::Tx), in a folder for each subject: [`names`] and the files that they lead to
+//! ([`versions`], [`chunks`]), what they led to in the past ([`history`]), files that are to be published
+//! ([`checkpoints`]), [`members`] and their rights, [`policies`] that change, the metadata [`log`], and the pool's
+//! facts about itself ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine
+//! ([`engine`]) has one writer that commits many jobs at once, and readers that see the last commit. Each write job is
+//! all or nothing and may run again from its start, so it must have no effect outside the catalog and take no lock.
 
 mod checkpoints;
 mod chunks;
@@ -101,15 +101,15 @@ pub struct Catalog {
     writer: Arc<CatalogWriter>,
     state: WriterState,
     readers: Arc<Readers>,
-    /// The turns that queries which take long wait for.
+    /// The turns of queries that take long.
     long_reads: Arc<Semaphore>,
-    /// Whether the catalog was checked before it was opened.
+    /// True if the catalog was checked before it was opened.
     is_checked: bool,
 }
 
 /// The most queries that take long and run at once; heartbeats and commits read between them.
 const LONG_READS: usize = 2;
-/// How long a query that takes long waits for its turn before its caller is told to ask again.
+/// The time for which a query that takes long waits for its turn before its caller gets [`Error::Busy`].
 const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 impl Catalog {
@@ -138,7 +138,7 @@ impl Catalog {
 
     /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
     ///
-    /// Errors: it is damaged, and must not be served any longer; or it cannot be read.
+    /// Errors: the catalog is damaged, and must not be served any longer; or it cannot be read.
     pub async fn check(&self, path: PathBuf) -> Result<(), OpenError> {
         if self.is_checked {
             return Ok(());
@@ -151,26 +151,26 @@ impl Catalog {
         self.offload.run(check).await
     }
 
-    /// Returns how many changes the catalog has that no power cut undoes; the number only grows. Donors are told it,
-    /// and know by it whether they meet an older copy (`term_history`).
+    /// Returns the number of changes of the catalog that no power cut undoes; it only grows. Donors are told the
+    /// number, and by what they tell of it a manager recognizes an older copy of the catalog (`term_history`).
     pub fn changes(&self) -> u64 {
         self.state.changes.load(Ordering::Acquire)
     }
 
-    /// Has `listener` told of all that is committed from now on; the first that is given stays.
+    /// Tells `listener` of all that is committed from now on. A second listener is ignored.
     pub fn announce_to(&self, listener: Arc<dyn ChangeListener>) {
         let _ = self.state.listener.set(listener);
     }
 
-    /// Returns how long the writer was held since the catalog was opened.
+    /// Returns the times for which the writer was held since the catalog was opened.
     pub fn writer_times(&self) -> &WriterTimes {
         &self.state.times
     }
 
-    /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has
-    /// not happened when it returns an error of the job.
+    /// Runs `job` in the writer. The changes of the job are durable as asked when this returns `Ok`, and none of them
+    /// happened when this returns an error of the job.
     ///
-    /// The job goes on when the future is dropped. It runs again from its start where the engine asks for that.
+    /// The job goes on when the future is dropped. It runs again from its start when the engine needs that.
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -189,6 +189,8 @@ impl Catalog {
     }
 
     /// Waits for a turn, then runs a query that may take some tenths of a second.
+    ///
+    /// Errors: [`Error::Busy`] if no turn comes within [`LONG_READ_WAIT`].
     async fn read_in_turn<T: Send + 'static>(
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
@@ -198,7 +200,7 @@ impl Catalog {
         self.read(query).await
     }
 
-    /// Returns why the disk did not take a write, until [`Self::disk_recovered`] is called.
+    /// Returns the error of the last write that the disk did not take, until [`Self::disk_recovered`] is called.
     pub fn disk_fault(&self) -> Option<Error> {
         self.state.fault.get()
     }
@@ -208,8 +210,8 @@ impl Catalog {
         self.state.fault.end();
     }
 
-    /// Finishes what was queued and closes the writer; later writes fail. The catalog is one file then,
-    /// which may be copied alone, unless somebody still reads it.
+    /// Finishes the queued jobs and closes the writer; later writes fail. The catalog is then one file, which may be
+    /// copied alone, unless it is still being read.
     pub async fn close(&self) {
         let (writer, readers) = (Arc::clone(&self.writer), Arc::clone(&self.readers));
         let close = move || {

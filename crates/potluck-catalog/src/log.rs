@@ -1,4 +1,4 @@
-//! The metadata log: what changed, in terms of no engine, and a catalog made of it again.
+//! The metadata log: changes of the catalog as records that know no engine, and the rebuilding of a catalog from them.
 
 pub(crate) mod changes;
 pub(crate) mod committed;

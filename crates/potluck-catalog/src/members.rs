@@ -1,4 +1,4 @@
-//! Keeps the members of the pool.
+//! The rows of the pool's members, and what becomes of them when memberships begin and end.
 
 pub(crate) mod authority;
 pub(crate) mod grantees;
@@ -16,14 +16,14 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 
-/// Somebody who is about to become a member.
+/// A person or donor that is about to become a member.
 #[derive(Debug, Clone)]
 pub struct NewMember<'a> {
     /// The role of the new member.
     pub role: Role,
-    /// The name that people call them by.
+    /// The name by which people know the member.
     pub name: &'a str,
-    /// When the member joined, in milliseconds of wall time.
+    /// The wall time at which the member joins, in milliseconds.
     pub joined_wall_ms: i64,
     /// The member that made the invitation; `None` for an admin that is made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
@@ -52,7 +52,9 @@ fn member(row: &Row<'_>) -> Result<StoredMember, Error> {
     })
 }
 
-/// A role as it is written in a row.
+/// Returns the role that a row has as `text`.
+///
+/// Errors: [`Error::Damaged`] if the text is no role.
 pub(crate) fn role(text: &str) -> Result<Role, Error> {
     text.parse().map_err(|why: String| Error::Damaged(format!("a role: {why}")))
 }
@@ -95,13 +97,13 @@ pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<StoredMember>, Error> 
     db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
 }
 
-/// Whether a user or an admin has this name.
+/// Returns whether a user or an admin, whose membership has not ended, has this name.
 pub(crate) fn is_user(db: &Tx, name: &str) -> Result<bool, Error> {
     let mut users = all(db)?.into_iter().filter(|it| !it.revoked && it.role != Role::Donor);
     Ok(users.any(|user| user.name == name))
 }
 
-/// Writes down, under its former number, a member who was one before.
+/// Writes a member of an earlier catalog down under its former number, in the place of any row with that number.
 pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
@@ -128,12 +130,13 @@ pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives the next member a number beyond `spare` further ones.
+/// Skips `spare` numbers, so that no later member gets one of them.
 pub(crate) fn skip(db: &Tx, spare: u32) -> Result<(), Error> {
     db.skip_numbers("members", spare)
 }
 
-/// Remembers when members were seen. That alone is no change for the log: each other change brings it along.
+/// Remembers when members were seen, in milliseconds of wall time. That alone is no change for the log: the next change
+/// of a member takes it along.
 pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
     let mut update = db.prepare("UPDATE members SET seen_wall_ms = ?2 WHERE id = ?1")?;
     for (id, wall_ms) in seen {
@@ -143,6 +146,8 @@ pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
 }
 
 /// Ends a member's rights, and returns the member. A member whose rights ended before stays as it is.
+///
+/// Errors: [`Error::NoMember`], or [`Error::LastAdmin`] if no other admin is left.
 pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
     let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
     if found.revoked {
@@ -161,7 +166,7 @@ pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
     Ok(found)
 }
 
-/// The donors that were removed from the pool, or left it.
+/// Returns the donors that were removed from the pool, or left it.
 pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
     let mut select =
         db.prepare("SELECT id FROM members WHERE role = 'donor' AND revoked = 1 ORDER BY id")?;

@@ -1,4 +1,4 @@
-//! Changes to names: making, moving and removing entries.
+//! Changes to names: makes, moves and removes entries.
 
 pub(crate) mod copies;
 pub(crate) mod dir_id;
@@ -36,7 +36,8 @@ use potluck_wire::control::{Condition, OnlyIf, Removed};
 /// waits for no turn behind sums of other trees.
 const COUNTED: usize = 10_000;
 
-/// Makes a directory; with `parents` also those above it, and one that exists is as good, whatever its attributes.
+/// Makes a directory. With `parents`, missing directories above it are made too, and a directory that is there already
+/// is no error, whatever its attributes.
 pub(crate) fn make_dir(
     db: &Tx,
     path: &PoolPath,
@@ -63,8 +64,9 @@ pub(crate) fn admit_dirs(db: &Tx, path: &PoolPath, dirs: u64) -> Result<(), Erro
     quotas::admit(db, spaces::named(db, path.space())?.id, Sums::of_dirs(dirs))
 }
 
-/// Sets attributes of a file, which has to be of `version` if one is given, of a directory or of a space. Neither
-/// version nor content changes, and what opened the file before goes on with what it was told then.
+/// Sets attributes of a file, which has to be of `version` if one is given, or of a directory, a link or a space. The
+/// permissions of a link stay. Neither version nor content changes, and a client that opened the file before keeps the
+/// attributes that it was told then.
 pub(crate) fn set_attributes(
     db: &Tx,
     path: &PoolPath,
@@ -94,7 +96,7 @@ pub(crate) fn set_attributes(
         }
         EntryPlace::Dir(_) | EntryPlace::Link(_) => {
             let is_link = matches!(found.place, EntryPlace::Link(_));
-            // Nothing asks for the permissions of a link.
+            // The permissions of a link have no meaning.
             let permissions = new.permissions.filter(|_| !is_link);
             let attributes = found.attributes.with(AttributesToSet { permissions, ..new });
             if attributes == found.attributes {
@@ -110,10 +112,10 @@ pub(crate) fn set_attributes(
     }
 }
 
-/// Refuses the move of a directory that would give something below it a path longer than any may be.
-/// It reads the whole tree where its path gets longer, so it is asked before the move and outside of
-/// its transaction. What somebody puts there in between may still become too long; the log leaves
-/// that out and says so.
+/// Refuses the move of a directory that would give something below it a path longer than any may be. If the directory's
+/// path gets longer, this reads the whole tree, so it is called before the move and outside of its transaction. The
+/// path of an entry that is put there in between may still become too long; the log leaves such an entry out and says
+/// so.
 pub(crate) fn check_lengths(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
     let (before, after) = (from.to_string().len(), to.to_string().len());
     if after <= before {
@@ -124,7 +126,7 @@ pub(crate) fn check_lengths(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(
     if bytes > MAX_PATH { Err(Error::TooLong { to: to.clone(), bytes }) } else { Ok(()) }
 }
 
-/// Moves an entry inside its space. A file replaces a file unless `no_replace`; a directory
+/// Moves an entry inside its space. A file or link replaces a file or link unless `no_replace` is set; a directory
 /// replaces an empty directory, as rename(2) does.
 pub(crate) fn move_entry(
     db: &Tx,
@@ -169,8 +171,8 @@ pub(crate) fn move_entry(
         }
     }
     if let Some(place) = &there {
-        // A directory that is replaced is empty. It counts as removed, and not as an older version of what takes its
-        // place.
+        // A directory that is replaced is empty to people. It counts as removed, and not as an older version of what
+        // takes its place.
         let removed = matches!(place, Dir(_));
         let leaving = LeavingEntry { dir: to_dir, path: to, place, removed };
         match history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
@@ -191,8 +193,8 @@ pub(crate) fn move_entry(
     there.map_or(Ok(()), |place| drop_place(db, to, &place, when))
 }
 
-/// Refuses a change meant for empty directories, if people see something in the directory or checkpoints stage files
-/// there.
+/// Refuses a change meant for empty directories, if people see something in the directory, checkpoints stage files
+/// there, or it has snapshots.
 fn check_empty(
     db: &Tx,
     dir: DirId,
@@ -211,7 +213,7 @@ fn check_empty(
     Ok(())
 }
 
-/// Refuses a removal where something else is at the path than was meant.
+/// Refuses a removal if something else is at the path than the caller meant.
 pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(), Error> {
     let is_dir = || -> Result<bool, Error> {
         Ok(matches!(entries::existing(db, path)?.place, EntryPlace::Dir(_)))
@@ -224,7 +226,7 @@ pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(
     }
 }
 
-/// Refuses a change of a file that is not of the `version` it is expected to be of.
+/// Refuses a change if `version` is given and the file at the path is not of it.
 pub(crate) fn check_version(
     db: &Tx,
     path: &PoolPath,
@@ -238,9 +240,9 @@ pub(crate) fn check_version(
     visible::check_condition(db, path, Condition::IfVersion(expected), there)
 }
 
-/// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at
-/// once and taken apart in the background; until then its files are in the sums of its space, as
-/// their chunks are on donors.
+/// Removes a file, a link, or a directory: an empty one, or with `recursive` any. An entry that its policy or a
+/// snapshot keeps is moved to where it is kept. Any other tree is unlinked at once and taken apart in the background;
+/// until then its files are in the sums of its space, as their chunks are on donors.
 pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> Result<(), Error> {
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
@@ -255,7 +257,7 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let now = FileTime::of_ms(when.wall_ms);
     let kept = history::keep(db, &leaving, retention, when)?;
     if kept && retention.removed.is_none() {
-        // Only a snapshot keeps it, so nothing else is kept under its name either.
+        // Only a snapshot keeps the entry, so nothing else is kept under its name either.
         history::forget_name(db, (parent, path), true, when)?;
     }
     if kept {
@@ -268,8 +270,8 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     drop_place(db, path, &place, when)
 }
 
-/// Ends what no path leads to any more, and takes a file or a link from the sums of its space; a tree, or what is left in
-/// a directory that was empty to people, is taken apart in the background.
+/// Ends what no path leads to any more, and takes a file or a link from the sums of its space. A directory in which
+/// anything is left, or a snapshot shows anything, is taken apart in the background.
 fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Result<(), Error> {
     let space = spaces::named(db, path.space())?.id;
     let mut sums = Sums::default();
@@ -289,7 +291,7 @@ fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Resul
     spaces::add_sums(db, space, sums)
 }
 
-/// Counts the files that [`remove`] would remove, [`COUNTED`] entries at most.
+/// Counts the files and links that [`remove`] would remove, looking at [`COUNTED`] entries at most.
 pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
     let mut removed = Removed::default();
     let mut add = |bytes: u64| {

@@ -1,20 +1,19 @@
 //! The operations that the rest of the manager asks of the catalog, on plain types of the domain.
 //!
-//! Each makes its change in one transaction, and each query sees one moment, so that nobody sees half of a
-//! change. Some read before they write, as to refuse a name early or to take no turn of the writer for
-//! nothing: what they then change holds by itself, whatever happened in between. Who adds up pages, each of
-//! its own moment, says so. A closure that one is given may run again.
+//! An operation makes its change in one transaction, and a query sees one moment, so that no caller sees half of a
+//! change. The comment of an operation says so if it works in several transactions or reads pages of several moments.
+//! Some operations read before they write, to refuse a name early or to save a turn of the writer: the change is
+//! correct whatever happened in between. A closure that is given to an operation may run again.
 //!
-//! Which engine runs it, which rows it touches and what its
-//! statements look like is known in the modules beside this one alone.
+//! Only the modules beside this one know the engine, the rows and the statements.
 //!
-//! All of them, by the file that they are in:
+//! These are all operations on a running catalog, by the file that they are in:
 //!
 //! | subject | operations |
 //! |---|---|
 //! | Names (`names`) | `list_directory` `look_up` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
 //! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `files_of` `files_at` `files_followed` `pathless` |
-//! | What is kept of what was replaced or removed (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
+//! | Kept things that were replaced or removed, and snapshots (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
 //! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |
 //! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `shared_file` `checkpoints` |

@@ -4,11 +4,11 @@
 //! catalog.db        the catalog, and what its engine keeps beside it
 //! ca/               ca.pem ca.key manager.pem manager.key recovery.key
 //! admin/            the first admin's identity, for the local command line
-//! recovery.kit      what no donor has, to be copied elsewhere
-//! backups/          backups of the catalog, the last few
-//! audit/            what was refused, and who changed what others may do
-//! restoring/        what a restore makes, until it is finished; then nothing starts here
-//! lock              held while a manager runs
+//! recovery.kit      the keys and addresses that no donor has, to be copied elsewhere
+//! backups/          the last few backups of the catalog, unless another directory was chosen
+//! audit/            the audit log: what was refused, and who changed what others may do
+//! restoring/        the staging directory of a restore; no manager starts while it is there without a catalog
+//! lock              held by the process that uses the directory: a manager or a restore
 //! probe             there for moments, after the disk took no writes
 //! ```
 
@@ -32,7 +32,7 @@ pub const LOCK: &str = "lock";
 /// The directory in a state directory where a restore makes what it brings back.
 pub const RESTORING: &str = "restoring";
 
-/// A state directory that this process alone may use, until this is dropped.
+/// A state directory that this process alone may use until the value is dropped.
 #[derive(Debug)]
 pub struct StateDir {
     root: PathBuf,
@@ -48,8 +48,8 @@ impl StateDir {
         if let Some(above) = root.parent() {
             fs::create_dir_all(above).map_err(|why| failed(above, why))?;
         }
-        // The catalog holds the keys of sealed spaces and is made with the process's own mode, so
-        // nobody else may look in.
+        // The catalog holds the keys of sealed spaces and is made with the process's own mode, so other users must not
+        // enter the directory.
         match fs::DirBuilder::new().mode(0o700).create(root) {
             Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(root, why));
@@ -136,7 +136,9 @@ impl StateDir {
         self.root.join("audit")
     }
 
-    /// Finds out whether the disk takes a file of `bytes`, which is gone afterwards.
+    /// Checks that the disk takes a file of so many `bytes`; the file is removed afterwards.
+    ///
+    /// Errors: the disk does not take it.
     pub fn probe(&self, bytes: usize) -> io::Result<()> {
         let path = self.root.join("probe");
         let write = || {
@@ -145,7 +147,7 @@ impl StateDir {
             file.sync_all()
         };
         let written = write();
-        let _ = fs::remove_file(&path); // one that stays is overwritten by the next
+        let _ = fs::remove_file(&path); // a file that stays is overwritten by the next probe
         written
     }
 
@@ -173,7 +175,7 @@ pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
         above.unwrap_or(Path::new(".")).canonicalize()
     };
     let mut places = vec![place(path)?];
-    // The place to which a link leads counts, too, be there something or not.
+    // The place to which a link leads counts, too, whether or not something is there.
     match (path.canonicalize(), fs::read_link(path)) {
         (Ok(file), _) => places.extend(file.parent().map(Path::to_path_buf)),
         (Err(_), Ok(leads)) => places.extend(place(&places[0].join(leads)).ok()),

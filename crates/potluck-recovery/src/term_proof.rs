@@ -1,22 +1,22 @@
 //! Proofs of what managers say of their terms (promise D5).
 //!
-//! Donors tell each manager what they heard from the managers before it, by which one that runs on an old
-//! catalog finds out. Whatever a manager says of its term comes with a code under a key that only managers of
-//! the pool have, so that no donor can make such a word up. The key follows from the authority's, which a manager
-//! restored elsewhere has from the recovery kit. A code is enough where a signature could be: whoever checks it is
-//! a manager of the same pool, and one is made for every reply to a heartbeat.
+//! Donors tell each manager what they heard from the managers before it. So a manager that runs on an old catalog finds
+//! that out. Whatever a manager says of its term comes with a code under a key that only managers of the pool have, so
+//! that no donor can make up such a statement. The key is derived from the authority's, which a manager restored
+//! elsewhere has from the recovery kit. A code is enough and no signature is needed: only a manager of the same pool
+//! checks it. It is also cheap, and one is made for every reply to a heartbeat.
 
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 
-/// The purpose for which the key is derived from the authority's, so that it serves for nothing else.
+/// The context string with which the key is derived from the authority's, so that the key serves for nothing else.
 const PURPOSE: &str = "potluck 2026-11-24 what a manager says of its term";
 
-/// Makes and checks the proofs of what managers say of their terms.
+/// The key of a pool under which proofs of what managers say of their terms are made and checked.
 pub struct TermProofs([u8; 32]);
 
 impl TermProofs {
-    /// Returns the proofs of the pool whose authority has this private key.
+    /// Derives the key of the pool whose authority has this private key.
     pub(crate) fn of(authority_key: &[u8]) -> Self {
         Self(blake3::derive_key(PURPOSE, authority_key))
     }

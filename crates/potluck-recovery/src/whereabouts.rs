@@ -1,4 +1,4 @@
-//! The addresses of this manager, signed by the pool's authority, and the news that another manager has its place.
+//! The addresses of this manager, signed by the pool's authority, and the news that another manager took its place.
 
 use crate::ca::Ca;
 use potluck_core::ids::Epoch;
@@ -8,7 +8,7 @@ use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The addresses of this manager, and the news that another manager has its place.
+/// The addresses of this manager, and the news that another manager took its place.
 #[derive(Debug)]
 pub struct Signpost {
     told: Mutex<Told>,
@@ -21,7 +21,7 @@ pub struct Signpost {
 /// The addresses that are to be signed, with the number of their changes.
 #[derive(Debug)]
 struct Told {
-    /// How often the addresses changed.
+    /// The number of times that the addresses changed.
     moves: u64,
     addresses: Addresses,
 }
@@ -47,7 +47,7 @@ impl Signpost {
         self.moved.notify_one();
     }
 
-    /// Returns the issue of the manager's whereabouts in this epoch; a later issue holds.
+    /// Returns the issue of the manager's whereabouts in this epoch. Of two issues, the later one holds.
     pub fn issue(&self, epoch: Epoch) -> Issue {
         Issue { epoch, moves: self.told().moves }
     }
@@ -57,7 +57,7 @@ impl Signpost {
         self.told().addresses.clone()
     }
 
-    /// Returns the whereabouts that it shows in this epoch; `None` when they cannot be signed.
+    /// Returns the signed whereabouts that the manager shows in this epoch; `None` when they cannot be signed.
     pub fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
         let said = {
             let told = self.told();
@@ -77,7 +77,7 @@ impl Signpost {
         }
     }
 
-    /// Waits until the manager is reached elsewhere.
+    /// Waits until the addresses change; returns at once if they changed since the last wait.
     pub async fn moves(&self) {
         self.moved.notified().await;
     }
@@ -90,7 +90,7 @@ impl Signpost {
         new
     }
 
-    /// Returns the alarm that another manager of the pool has this one's place, if so.
+    /// Returns the alarm that another manager of the pool took this one's place, if one did.
     pub fn alarm(&self) -> Option<Alarm> {
         let superseded = self.superseded.lock().expect("no holder panics");
         let other = superseded.as_ref()?;

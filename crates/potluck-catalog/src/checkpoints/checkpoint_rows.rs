@@ -1,4 +1,4 @@
-//! The rows of checkpoints, and what is asked of them at paths that lead through staging directories.
+//! The rows of checkpoints, and the checks at paths that lead through staging directories.
 
 use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::error::Error;
@@ -11,28 +11,29 @@ use potluck_core::ids::MemberId;
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
-/// How exactly it is recorded when a checkpoint was used last: not each of a thousand commits writes it down.
+/// The precision, in milliseconds, with which the last use of a checkpoint is recorded: not each of a thousand commits
+/// writes it down.
 const USED_WITHIN_MS: u64 = 60_000;
 
 /// The row of a checkpoint.
 pub(crate) struct Kept {
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// The directory in which its files are staged; `None`: the checkpoint has ended.
+    /// The directory in which the checkpoint's files are staged; `None` when the checkpoint has ended.
     pub dir: Option<DirId>,
     /// The path of the target below the directory that the staging directory is in; empty for that directory itself.
     pub target: String,
-    /// Whether its files replace the target or are merged into it.
+    /// The way in which the files take their places.
     pub style: CommitStyle,
     /// The member that began the checkpoint.
     pub made_by: MemberId,
-    /// When the checkpoint began, in milliseconds of wall time.
+    /// The wall time at which the checkpoint began, in milliseconds.
     pub begun_wall_ms: i64,
-    /// When the checkpoint was used last, or ended.
+    /// The pool's time, in milliseconds, at which the checkpoint was used last, or ended.
     pub used_ms: u64,
-    /// How long the checkpoint stays open while it is not used.
+    /// The time in milliseconds for which the checkpoint stays open while it is not used.
     pub idle_ms: u64,
-    /// The path of the directory that the checkpoint became.
+    /// The path of the target at the commit; `None` while the checkpoint is open, and after an abort.
     pub committed: Option<String>,
 }
 
@@ -100,13 +101,13 @@ impl Kept {
     }
 }
 
-/// The checkpoint `id`, which must be open.
+/// Returns the checkpoint `id`, which must be open.
 pub(crate) fn open(db: &Tx, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
     let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
     kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
 }
 
-/// Keeps a checkpoint that begins.
+/// Inserts the row of a checkpoint that begins.
 pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
     let Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
     db.prepare(
@@ -126,7 +127,8 @@ pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes that a checkpoint was used at this time, and returns it as it is then.
+/// Notes that a checkpoint was used at this time, if the last use that is noted is a minute old, and returns it as it
+/// is then.
 pub(crate) fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenCheckpoint, Error> {
     if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
         return Ok(open);
@@ -138,8 +140,9 @@ pub(crate) fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenChe
     Ok(open)
 }
 
-/// Refuses a change where old versions are kept, and at or below a staging directory whose checkpoint is not open, so that nothing is staged for nobody;
-/// the checkpoint counts as used at `now_ms`, if that is given. A path elsewhere costs nothing.
+/// Refuses a change in the place of old versions and snapshots, at or below a staging directory whose checkpoint is not
+/// open, and at a staging name inside another. The checkpoint counts as used at `now_ms`, if that is given. For any
+/// other path no row is read.
 pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
     check_not_kept(path)?;
     let Some(place) = StagedPlace::of(path) else { return Ok(()) };
@@ -155,12 +158,13 @@ pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> R
     now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
 }
 
-/// Refuses a change where old versions are kept and snapshots are read, which only the catalog itself changes.
+/// Refuses a change in the place of old versions and snapshots, which only the catalog itself changes.
 pub(crate) fn check_not_kept(path: &PoolPath) -> Result<(), Error> {
     if is_read_only(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
 }
 
-/// Refuses to move or remove a staging directory itself, which the end of its checkpoint does.
+/// Refuses to move or remove a staging directory itself, which the end of its checkpoint does, and whatever
+/// [`check_writable`] refuses.
 pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     match StagedPlace::of(path) {
         Some(place) if place.below.is_empty() => Err(Error::StagingPlace(path.clone())),
@@ -168,8 +172,8 @@ pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     }
 }
 
-/// The names that lead to the target of a checkpoint from the directory that its staging directory `name` is in;
-/// `None` if `name` is not that of an open checkpoint.
+/// Returns the names that lead to the target of a checkpoint from the directory that its staging directory `name` is
+/// in; `None` if `name` is not that of an open checkpoint.
 pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Error> {
     let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
     let kept = find(db, &id)?.filter(|kept| kept.dir.is_some());
@@ -179,7 +183,7 @@ pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Erro
     Ok(kept.map(names))
 }
 
-/// The open checkpoint whose files are staged in a directory to which `path` leads.
+/// Returns the open checkpoint whose files are staged in the directory `dir`, to which `path` leads.
 pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCheckpoint>, Error> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
@@ -187,12 +191,12 @@ pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCh
     kept.map(|kept| kept.open(db)).transpose().map(Option::flatten)
 }
 
-/// The checkpoints that are known.
+/// The checkpoints that are open, and the committed ones that are still known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownCheckpoints {
-    /// The open checkpoints, those that began first before others.
+    /// The open checkpoints, in the order in which they began.
     pub open: Vec<OpenCheckpoint>,
-    /// The checkpoints that were committed in the last day.
+    /// The checkpoints that were committed in the last day and are still known.
     pub committed: Vec<CommittedCheckpoint>,
 }
 
@@ -201,13 +205,13 @@ pub struct KnownCheckpoints {
 pub struct CommittedCheckpoint {
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// The path of the directory that the checkpoint became.
+    /// The path of the directory that the checkpoint became or was merged into.
     pub target: String,
     /// The member that began the checkpoint.
     pub made_by: MemberId,
 }
 
-/// All checkpoints that are open, or were committed in the last day.
+/// Returns all checkpoints that are open, and the committed ones that are still known.
 pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
     let mut select = db.prepare(&format!("{COLUMNS} ORDER BY begun_wall_ms, id"))?;
     let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
@@ -221,7 +225,7 @@ pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
     Ok(known)
 }
 
-/// Puts a checkpoint there that a log tells of, with its staging directory.
+/// Makes the row and the staging directory of a checkpoint that a log tells of.
 pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
     let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;
@@ -236,7 +240,7 @@ pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     )
 }
 
-/// Notes that the checkpoint whose files were staged at a path has ended, as far as a log knew of it.
+/// Forgets the checkpoint whose staging directory a log tells to be gone from a path.
 pub(crate) fn forget_at(db: &Tx, staging: &PoolPath) -> Result<(), Error> {
     if let Some(place) = StagedPlace::of(staging).filter(|place| place.below.is_empty()) {
         db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![place.id.0])?;

@@ -1,4 +1,4 @@
-//! A checkpoint that is open, as it is told and logged.
+//! An open checkpoint in the form in which it is reported and logged.
 
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 pub struct OpenCheckpoint {
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
-    /// The directory in which its files are staged.
+    /// The directory in which the checkpoint's files are staged.
     pub staging: PoolPath,
-    /// The directory that the files become, or are merged into.
+    /// The directory that the files become or are merged into, or the file that writers share.
     pub target: PoolPath,
-    /// Whether the commit replaces the target by the files or merges them into it.
+    /// The way in which the files take their places.
     pub style: CommitStyle,
     /// The member that began the checkpoint.
     pub made_by: MemberId,
-    /// When the checkpoint began, in milliseconds of wall time.
+    /// The wall time at which the checkpoint began, in milliseconds.
     pub begun_wall_ms: i64,
     /// The pool's time, in milliseconds, at which the checkpoint was used last, to the minute.
     pub used_ms: u64,
-    /// How long the checkpoint stays open while nothing is written to it.
+    /// The time in milliseconds for which the checkpoint stays open while nothing is written to it.
     pub idle_ms: u64,
 }

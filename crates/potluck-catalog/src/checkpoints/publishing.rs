@@ -24,8 +24,8 @@ use potluck_core::policy::Retention;
 use potluck_wire::control::Condition;
 
 /// The most entries that a commit puts one by one into directories that are there, in one job of the catalog's
-/// writer: some ten milliseconds. An entry that takes the place of another file counts twice; a directory that is not
-/// there yet counts once, with all below it.
+/// writer: some ten milliseconds. A file that takes the place of another counts twice; a directory that is not there
+/// yet counts once, with all below it.
 const MOST_MERGED: usize = 4096;
 
 /// The conditions under which a staged file may take the place of one that is there.
@@ -33,7 +33,7 @@ const MOST_MERGED: usize = 4096;
 pub struct Conditions {
     /// The condition that the file that is there must meet.
     pub condition: Condition,
-    /// Whether an empty staged file is kept from taking the place of a file that has content.
+    /// True if an empty staged file must not take the place of a file that has content.
     pub spare_content: bool,
 }
 
@@ -42,8 +42,8 @@ impl Conditions {
     pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
 }
 
-/// Makes what is staged visible. Directories above the target that are missing are made. Gives the paths of what was put
-/// into directories that were there; none where all of the target is new.
+/// Makes what is staged visible. Directories above the target that are missing are made. Returns the paths of the
+/// entries that a merge put into directories that were there; none where the staging directory became the target.
 pub(crate) fn publish(
     db: &Tx,
     (staging, target): (&PoolPath, &PoolPath),
@@ -119,15 +119,15 @@ fn replace(
     entries::rename(db, staged.at, (parent, name))
 }
 
-/// Files on their way into directories that are there.
+/// A merge of staged files into directories that are there.
 struct Merge<'a> {
     db: &'a Tx,
     how: Conditions,
     target: &'a PoolPath,
-    /// The space that all these files are in.
+    /// The space that the staged files and the target are in.
     space: SpaceId,
     when: When,
-    /// The references of the chunks of files that are replaced.
+    /// The changes to the references of the chunks of files that are replaced.
     counts: ReferenceCounts<'a>,
     sums: Sums,
     /// The number of entries that may still be put.
@@ -193,7 +193,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Ends the version of a file that another takes the place of, if the conditions allow that.
+    /// Keeps or ends the version of a file that another takes the place of, if the conditions allow that.
     fn file(
         &mut self,
         (dir, path): (DirId, &PoolPath),

@@ -1,9 +1,9 @@
-//! The copies that count at a donor, found by name without the catalog, so that the donor's list is compared with them
-//! in memory.
+//! The copies that count at a donor, by name and in memory, so that the donor's list is compared with them without the
+//! catalog.
 //!
-//! What stands next to each other in a donor's list stands nowhere near in the index of all names: with a thousand donors
-//! each name that is looked up by itself is a page of its own of a file that no cache holds. In the order of their numbers
-//! the copies of a donor are read from few pages, for files were committed whole.
+//! Names that are adjacent in a donor's list are far apart in the index of all names: with a thousand donors, each
+//! name that is looked up costs a page of a file that no cache holds. In the order of their numbers, the copies of a
+//! donor are read from few pages, because files were committed whole.
 
 use crate::Error;
 use crate::chunks::{placements, unlisted::start};
@@ -11,8 +11,8 @@ use crate::sql::Tx;
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_wire::control::Holding;
 
-/// The copies that count at a donor, or the first of them. Eight bytes of each name are kept, so that for each copy
-/// that counts a chunk is mistaken for it by a chance of one in 2^64.
+/// The copies that count at a donor, or the first of them. Only eight bytes of each name are kept: another chunk is
+/// taken for a given copy with a probability of 2^-64.
 #[derive(Debug, Default)]
 pub struct CountedCopies {
     /// The copies that each step read, in the order of names.
@@ -25,8 +25,8 @@ impl CountedCopies {
         self.runs.iter().map(Vec::len).sum()
     }
 
-    /// Parts what a donor lists into the numbers of chunks that count there, and the others, which the catalog is to be
-    /// asked about.
+    /// Splits what a donor lists into the numbers of chunks that count there, and the other chunks, for which the
+    /// catalog is to be asked.
     pub fn part(&self, listed: Vec<Holding>) -> (Vec<ChunkId>, Vec<Holding>) {
         let mut known = Vec::with_capacity(listed.len());
         let mut others = Vec::new();

@@ -1,4 +1,4 @@
-//! Excess copies: which of them can still be done without.
+//! Excess copies: finds and marks those that can still be done without.
 
 use crate::chunks::{
     placements::{self, CopyState},
@@ -28,7 +28,7 @@ pub(crate) fn mark(
     Ok(marked)
 }
 
-/// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
+/// Returns whether the copy can still be done without, by the present catalog and the present state of donors.
 pub(crate) fn can_go(
     db: &Tx,
     view: &PoolView,

@@ -1,5 +1,4 @@
-//! Versions that are looked up by number, as they are met when a donor's copies are followed to the files that need
-//! them.
+//! Looks versions up by their numbers, which are found when a donor's copies are followed to the files that need them.
 
 use crate::chunks::units::{self, Met, PageLimit, SomeUnits};
 use crate::error::Error;
@@ -9,7 +8,7 @@ use crate::versions;
 use potluck_core::ids::{SpaceId, VersionId};
 use std::collections::HashMap;
 
-/// The most directories that lead to one before the catalog is called damaged: no path is so long.
+/// The most directories above one before the catalog is called damaged: no path is so long.
 const MAX_DEPTH: usize = 1 << 16;
 
 /// A version that was asked for by its number.
@@ -19,7 +18,7 @@ pub struct Followed {
     pub version: VersionId,
     /// The space in which a path leads to the version.
     pub space: SpaceId,
-    /// The version and how it is laid out, as far as it was asked for; a part of a file is met as a file of its own.
+    /// The version with its layout, as far as that was asked for; a part of a file is met as a file of its own.
     pub met: Met,
 }
 
@@ -28,13 +27,13 @@ pub struct Followed {
 pub struct ToFollow {
     /// The number of the version, or of a part.
     pub version: VersionId,
-    /// The units that are asked for; `None` asks for all of them. All are given of a version that is being changed to
-    /// another redundancy.
+    /// The units that are asked for; `None` asks for all of them. All units are returned of a version that is being
+    /// changed to another redundancy.
     pub units: Option<SomeUnits>,
 }
 
-/// Looks at the first of these versions, at least one of them, until the page is full: gives those that a path
-/// leads to, and how many were looked at.
+/// Looks at the first of these versions, at least one of them, until the page is full. Returns those that a path leads
+/// to, and how many were looked at.
 pub(crate) fn some(
     db: &Tx,
     versions: &[ToFollow],
@@ -91,7 +90,7 @@ struct Spaces<'db> {
 }
 
 impl Spaces<'_> {
-    /// Returns the space in which a path leads to a version, or to the file that it is a part of; `None`: no path
+    /// Returns the space in which a path leads to a version, or to the file that it is a part of; `None` if no path
     /// does.
     fn of(&mut self, version: VersionId) -> Result<Option<SpaceId>, Error> {
         let whole = self

@@ -41,25 +41,26 @@ pub enum CopyState {
     Missing = 1,
     /// The donor found it damaged, or could not read it, and quarantined it.
     Spoiled = 2,
-    /// The copy is there and leaving: it can be read, counts for nothing else, and is to be deleted.
+    /// The copy is there and leaving: it can be read and counts for nothing else. It is to be deleted, or an earlier
+    /// order to delete it may still be carried out.
     Leaving = 3,
 }
 
-/// The donors that have a chunk.
+/// Returns the donors whose copies of a chunk count.
 pub(crate) fn holders(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
     let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
 
-/// The donors that are going to delete a chunk, because others have it.
+/// Returns the donors whose copies of a chunk are leaving.
 pub(crate) fn leaving_from(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 3")?;
     let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
 
-/// The donors that have acknowledged a chunk at `ack` or better.
+/// Returns the donors whose copies of a chunk count and were acknowledged at `ack` or better.
 pub(crate) fn holders_at(db: &Tx, chunk: ChunkId, ack: AckLevel) -> Result<Vec<DonorId>, Error> {
     let mut rows =
         db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0 AND ack >= ?2")?;
@@ -67,7 +68,8 @@ pub(crate) fn holders_at(db: &Tx, chunk: ChunkId, ack: AckLevel) -> Result<Vec<D
     donors.collect()
 }
 
-/// Counts a copy as there, acknowledged at `ack`. Facts about an earlier copy that was lost do not apply to it.
+/// Counts a copy as there, acknowledged at `ack`, unless it counts at a better level. Facts about an earlier copy that
+/// was lost do not apply to it.
 pub(crate) fn acknowledge(
     db: &Tx,
     chunk: ChunkId,
@@ -97,7 +99,7 @@ pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Err
     Ok(())
 }
 
-/// Counts a copy as there that its donor told of before the chunk was known, unless more is known.
+/// Counts a copy that its donor reported before the chunk was known, unless the catalog has a row of the copy.
 pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
@@ -106,26 +108,27 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
     Ok(())
 }
 
-/// The report of a donor on some chunks, in the order in which it is believed.
+/// The report of a donor on some chunks. Removed and spoiled copies are taken from the count before the others are
+/// added to it.
 #[derive(Debug, Default)]
 pub struct ToldCopies {
     /// The names of chunks that the donor does not have, or not any more.
     pub removed: Vec<ChunkName>,
     /// The names of chunks that are damaged or cannot be read, and were quarantined.
     pub spoiled: Vec<ChunkName>,
-    /// Chunks that the donor has and did not have before.
+    /// The chunks that the donor has and did not have before.
     pub added: Vec<Holding>,
     /// The names of chunks that the donor looked at and found sound.
     pub sound: Vec<ChunkName>,
-    /// Chunks that the donor has, that the catalog does not know, and that nobody writes: they become known as
-    /// chunks that no file uses.
+    /// The chunks that the donor has, that the catalog does not know, and that no session writes: they become known
+    /// as chunks that no file uses.
     pub unused: Vec<Holding>,
     /// The names of chunks that the donor stored by order, and that are on its disk.
     pub on_disk: Vec<ChunkName>,
 }
 
 impl ToldCopies {
-    /// Whether the donor reported nothing.
+    /// Returns whether the donor reported nothing.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty()
             && self.spoiled.is_empty()
@@ -136,7 +139,7 @@ impl ToldCopies {
     }
 
     /// Takes out the first part of the report, of so many chunks at most; `None` when nothing is left. The parts, one
-    /// after the other, say the same as the whole.
+    /// after the other, have the same effect as the whole.
     pub(crate) fn next_part(&mut self, most: usize) -> Option<Self> {
         if self.is_empty() {
             return None;
@@ -165,12 +168,12 @@ fn first<T>(items: &mut Vec<T>, left: &mut usize) -> Vec<T> {
 pub struct Compared {
     /// The numbers of all listed chunks that the catalog knows, those of `uncounted` and `leaving` included.
     pub known: Vec<ChunkId>,
-    /// Known chunks that were not counted at the donor.
+    /// The known chunks that were not counted at the donor, or that were gone from everywhere.
     pub uncounted: Vec<Holding>,
-    /// Known chunks whose copies at the donor are on their way out. A list does not make them count again, because an
+    /// The known chunks whose copies at the donor are leaving. A list does not make them count again, because an
     /// order to delete them may be waiting at the donor; another put does, or a check by order.
     pub leaving: Vec<Holding>,
-    /// Chunks that the catalog does not know.
+    /// The chunks that the catalog does not know.
     pub unknown: Vec<Holding>,
 }
 
@@ -204,11 +207,11 @@ pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<C
 /// The changes that a donor's report made.
 #[derive(Debug, Default)]
 pub(crate) struct ToldChanges {
-    /// Whether a copy that counted, and that a file needs, is not at the donor.
+    /// True if a copy that counted, and that a file needs, is not at the donor.
     pub lost: bool,
     /// The names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
     pub spoiled: Vec<ChunkName>,
-    /// The copies that are gone from the donor, of chunks that no file uses.
+    /// The number of copies that are gone from the donor, of chunks that no file uses.
     pub unused_gone: u64,
     /// The names of chunks that the donor says it stored by order, but of which no copy counts at it.
     pub not_there: Vec<ChunkName>,
@@ -216,8 +219,8 @@ pub(crate) struct ToldChanges {
 
 /// Writes down the report of a donor.
 ///
-/// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
-/// missing, to be counted and repaired.
+/// A copy that is gone or spoiled and that no file needs is forgotten. One that a file needs is kept as missing or
+/// spoiled, to be counted and repaired; only a copy that was leaving and is gone is forgotten here, too.
 pub(crate) fn tell(
     db: &Tx,
     donor: DonorId,
@@ -256,7 +259,7 @@ pub(crate) fn tell(
         if let Some(chunk) = chunks::get(db, name)? {
             confirm(db, chunk.id, donor)?;
             if chunk.state == ChunkState::Gone {
-                // A late writer brought it back after it was reclaimed: reclaim it again.
+                // A late writer brought the chunk back after it was reclaimed, so it is reclaimed again.
                 db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?
                     .execute(params![chunk.id])?;
             }
@@ -276,8 +279,8 @@ fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(),
     Ok(())
 }
 
-/// Forgets a copy of a chunk that no file uses, and returns whether there was one. Without its last copy the chunk is
-/// gone.
+/// Forgets a copy of a chunk, and returns whether there was one. A condemned chunk that no file uses is gone with its
+/// last copy.
 pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<bool, Error> {
     let forgotten = db
         .prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
@@ -286,7 +289,7 @@ pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Re
     Ok(forgotten > 0)
 }
 
-/// Marks a condemned chunk as gone when no copy of it is left.
+/// Marks a condemned chunk that no file uses as gone when no copy of it is left.
 pub(crate) fn gone_if_nowhere(db: &Tx, chunk: ChunkId, now_ms: u64) -> Result<(), Error> {
     db.prepare(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
@@ -296,7 +299,7 @@ pub(crate) fn gone_if_nowhere(db: &Tx, chunk: ChunkId, now_ms: u64) -> Result<()
     Ok(())
 }
 
-/// A page of the chunks counted at a donor, in order, after `after`.
+/// Returns a page of the chunks counted at a donor, in order of their numbers, after `after`.
 pub(crate) fn counted_at(
     db: &Tx,
     donor: DonorId,
@@ -308,7 +311,8 @@ pub(crate) fn counted_at(
     page.collect()
 }
 
-/// A page of the chunks counted at a donor with their names, in order of their numbers, after `after`.
+/// Returns a page of the chunks counted at a donor with their names, in order of their numbers, after `after`. Chunks
+/// that are gone from everywhere are left out.
 pub(crate) fn names_counted_at(
     db: &Tx,
     donor: DonorId,
@@ -322,14 +326,14 @@ pub(crate) fn names_counted_at(
     page.collect()
 }
 
-/// Returns some chunks of which anything is known at a donor, the first by number.
+/// Returns the first chunks, by number, of which the catalog has any row at a donor.
 pub(crate) fn some_at(db: &Tx, donor: DonorId, limit: usize) -> Result<Vec<ChunkId>, Error> {
     let mut rows = db.prepare(SOME_AT)?;
     let some = rows.query_map(params![donor.0, limit as i64], |row| row.get(0))?;
     some.collect()
 }
 
-/// The names of chunks, those without a row left out.
+/// Returns the names of chunks; those without a row are left out.
 pub(crate) fn names_of(db: &Tx, chunks: &[ChunkId]) -> Result<Vec<ChunkName>, Error> {
     let mut select = db.prepare("SELECT name FROM chunks WHERE id = ?1")?;
     let mut names = Vec::with_capacity(chunks.len());
@@ -361,7 +365,7 @@ pub struct HeldAt {
     pub bytes_by_part: Vec<u64>,
 }
 
-/// Adds up a page of a donor's copies after `after`, and returns its last row, or `None` at the end.
+/// Adds a page of a donor's copies after `after` to `held`, and returns the last chunk of the page; `None` at the end.
 pub(crate) fn add_held_at(
     db: &Tx,
     donor: DonorId,
@@ -381,7 +385,7 @@ pub(crate) fn add_held_at(
     Ok(last)
 }
 
-/// Notes that a copy which an order had stored is on disk, and returns whether it counts.
+/// Notes that a copy which a donor stored by order is on disk, and returns whether it counts.
 fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<bool, Error> {
     let updated = db
         .prepare(
@@ -392,7 +396,7 @@ fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<bool, Error> {
     Ok(updated > 0)
 }
 
-/// Stops counting the copies of a chunk that is used again after it was condemned, until they are put again or
+/// Stops counting the copies of a chunk that is used again after it was condemned or gone, until they are put again or
 /// checked: an order to delete them may be carried out at any moment. Returns their donors.
 pub(crate) fn doubt(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let donors = holders(db, chunk)?;
@@ -428,8 +432,8 @@ pub(crate) fn state_of(
     })
 }
 
-/// The rows that are tried for one copy to be drawn; each costs a look into an index. A donor that has one in a
-/// hundred of the pool's chunks is met within so many in nine draws of ten.
+/// The number of rows that are tried for one copy to be drawn; each costs a look into an index. For a donor that has
+/// one in a hundred of the pool's chunks, nine draws of ten meet a copy of it within so many rows.
 const TRIES: u64 = 256;
 
 /// A copy drawn for an audit.
@@ -437,13 +441,14 @@ const TRIES: u64 = 256;
 pub struct DrawnCopy {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Size of the chunk in stored bytes.
+    /// The length of the chunk in stored bytes.
     pub len: u32,
-    /// The donors that have the chunk.
+    /// The donors whose copies of the chunk count.
     pub holders: Vec<DonorId>,
 }
 
-/// Returns up to `count` of a donor's copies that files use, spread over all of them; `random` decides which.
+/// Returns up to `count` of a donor's copies that count and that files use, spread over all of them; `random` decides
+/// which. `count` must not be 0.
 pub(crate) fn sample(
     db: &Tx,
     donor: DonorId,
@@ -464,7 +469,8 @@ pub(crate) fn sample(
     Ok(sample)
 }
 
-/// Returns one of a donor's copies that files use in the given rows, or the first after them.
+/// Returns one of a donor's copies that files use in the given rows. If no tried row has one, returns the first copy
+/// from the last tried row on, which may lie beyond the given rows.
 fn drawn_in(
     db: &Tx,
     donor: DonorId,
@@ -486,7 +492,7 @@ fn drawn_in(
     next_at(db, donor, row)
 }
 
-/// The number `number` of those that follow from `random` (SplitMix64).
+/// Returns the number at place `number` of the sequence that follows from `random` (SplitMix64).
 fn scattered(random: u64, number: u64) -> u64 {
     let mut x = random.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -494,7 +500,7 @@ fn scattered(random: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Returns the first row of a donor's copies, and how many rows there may be.
+/// Returns the least chunk number of a donor's copies, and the size of the range up to the greatest.
 fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
     let range: (Option<i64>, Option<i64>) =
         db.prepare(ROWS_AT)?.query_row(params![donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -502,13 +508,14 @@ fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
     Ok(Some((first, (last - first + 1) as u64)))
 }
 
-/// Returns the first of a donor's copies that files use, from the row `at` on.
+/// Returns the first of a donor's copies that count and that files use, from the chunk number `at` on, with all holders
+/// of that chunk.
 fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<DrawnCopy>, Error> {
     let Some((id, name, len)) = row_from(db, donor, at)? else { return Ok(None) };
     Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }))
 }
 
-/// Returns the chunk of the copy in a row.
+/// Returns the first of a donor's copies that count and that files use, from the chunk number `at` on.
 fn row_from(db: &Tx, donor: DonorId, at: i64) -> Result<Option<(ChunkId, ChunkName, u32)>, Error> {
     db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
         Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))

@@ -1,9 +1,9 @@
 //! The versions that refer to each chunk: the way back from a donor's copies to the files that need them.
 //!
-//! Most chunks are of one version, which their row names, so that following a donor's copies reads no more
-//! rows than it has. The versions of a shared chunk are in a table of its own. A version that is removed is
-//! taken from both; one that gives up its parity stays, because the same chunk may be data of it too. So the
-//! list may name a version that does not refer to the chunk any more, and never lacks one that does.
+//! Most chunks belong to one version, which their row names, so that following a donor's copies reads no more rows than
+//! there are copies. The versions of a shared chunk are in a separate table. A version that is removed is taken from
+//! both; one that gives up its parity stays, because the same chunk may be data of it too. So the list may name a
+//! version that does not refer to the chunk any more, and never lacks one that does.
 
 use crate::error::Error;
 use crate::sql::{Tx, params};
@@ -13,7 +13,7 @@ use potluck_core::ids::{ChunkId, DonorId, VersionId};
 /// The value of the column for chunks whose versions are listed in the table.
 const SEVERAL: i64 = -1;
 
-/// The uses of chunks in a page after which no further chunk is looked at: one chunk may be in a million files.
+/// The number of uses in a page after which no further chunk is looked at: one chunk may be in a million files.
 const MOST_USES: usize = 1 << 16;
 
 /// The statement that reads a page of a donor's copies.
@@ -29,14 +29,14 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// A version refers to the chunk from now on.
+    /// Notes that a version refers to the chunk from now on.
     pub(crate) fn gain(&mut self, version: VersionId) {
         if self.gained.last() != Some(&version) {
             self.gained.push(version);
         }
     }
 
-    /// A version that refers to the chunk is deleted.
+    /// Notes that a version which refers to the chunk is deleted.
     pub(crate) fn lose(&mut self, version: VersionId) {
         if self.lost.last() != Some(&version) {
             self.lost.push(version);
@@ -45,7 +45,7 @@ impl Change {
 }
 
 impl Change {
-    /// Returns the column of a chunk that is new.
+    /// Returns the value of the column for a chunk that is new.
     pub(crate) fn column(&self) -> Option<i64> {
         match self.kept()[..] {
             [] => None,
@@ -54,7 +54,8 @@ impl Change {
         }
     }
 
-    /// Returns the versions that refer to a new chunk: a version may come and be replaced in one transaction.
+    /// Returns the versions that refer to a new chunk after the transaction, in which a version may come and be
+    /// replaced.
     fn kept(&self) -> Vec<VersionId> {
         let mut kept = self.gained.clone();
         kept.retain(|version| !self.lost.contains(version));
@@ -70,8 +71,8 @@ pub(crate) fn list(db: &Tx, chunk: ChunkId, change: &Change) -> Result<(), Error
     }
 }
 
-/// Lists what changes for a chunk that is still referred to and has `known` in its column; gives what the column
-/// is to be.
+/// Writes the changed versions of a chunk that is still referred to and has `known` in its column. Returns the new
+/// value of the column.
 pub(crate) fn change(
     db: &Tx,
     chunk: ChunkId,
@@ -91,8 +92,8 @@ pub(crate) fn change(
     let last = all.last().copied();
     all.retain(|version| !change.lost.contains(version));
     if all.is_empty() {
-        // A large version that names the chunk twice is released page by page, and stays its referrer until the
-        // last.
+        // A large version that names the chunk twice is released page by page, and stays its referrer until the last
+        // page.
         all.extend(last);
     }
     if let [only] = all[..] {
@@ -102,8 +103,8 @@ pub(crate) fn change(
     Ok(Some(SEVERAL))
 }
 
-/// Lists what changes for a chunk whose versions are in the table. There may be a million of them, so that no
-/// more than two are read.
+/// Writes the changed versions of a chunk whose versions are in the table, and returns the new value of the column.
+/// There may be a million versions, so no more than two are read.
 fn change_several(db: &Tx, chunk: ChunkId, change: &Change) -> Result<i64, Error> {
     for version in &change.gained {
         insert(db, chunk, *version)?;
@@ -130,7 +131,7 @@ fn insert(db: &Tx, chunk: ChunkId, version: VersionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Forgets what is listed for a chunk that nobody refers to any more, and that had `known` in its column.
+/// Forgets what is listed for a chunk that no version refers to any more, and that had `known` in its column.
 pub(crate) fn clear(db: &Tx, chunk: ChunkId, known: Option<i64>) -> Result<(), Error> {
     if known == Some(SEVERAL) {
         db.prepare("DELETE FROM chunk_referrers WHERE chunk = ?1")?.execute(params![chunk])?;
@@ -146,16 +147,16 @@ fn some_listed(db: &Tx, chunk: ChunkId, limit: i64) -> Result<Vec<VersionId>, Er
     versions.collect()
 }
 
-/// A page of what refers to the copies at a donor, whatever their state.
+/// A page of the versions that refer to the copies at a donor, whatever the state of the copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Referrers {
-    /// Versions that may refer to the chunks of the page, each with the chunk, in order.
+    /// The versions that may refer to the chunks of the page, each with the chunk, in order.
     pub uses: Vec<(VersionId, ChunkName)>,
-    /// The last chunk of the page, after which the next begins; `None` if there is no more.
+    /// The last chunk of the page, after which the next page begins; `None` if there is no more.
     pub next: Option<ChunkId>,
 }
 
-/// A page of the versions that need copies at a donor: those of `limit` chunks after `after`.
+/// Returns a page of the versions that need copies at a donor: those of at most `limit` chunks after `after`.
 pub(crate) fn of_copies_at(
     db: &Tx,
     donor: DonorId,

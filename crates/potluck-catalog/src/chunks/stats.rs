@@ -15,33 +15,33 @@ pub(crate) const COPIES_BY_DONOR: &str =
 /// The catalog in figures.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    /// Files in all spaces.
+    /// The number of files, links included, in all spaces but that of the pool's own metadata.
     pub files: u64,
-    /// Size of all files together, in bytes of plaintext.
+    /// The size of those files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Files whose redundancy is being changed.
+    /// The number of files whose redundancy is being changed.
     pub changing: u64,
-    /// Size of those files together, in bytes of plaintext.
+    /// The size of the files being changed together, in bytes of plaintext.
     pub changing_bytes: u64,
-    /// The number of chunks that no file uses, that are not known to be gone, and that can be reclaimed: without those
-    /// of `condemned_at_dead`.
+    /// The number of chunks that no file uses and that are not known to be gone, without those of `condemned_at_dead`.
     pub condemned: u64,
     /// The number of chunks that no file uses and that only dead donors have.
     pub condemned_at_dead: u64,
-    /// The copies counted at each donor.
+    /// The copies at each donor.
     pub donors: BTreeMap<DonorId, Copies>,
 }
 
-/// The copies counted at one donor.
+/// The numbers of copies at one donor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Copies {
-    /// The number of copies that are there.
+    /// The number of copies that are there, leaving ones included.
     pub here: u64,
     /// The number of copies that are missing or spoiled.
     pub bad: u64,
 }
 
-/// Counts everything, while these donors are dead; reads each placement once, and those of chunks that no file uses twice.
+/// Counts everything, while these donors are `dead`. Each placement is read once; if any donor is dead, those of chunks
+/// that no file uses are read twice.
 pub(crate) fn count(db: &Tx, dead: &BTreeSet<DonorId>) -> Result<Stats, Error> {
     let (files, bytes): (i64, i64) = db.query_row(
         "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces WHERE name <> ?1",
@@ -80,7 +80,7 @@ pub(crate) fn count(db: &Tx, dead: &BTreeSet<DonorId>) -> Result<Stats, Error> {
     Ok(stats)
 }
 
-/// How many chunks that no file uses are at some of these donors and at no other.
+/// Returns the number of chunks that no file uses and that are at some of these donors and at no other.
 fn only_at(db: &Tx, donors: &BTreeSet<DonorId>) -> Result<u64, Error> {
     let mut chunks = db.prepare("SELECT id FROM chunks WHERE refs = 0 AND state IN (0, 1)")?;
     let mut holders = db.prepare("SELECT donor FROM placements WHERE chunk = ?1")?;

@@ -20,26 +20,26 @@ use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::{Layout, LayoutChunk, Unit, Version, units};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// The most that one page of files holds, up to a part of a file.
+/// The limits at which a page of files ends. The file, or part of a file, that reaches a limit is still in the page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
-    /// The most chunks of the files in one page.
+    /// The number of chunks of its files at which a page ends.
     pub chunks: u64,
-    /// The most entries of one page, directories included.
+    /// The number of entries at which a page ends, directories included.
     pub entries: usize,
 }
 
-/// Units of a version that are looked at, where all others are as they should be.
+/// The units of a version that are to be looked at, because all others are as they should be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SomeUnits {
     /// The numbers of units, in order.
     pub numbers: Vec<u32>,
-    /// Names of chunks, whose units are looked at as well.
+    /// The names of chunks whose units are looked at as well.
     pub names: Vec<ChunkName>,
 }
 
 impl SomeUnits {
-    /// Leaves these units in a layout whose pieces are `names`, and their pieces in `names`.
+    /// Keeps only these units in a layout whose pieces are `names`, and only the pieces of these units in `names`.
     fn select(&self, layout: &mut Layout, names: &mut Vec<ChunkName>) {
         let wanted: HashSet<&ChunkName> = self.names.iter().collect();
         let is_wanted = |unit: &Unit| {
@@ -58,7 +58,8 @@ impl SomeUnits {
     }
 }
 
-/// Reads how a version is laid out, unless it is made of parts, each of which is laid out by itself.
+/// Returns the layout of a version. It is empty for a version without chunks, and for one that is made of parts, each
+/// of which has a layout of its own.
 pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
     layout_of(db, version, None)
 }
@@ -95,28 +96,30 @@ fn layout_of(db: &Tx, version: &Version, some: Option<&SomeUnits>) -> Result<Lay
 /// The result of looking at the file at one path.
 #[derive(Debug)]
 pub enum Met {
-    /// A file and how it is laid out; of one that is made of parts the first part.
+    /// A file with its layout; of a file that is made of parts, the first part.
     File(Box<Version>, Layout),
     /// A further part of the file that was met before.
     Part(Box<Version>, Layout),
-    /// A file whose records in the catalog are damaged, and how. Which chunks it uses is unknown.
+    /// A file or part whose records in the catalog are damaged, with the damage in words. Which chunks it uses is
+    /// unknown.
     Damaged(String),
 }
 
-/// Files of a page, each with its path, and from where to go on, if there is more.
+/// A page of files, and the cursor of the next page.
 #[derive(Debug, Default)]
 pub struct FilePage {
-    /// The files that have chunks, or might.
+    /// The files and parts of files, each with its path relative to where the page was asked for.
     pub files: Vec<(String, Met)>,
-    /// The path after which the next page begins.
+    /// The cursor from which the next page goes on: the path of the last entry, or a place inside a file. `None` at the
+    /// end.
     pub next: Option<String>,
 }
 
-/// Separates, in the cursor of a page that ends inside a file, the file's path from the number of its next part: no
-/// name is empty.
+/// The separator of the file's path and the number of its next part, in the cursor of a page that ends inside a file.
+/// No path has it, because no name is empty.
 const INSIDE: &str = "//";
 
-/// A page of the files below a directory.
+/// Returns a page of the files below a directory.
 pub(crate) fn page(
     db: &Tx,
     dir: DirId,
@@ -184,7 +187,7 @@ impl<'db> Filling<'db> {
         full
     }
 
-    /// Adds the next entry of a walk. One damaged file keeps nobody from the others.
+    /// Adds the next entry of a walk. A damaged file is added as such, and does not end the page.
     fn entry(&mut self, item: Result<WalkedEntry, BrokenEntry>) -> Result<(), Error> {
         self.entries += 1;
         let WalkedEntry { path, what, .. } = match item {
@@ -235,7 +238,8 @@ impl<'db> Filling<'db> {
     }
 }
 
-/// The file at a path, by an empty name, or a page of those below it.
+/// Returns the file at a path, or the next of its parts, under an empty name; or a page of the files below the
+/// directory there, without what checkpoints stage. Nothing is returned for a link.
 pub(crate) fn page_at(
     db: &Tx,
     path: &PoolPath,
@@ -260,13 +264,13 @@ pub(crate) fn page_at(
     Ok(filling.page)
 }
 
-/// A file and how it is laid out, as far as its records can be read.
+/// Returns a file with its layout, or its damage if its records cannot be read.
 pub(crate) fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
     let layout = layout(db, &version);
     met(version, layout)
 }
 
-/// A file and how some of its units are laid out.
+/// Returns a file with the layout of some of its units, or its damage if its records cannot be read.
 pub(crate) fn file_in_part(db: &Tx, version: Box<Version>, some: &SomeUnits) -> Result<Met, Error> {
     let layout = layout_of(db, &version, Some(some));
     met(version, layout)
@@ -280,7 +284,9 @@ fn met(version: Box<Version>, layout: Result<Layout, Error>) -> Result<Met, Erro
     }
 }
 
-/// The rows and holders of chunks, asked for chunk by chunk.
+/// Returns the rows of chunks with the donors whose copies count or are leaving. Each chunk costs a look-up.
+///
+/// Errors: [`Error::Damaged`] if a chunk has no row.
 fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<LayoutChunk>, Error> {
     let mut select = db.prepare(
         "SELECT c.len, c.refs, p.donor, p.state FROM chunks c
@@ -309,7 +315,7 @@ fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<LayoutChunk>, Error> {
     Ok(pieces)
 }
 
-/// Judges the files of a page.
+/// Judges the files of a page, and adds what is found to `findings`.
 pub fn judge(space: &Space, files: Vec<(String, Met)>, findings: &mut Findings) {
     for (path, met) in files {
         match met {

@@ -1,4 +1,4 @@
-//! Which files cannot be read from the chunks that donors listed.
+//! The files that cannot be read from the chunks that donors listed.
 
 use crate::chunks::units::{self, Met};
 use crate::pool_records::spaces::{self, Space};
@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-/// The names of chunks that donors listed, of which eight bytes each are kept, for there may be very many. For each
-/// listed name, one that was not listed is mistaken for it by a chance of one in 2^64.
+/// The names of chunks that donors listed. Only eight bytes of each are kept, because there may be very many: a name
+/// that was not listed is taken for a given listed one with a probability of 2^-64.
 #[derive(Debug, Default)]
 pub struct ListedNames(HashSet<u64>);
 
@@ -30,7 +30,7 @@ impl ListedNames {
     }
 }
 
-/// The first eight bytes of a name, as a number.
+/// Returns the first eight bytes of a name as a number.
 pub(crate) fn start(name: &ChunkName) -> u64 {
     name.0.iter().take(8).fold(0, |start, byte| start << 8 | u64::from(*byte))
 }
@@ -38,13 +38,13 @@ pub(crate) fn start(name: &ChunkName) -> u64 {
 /// The most paths that a report names.
 const NAMED: usize = 100;
 
-/// Files of which too few chunks were listed by the donors that answered. Others may have them.
-/// Files whose own records are damaged are among them, with no size.
+/// The files of which the donors that answered listed too few chunks; other donors may have these. Files whose own
+/// records are damaged are among them, with no size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Unlisted {
     /// The number of files.
     pub files: u64,
-    /// Size of these files together, in bytes of plaintext.
+    /// The size of these files together, in bytes of plaintext; of a file in parts, only the parts that cannot be read.
     pub bytes: u64,
     /// The paths of the first of these files.
     pub first: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Unlisted {
     last: String,
 }
 
-/// Looks at all files of the catalog at `path`.
+/// Looks at all files of the catalog at `path` but those of the pool's own metadata.
 pub fn unlisted(path: &Path, listed: &ListedNames) -> Result<Unlisted, Error> {
     let db = &engine::open_reader(path)?;
     let mut found = Unlisted::default();
@@ -75,7 +75,7 @@ pub fn unlisted(path: &Path, listed: &ListedNames) -> Result<Unlisted, Error> {
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Unlisted {
-    /// Looks at a file. A file made of parts counts once, with the bytes of the parts that are not there.
+    /// Looks at a file or a part. A file made of parts counts once, with the bytes of the parts that cannot be read.
     fn look(&mut self, space: &Space, path: &str, met: Met, listed: &ListedNames) {
         let bytes = match met {
             Met::Damaged(_) => 0,

@@ -12,7 +12,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_wire::control::Holding;
 
-/// A place in the queue of unused chunks: the time since which a chunk is unused, and its row.
+/// A place in the queue of unused chunks: the pool's time, in milliseconds, since which a chunk is unused, and its
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnusedSince(i64, ChunkId);
 
@@ -21,8 +22,8 @@ impl UnusedSince {
     pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
 }
 
-/// A page of the chunks that no file has used since `before_ms`, longest unused first, after
-/// `after`.
+/// Returns a page of the chunks that no file has used since `before_ms` and that are not condemned, longest unused
+/// first, after `after`.
 pub(crate) fn unused(
     db: &Tx,
     before_ms: u64,
@@ -64,7 +65,7 @@ pub struct Condemned {
     pub donors: Vec<DonorId>,
 }
 
-/// A page of condemned chunks after `after`.
+/// Returns a page of condemned chunks after `after`, in order of their numbers.
 pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
     let mut rows = db.prepare(
         "SELECT id, name FROM chunks
@@ -84,8 +85,8 @@ pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Con
         .collect()
 }
 
-/// Forgets the copies of `chunk` at donors that were removed from the pool, for which no order is needed. Without its
-/// last copy the chunk is gone.
+/// Forgets the copies of a condemned `chunk` at donors that were removed from the pool, for which no order is needed.
+/// Without its last copy the chunk is gone.
 pub(crate) fn forget_copies(
     db: &Tx,
     chunk: ChunkId,
@@ -95,11 +96,11 @@ pub(crate) fn forget_copies(
     for donor in donors {
         placements::forget(db, chunk, *donor, now_ms)?;
     }
-    // A chunk that nobody ever stored has no copy to forget, so it is looked at here.
+    // A chunk that no donor ever stored has no copy to forget, so it is looked at here.
     placements::gone_if_nowhere(db, chunk, now_ms)
 }
 
-/// Forgets copies at donors that were removed from the pool, `limit` at most; whether there may be more.
+/// Forgets copies at donors that were removed from the pool, `limit` at most, and returns whether there may be more.
 pub(crate) fn forget_removed_donors(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let mut left = limit;
     for donor in members::removed_donors(db)? {
@@ -111,7 +112,8 @@ pub(crate) fn forget_removed_donors(db: &Tx, limit: usize, now_ms: u64) -> Resul
     Ok(left == 0)
 }
 
-/// Forgets chunks that have been gone from everywhere since `before_ms`, `limit` at most; whether there may be more.
+/// Forgets chunks that have been gone from everywhere since `before_ms`, `limit` at most, and returns whether there may
+/// be more.
 pub(crate) fn prune_gone(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
     let forgotten = db.execute(
         "DELETE FROM chunks WHERE id IN (
@@ -121,7 +123,7 @@ pub(crate) fn prune_gone(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, 
     Ok(forgotten == limit)
 }
 
-/// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
+/// Makes chunks known that no file uses, unless they are known by now, and returns their numbers.
 pub(crate) fn take_in(db: &Tx, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
     let number = |chunk: &Holding| match chunks::get(db, &chunk.name)? {
         Some(known) => Ok(known.id),

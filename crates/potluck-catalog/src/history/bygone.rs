@@ -1,9 +1,10 @@
-//! What names led to in the past, as far as a snapshot shows it.
+//! The things that names led to in the past, as far as a snapshot shows them.
 //!
-//! An entry says since which snapshot its name leads to it, and when the name comes to lead elsewhere, a row says until
-//! which it did. So the tree of any snapshot can be read ([`crate::names::entries`], [`crate::names::walk`]), and to take one costs as
-//! much for a large tree as for a small one. What a row is about is not let go ([`crate::history`]). A row is of the
-//! newest snapshot that shows it, and ends with that unless an older one shows it, too.
+//! An entry says since which snapshot its name leads to it. When the name comes to lead elsewhere, a row says until
+//! which snapshot it did. So the tree of any snapshot can be read ([`crate::names::entries`], [`crate::names::walk`]),
+//! and taking a snapshot costs as much for a large tree as for a small one. What a row is about is not let go
+//! ([`crate::history`]). A row belongs to the newest snapshot that shows it. When that ends, the row goes to another
+//! that shows it, or ends too.
 
 use crate::error::Error;
 use crate::history::{bygone_name::BygoneName, kept_rows, snapshot_rows};
@@ -14,7 +15,7 @@ use crate::when::{WhatIsKept, When};
 use potluck_core::ids::SnapshotId;
 use potluck_core::path::PoolPath;
 
-/// What a name led to.
+/// A row about a thing that a name led to.
 #[derive(Debug, Clone)]
 pub(crate) struct BygoneRow {
     /// The number of the row.
@@ -49,7 +50,8 @@ fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
     })
 }
 
-/// Notes, before a name comes to lead elsewhere or nowhere, what it leads to if a snapshot shows that there.
+/// Notes what a name leads to, if a snapshot shows that there. It is called before the name comes to lead elsewhere or
+/// nowhere.
 pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Result<(), Error> {
     let name = path.file_name().unwrap_or_default();
     if when.keeps == WhatIsKept::AsTheLogSays || !kept_rows::keeps_at(path) {
@@ -111,7 +113,8 @@ pub(crate) fn replay(db: &Tx, told: &BygoneName) -> Result<(), Error> {
     insert_as(db, name, (at, at_name.unwrap_or_default()), (told.since, told.until, told.snapshot))
 }
 
-/// Returns rows after `after`, at most `limit`, as a log tells of them, each with its number.
+/// Returns rows after `after`, at most `limit`, as a log tells of them, each with its number; `None` beside the number
+/// of a row to whose name or thing no path leads.
 pub(crate) fn told(
     db: &Tx,
     after: i64,
@@ -123,7 +126,7 @@ pub(crate) fn told(
     let tell = |row: BygoneRow| {
         let path = entries::path_of(db, row.dir)?.and_then(|dir| dir.join(&row.name).ok());
         let at = match &row.found.place {
-            EntryPlace::Link(_) => path.clone(), // it is nowhere else, and is not told of
+            EntryPlace::Link(_) => path.clone(), // a past link is nowhere else, so its own name stands for it
             EntryPlace::File(version) => entries::path_of_version(db, *version)?,
             EntryPlace::Dir(dir) => entries::path_of(db, *dir)?,
         };
@@ -146,7 +149,7 @@ pub(crate) fn all_of_place(db: &Tx, place: &EntryPlace) -> Result<Vec<BygoneRow>
 
 fn rows_of_place(db: &Tx, place: &EntryPlace, limit: i64) -> Result<Vec<BygoneRow>, Error> {
     let (column, number) = match place {
-        EntryPlace::Link(_) => return Ok(Vec::new()), // all that there is of a link is in the row
+        EntryPlace::Link(_) => return Ok(Vec::new()), // a row has all that there is of a link
         EntryPlace::File(version) => ("version", version.0 as i64),
         EntryPlace::Dir(dir) => ("dir", dir.0),
     };
@@ -155,7 +158,7 @@ fn rows_of_place(db: &Tx, place: &EntryPlace, limit: i64) -> Result<Vec<BygoneRo
     select.query_map(params![number, limit], bygone)?.collect()
 }
 
-/// Whether a row is about a name in this directory.
+/// Returns whether a row is about a name in this directory.
 pub(crate) fn is_any_of(db: &Tx, dir: DirId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM bygone WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
 }
@@ -189,7 +192,7 @@ pub(crate) fn release(db: &Tx, ended: SnapshotId, limit: usize) -> Result<Releas
     Ok(Released { not_shown, all: rows.len() < limit })
 }
 
-/// Forgets a row, and what it was about if no other row is about it.
+/// Forgets a row. Returns what it was about, if no other row is about that.
 fn forget(db: &Tx, row: &BygoneRow) -> Result<Option<EntryPlace>, Error> {
     db.prepare("DELETE FROM bygone WHERE id = ?1")?.execute(params![row.id])?;
     let place = &row.found.place;

@@ -1,4 +1,4 @@
-//! What a name led to in the past, as the metadata log tells of it.
+//! A thing that a name led to in the past, as the metadata log tells of it.
 
 use potluck_core::ids::SnapshotId;
 use potluck_core::path::PoolPath;

@@ -19,7 +19,7 @@ const LOOKED_AT: usize = 4000;
 /// The most kept things on one page.
 const PAGE: usize = 512;
 
-/// A page of what is kept.
+/// Returns a page of what is kept: of the name `path`, or of the tree below it.
 pub(crate) fn list(
     db: &Tx,
     path: &PoolPath,
@@ -46,6 +46,8 @@ pub(crate) fn list(
 }
 
 /// Lists what is kept of one name, with the entry that has the name now.
+///
+/// Errors: [`Error::NoEntry`] if there is neither.
 fn of_name(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<KeptListed, Error> {
     let (above, name) = split(path)?;
     let dir = history::above_of(db, path, &above, now_ms)?;
@@ -61,7 +63,7 @@ fn of_name(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<KeptListed, Error> {
     Ok(KeptListed { current, kept, next: None })
 }
 
-/// Lists what is kept of a tree, in order of paths.
+/// Lists a page of what is kept of a tree, in order of paths.
 fn below(
     db: &Tx,
     path: &PoolPath,
@@ -100,7 +102,7 @@ fn below(
     Ok(listed)
 }
 
-/// Returns what a row is about, if that is there and its time is not over.
+/// Returns the facts about a kept thing, if the thing is there and its time is not over.
 fn about(
     db: &Tx,
     dir: &PoolPath,

@@ -1,4 +1,4 @@
-//! What was replaced or removed and is kept for a while, as the metadata log tells of it.
+//! An entry that was replaced or removed and is kept for a while, as the metadata log tells of it.
 
 use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
@@ -7,23 +7,25 @@ use serde::{Deserialize, Serialize};
 /// A version, a directory or a link that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEntry {
-    /// The path that leads to it now ([`potluck_core::kept_place`]).
+    /// The path that leads to the entry now ([`potluck_core::kept_place`]).
     pub at: PoolPath,
-    /// The name that it had in its directory.
+    /// The name that the entry had in its directory.
     pub name: String,
-    /// Whether it was removed; otherwise something else took its place.
+    /// True if the entry was removed; otherwise something else took its place.
     pub removed: bool,
-    /// When it was replaced or removed, in milliseconds of wall time.
+    /// The wall time at which the entry was replaced or removed, in milliseconds; 0 if it is kept for a snapshot after
+    /// its tree was removed.
     pub kept_wall_ms: i64,
-    /// When it was replaced or removed, in the pool's time.
+    /// The pool's time at which the entry was replaced or removed, in milliseconds.
     pub kept_ms: u64,
-    /// The member that replaced or removed it; `None`: the pool itself.
+    /// The member that replaced or removed the entry; `None` for the pool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<MemberId>,
-    /// The pool's time at which it is let go; `None`: when enough newer ones are kept.
+    /// The pool's time at which the entry is let go, in milliseconds; `None` while no time is set, because the entry is
+    /// kept until there are enough newer ones, or for a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
-    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    /// True if the entry is kept for a snapshot that shows it, and for nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shown: bool,
 }

@@ -1,5 +1,5 @@
-//! The rows about what is kept of files that were replaced or removed: each of an entry in the directory
-//! [`potluck_core::kept_place::KEPT_DIR`] of the directory that it was in.
+//! The rows about kept files, directories and links that were replaced or removed: each about an entry in the directory
+//! [`potluck_core::kept_place::KEPT_DIR`] of the directory that the entry was in.
 
 use crate::error::Error;
 use crate::names::dir_id::DirId;
@@ -9,7 +9,7 @@ use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
-/// Something that is kept.
+/// The row of a kept thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HistoryRow {
     /// The number of the version, or for a directory or link a number of its own.
@@ -18,22 +18,23 @@ pub(crate) struct HistoryRow {
     pub dir: DirId,
     /// The name that the thing had in that directory.
     pub name: String,
-    /// Whether it was removed; otherwise something else took its place.
+    /// True if the thing was removed; otherwise something else took its place.
     pub removed: bool,
-    /// When it was replaced or removed, in milliseconds of wall time.
+    /// The wall time at which the thing was replaced or removed, in milliseconds; 0 if it is kept for a snapshot after
+    /// its tree was removed.
     pub kept_wall_ms: i64,
-    /// When it was replaced or removed, in the pool's time.
+    /// The pool's time at which the thing was replaced or removed, in milliseconds.
     pub kept_ms: u64,
-    /// The member that replaced or removed it; `None`: the pool itself.
+    /// The member that replaced or removed the thing; `None` for the pool itself.
     pub by: Option<MemberId>,
-    /// The pool's time at which it is let go, in milliseconds; `None` while no time is set.
+    /// The pool's time at which the thing is let go, in milliseconds; `None` while no time is set.
     pub until_ms: Option<u64>,
-    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    /// True if the thing is kept for a snapshot that shows it, and for nothing else.
     pub shown: bool,
 }
 
 impl HistoryRow {
-    /// Whether the time for which it is kept is not over.
+    /// Returns whether the time for which the thing is kept is not over.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.until_ms.is_none_or(|until| until > now_ms)
     }
@@ -77,7 +78,7 @@ pub(crate) fn put(db: &Tx, row: &HistoryRow) -> Result<(), Error> {
     Ok(())
 }
 
-/// The row with a number.
+/// Returns the row with a number.
 pub(crate) fn get(db: &Tx, number: VersionId) -> Result<Option<HistoryRow>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE number = ?1"))?.query_one(params![number.0 as i64], kept)
 }
@@ -89,7 +90,8 @@ pub(crate) fn count_of_name(db: &Tx, dir: DirId, name: &str) -> Result<u64, Erro
     Ok(count as u64)
 }
 
-/// All that is kept of one name, what was kept last first: some [`potluck_core::policy::MOST_VERSIONS`] at most.
+/// Returns all that is kept of one name, the latest first. These are some [`potluck_core::policy::MOST_VERSIONS`] at
+/// most, beside those whose time is over and those that are kept for snapshots.
 pub(crate) fn of_name(db: &Tx, dir: DirId, name: &str) -> Result<Vec<HistoryRow>, Error> {
     let mut select = db.prepare(&format!("{COLUMNS} WHERE dir = ?1 AND name = ?2"))?;
     let rows: Result<Vec<_>, _> = select.query_map(params![dir.0, name], kept)?.collect();
@@ -98,8 +100,8 @@ pub(crate) fn of_name(db: &Tx, dir: DirId, name: &str) -> Result<Vec<HistoryRow>
     Ok(rows)
 }
 
-/// Has all that is kept of a name go at `until_ms`, as far as it would be kept for longer; whether that changed
-/// anything.
+/// Sets `until_ms` as the time at which the things that are kept of a name are let go: for those that have a later time
+/// or none, and with `only_endless` only for those that have none. Returns whether anything changed.
 pub(crate) fn end_by(
     db: &Tx,
     dir: DirId,
@@ -122,7 +124,7 @@ pub(crate) fn forget(db: &Tx, number: VersionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Forgets rows of a directory that is no more, at most `limit`; whether there may be others.
+/// Forgets rows of a directory that is no more, at most `limit`, and returns whether there may be others.
 pub(crate) fn forget_of(db: &Tx, dir: DirId, limit: usize) -> Result<bool, Error> {
     let mut delete = db.prepare(
         "DELETE FROM kept WHERE number IN (SELECT number FROM kept WHERE dir = ?1 LIMIT ?2)",
@@ -137,8 +139,8 @@ pub(crate) fn due(db: &Tx, now_ms: u64, limit: usize) -> Result<Vec<HistoryRow>,
     select.query_map(params![now_ms as i64, limit as i64], kept)?.collect()
 }
 
-/// Whether anything is kept of what is at a path: nothing of the pool's own metadata, of what a checkpoint stages,
-/// and of what is kept already.
+/// Returns whether anything is kept of what is at a path: not of the pool's own metadata, of what a checkpoint stages,
+/// or of what is kept already.
 pub(crate) fn keeps_at(path: &PoolPath) -> bool {
     !path.is_system() && StagedPlace::of(path).is_none() && !is_read_only(path)
 }

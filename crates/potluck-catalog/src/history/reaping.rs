@@ -1,4 +1,5 @@
-//! Takes apart what no path reaches any more ([`crate::history::trash`]), a few entries and chunks at a time.
+//! Takes trees and versions apart that no path reaches any more ([`crate::history::trash`]), a few entries and chunks
+//! at a time.
 
 use crate::chunks::{ReferenceCounts, unpacked};
 use crate::error::Error;
@@ -23,7 +24,7 @@ enum Thrown {
     Version(VersionId, Digest),
     /// A version that is made of parts.
     Whole(VersionId),
-    /// Names of chunks whose references by a version are to be released.
+    /// The names of chunks whose references by a version are to be released.
     Names(VersionId, Vec<ChunkName>),
 }
 
@@ -39,8 +40,8 @@ impl Thrown {
     }
 }
 
-/// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash, but for
-/// versions that readers have, or may have, open and that were thrown away less than `kept_ms` ago.
+/// Takes one piece of trash apart, or a part of it with about `limit` entries and chunks. Returns `false` when there is
+/// none, or none but versions that were thrown away less than `kept_ms` ago and that readers have, or may have, open.
 pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<bool, Error> {
     let Some((id, thrown, since_ms)) = next(db, now_ms.saturating_sub(kept_ms))? else {
         return Ok(false);
@@ -54,8 +55,8 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
     let unused_since_ms = match (&thrown, since_ms) {
         // The chunks of a version that was left whole are unused since it was removed, or since nobody has it open.
         (_, Some(since_ms)) => since_ms,
-        // The file never became visible: nobody could open it, and whoever needs the room may be waiting for it
-        // (promise D2). Chunks that it shares with visible files are unused only since those were removed.
+        // The file never became visible: nobody could open it, and a writer may be waiting for the room (promise D2).
+        // Chunks that it shares with visible files are unused only since those were removed.
         (Thrown::Whole(_), None) => now_ms.saturating_sub(kept_ms),
         (_, None) => now_ms,
     };
@@ -76,8 +77,8 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
     Ok(true)
 }
 
-/// Finds what to take apart next, of what was thrown away before `before_ms`: its row, and since when it is unused
-/// if that was not told by what it is.
+/// Finds the next trash to take apart, of that which was thrown away at `before_ms` or earlier, or has no time. Returns
+/// the number of its row, the trash, and the time at which it was thrown away, if that was noted.
 fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, Error> {
     let mut select = db.prepare(
         "SELECT id, dir, coalesce(space, 0), version, digest, names, thrown_ms FROM trash
@@ -96,7 +97,7 @@ fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, E
     })
 }
 
-/// Takes entries of a directory apart, and returns whether none is left.
+/// Takes entries of a directory apart, then the rows about it, and returns whether the directory is done.
 fn take_entries(
     db: &Tx,
     dir: DirId,
@@ -149,7 +150,8 @@ fn take_entries(
     Ok(false)
 }
 
-/// Ends the references of a page of a version's recipe, or of its conversion, and returns whether none is left.
+/// Ends the references of the last page of a version's recipe, or then of its conversion, and returns whether none is
+/// left.
 fn take_page(
     db: &Tx,
     version: VersionId,
@@ -169,7 +171,7 @@ fn take_page(
     };
     match recipe::unpack_one(digest, number as usize, &page) {
         Ok(entries) => counts.remove(version, entries.iter().map(|entry| &entry.name))?,
-        // The chunks of this page stay for ever, which is better than to keep all other trash.
+        // The chunks of this page stay for ever. An error here would keep all other trash.
         Err(why) => tracing::error!(%version, page = number, %why, "a removed file's recipe"),
     }
     db.execute("DELETE FROM recipe_pages WHERE version = ?1 AND page = ?2", params![id, number])?;

@@ -1,5 +1,6 @@
-//! Series: directories whose entries are steps, such as the checkpoints of a run, of which old ones are purged as a rule
-//! says ([`potluck_core::policy::SeriesRule`]). The rule is a part of what a directory sets differently, and is inherited by none.
+//! Series: directories whose entries are steps, such as the checkpoints of a run, of which old ones are purged as a
+//! rule says ([`potluck_core::policy::SeriesRule`]). The rule is a part of the policy that a directory sets, and
+//! directories below do not inherit it.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
@@ -19,18 +20,18 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{PurgeReason, SeriesRule, StepAge};
 use std::collections::HashSet;
 
-/// The most steps of one series that are looked at; where there are more, the newest may be among the others, so that
-/// none is purged.
+/// The most steps of one series that are looked at. If there are more, the newest may be among the others, so none is
+/// purged.
 const MOST_STEPS: usize = 20_000;
 
-/// The steps of a series, the newest first.
+/// A series as it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     /// The path of the directory.
     pub path: PoolPath,
     /// The rule that says which of the steps are purged.
     pub rule: SeriesRule,
-    /// The versions that readers had open, by their numbers.
+    /// The versions that readers had open, in order of their numbers.
     pub read: Vec<VersionId>,
     /// The steps of the series, the newest first.
     pub steps: Vec<SeriesStep>,
@@ -41,28 +42,29 @@ pub struct Series {
 pub struct SeriesStep {
     /// The name of the step.
     pub name: String,
-    /// Whether it is a directory.
+    /// True for a directory, false for a file.
     pub is_dir: bool,
-    /// When it was modified.
+    /// The modification time of the step.
     pub mtime: FileTime,
-    /// Whether it is never purged.
+    /// True if the step is never purged.
     pub pinned: bool,
-    /// Whether somebody has some of it open.
+    /// True if a reader had a file of the step open.
     pub is_read: bool,
-    /// When it was used last, in milliseconds of the pool's time; 0 where that is not known.
+    /// The pool's time at which the step was used last, in milliseconds; 0 if that is not known.
     pub used_ms: u64,
-    /// Why it is purged, if the rule lets it go.
+    /// The reason why the rule lets the step go; `None` if it does not.
     pub reason: Option<PurgeReason>,
 }
 
 impl SeriesStep {
-    /// Whether nothing but the rule decides about the step.
+    /// Returns whether the rule lets the step go, and neither a pin nor a reader keeps it.
     pub fn may_go(&self) -> bool {
         self.reason.is_some() && !self.pinned && !self.is_read
     }
 }
 
-/// Returns all series that purge something. Most catalogs have few policies: all of them are looked at.
+/// Returns the directories of all series that purge something. All policies of directories are looked at, because most
+/// catalogs have few.
 pub(crate) fn all(db: &Tx) -> Result<Vec<PoolPath>, Error> {
     let mut select = db.prepare("SELECT dir FROM dir_policies")?;
     let dirs: Result<Vec<DirId>, _> =
@@ -76,7 +78,9 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<PoolPath>, Error> {
     Ok(series)
 }
 
-/// The steps of a series, and what its rule says of them while readers have these versions open.
+/// Returns the steps of a series, and what its rule says of them while readers have these versions open.
+///
+/// Errors: [`Error::TooManySteps`] if there are more than [`MOST_STEPS`].
 pub(crate) fn look(
     db: &Tx,
     path: &PoolPath,
@@ -95,7 +99,7 @@ pub(crate) fn look(
         let is_dir = match item.what {
             What::Dir(_) => true,
             What::File(_) => false,
-            What::Link(_) => continue, // such as one that leads to the latest
+            What::Link(_) => continue, // such as a link to the latest step
         };
         let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
         let (is_read, used_ms) = (read_steps.contains(&name), item.used_ms);
@@ -110,7 +114,7 @@ pub(crate) fn look(
     Ok(Series { path: path.clone(), rule, read, steps })
 }
 
-/// The entries of a directory that lead to some of these versions.
+/// Returns the names of a directory's entries that lead to some of these versions.
 fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String>, Error> {
     let (mut read, mut passed) = (HashSet::new(), HashSet::new());
     for version in versions {
@@ -129,10 +133,10 @@ fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String
     Ok(read)
 }
 
-/// Purges those of these steps of a series that may go, and are what they were when it was looked at, as if they were
-/// removed: they are in the trash, where there is one. Gives the names of those that were.
+/// Purges those of the given steps that may go and are as they were when the series was looked at. They are removed as
+/// by a user, so the policy may keep them in the trash. Returns the names of the purged steps.
 ///
-/// No step but these is looked at: of a long series few are purged in one transaction, and there are many of these.
+/// No other step is looked at: a long series is purged in many transactions of a few steps each.
 pub(crate) fn purge(
     db: &Tx,
     looked_at: &Series,
@@ -158,7 +162,7 @@ pub(crate) fn purge(
     Ok(purged)
 }
 
-/// Whether a step is in its directory as it was when that was looked at.
+/// Returns whether a step is in its directory as it was when that was looked at.
 fn is_unchanged(db: &Tx, dir: DirId, step: &SeriesStep) -> Result<bool, Error> {
     let mut select = db.prepare(
         "SELECT coalesce(v.mtime_ns, e.mtime_ns), e.dir IS NOT NULL, e.pinned, e.used_ms
@@ -172,7 +176,7 @@ fn is_unchanged(db: &Tx, dir: DirId, step: &SeriesStep) -> Result<bool, Error> {
     Ok(found == Some((step.mtime, step.is_dir, step.pinned, step.used_ms)))
 }
 
-/// Notes that these steps of a directory are used.
+/// Notes that these steps of a directory were used at `now_ms`.
 pub(crate) fn note_steps(
     db: &Tx,
     path: &PoolPath,
@@ -183,8 +187,8 @@ pub(crate) fn note_steps(
     names.iter().try_for_each(|name| entries::set_used(db, dir, name, now_ms))
 }
 
-/// The steps that are used when a path is read or written, and whose last use was noted so long ago that this one is to be:
-/// those that lead to it, and those that are in series below it.
+/// Returns the steps whose use is to be noted when a path is read or written: those that lead to the path, and those in
+/// series below it, if their last use was noted long enough ago.
 pub(crate) fn used_by(
     db: &Tx,
     path: &PoolPath,
@@ -226,8 +230,8 @@ fn is_due(used_ms: u64, after_ms: u64, now_ms: u64) -> bool {
 }
 
 impl Series {
-    /// Has the steps be used now of which that is to be noted: those that are read, and those of which nothing is known.
-    /// Gives their names.
+    /// Sets `now_ms` as the last use of steps that are read and whose use was noted long enough ago, and of those of
+    /// which no use is known. Returns their names, so that the use is noted in the catalog.
     pub fn use_steps(&mut self, now_ms: u64) -> Vec<String> {
         let Some(after) = self.rule.notes_uses_after_ms() else { return Vec::new() };
         let is_used = |step: &&mut SeriesStep| {

@@ -1,4 +1,4 @@
-//! The rows of snapshots, and which directories each covers.
+//! The rows of snapshots, and of the directories that each covers.
 
 use crate::error::Error;
 use crate::names::dir_id::DirId;
@@ -12,11 +12,11 @@ use potluck_core::path::MAX_PATH;
 pub(crate) struct SnapshotRow {
     /// The number of the snapshot. Later ones have greater numbers.
     pub number: SnapshotId,
-    /// The directory that it shows, as that was.
+    /// The directory that the snapshot shows.
     pub dir: DirId,
-    /// When it was taken, in milliseconds of wall time.
+    /// The wall time at which the snapshot was taken, in milliseconds.
     pub made_wall_ms: i64,
-    /// Who took it; `None`: the pool itself.
+    /// The member that took the snapshot; `None` for the pool itself.
     pub by: Option<MemberId>,
 }
 
@@ -43,38 +43,38 @@ pub(crate) fn put(db: &Tx, row: &SnapshotRow) -> Result<(), Error> {
     Counter::Snapshot.pass(db, number)
 }
 
-/// The snapshot with a number, unless it was removed.
+/// Returns the snapshot with a number, unless it was removed.
 pub(crate) fn get(db: &Tx, number: SnapshotId) -> Result<Option<SnapshotRow>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE number = ?1 AND ended = 0"))?
         .query_one(params![number.0 as i64], snapshot)
 }
 
-/// All snapshots, in the order in which they were taken.
+/// Returns all snapshots, in the order in which they were taken.
 pub(crate) fn all(db: &Tx) -> Result<Vec<SnapshotRow>, Error> {
     let mut select = db.prepare(&format!("{COLUMNS} WHERE ended = 0 ORDER BY number"))?;
     select.query_map(params![], snapshot)?.collect()
 }
 
-/// The snapshots of a directory, in the order in which they were taken.
+/// Returns the snapshots of a directory, in the order in which they were taken.
 pub(crate) fn of(db: &Tx, dir: DirId) -> Result<Vec<SnapshotRow>, Error> {
     let mut select =
         db.prepare(&format!("{COLUMNS} WHERE dir = ?1 AND ended = 0 ORDER BY number"))?;
     select.query_map(params![dir.0], snapshot)?.collect()
 }
 
-/// The number of the next snapshot.
+/// Returns the number that the next snapshot gets.
 pub(crate) fn next(db: &Tx) -> Result<SnapshotId, Error> {
     meta::counted(db, Counter::Snapshot).map(|next| SnapshotId(next as u64))
 }
 
-/// A snapshot shows what is in a directory, wherever that is.
+/// Notes that a snapshot shows what is in a directory, wherever the directory is.
 pub(crate) fn cover(db: &Tx, dir: DirId, number: SnapshotId) -> Result<(), Error> {
     db.prepare("INSERT INTO covered (dir, snapshot) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute(params![dir.0, number.0 as i64])?;
     Ok(())
 }
 
-/// Which directories each snapshot covers beside the one that it is of.
+/// Returns the directories that snapshots cover beside the ones that they are of.
 pub(crate) fn all_covered(db: &Tx) -> Result<Vec<(DirId, SnapshotId)>, Error> {
     let mut select = db.prepare(
         "SELECT c.dir, c.snapshot FROM covered c JOIN snapshots s ON s.number = c.snapshot
@@ -84,7 +84,8 @@ pub(crate) fn all_covered(db: &Tx) -> Result<Vec<(DirId, SnapshotId)>, Error> {
     select.query_map(params![], row)?.collect()
 }
 
-/// The snapshots that may show what is in a directory: those of it and of directories above it, the newest first.
+/// Returns the snapshots that may show what is in a directory, the newest first: those that cover it or a directory
+/// above it.
 pub(crate) fn covering(db: &Tx, dir: DirId) -> Result<Vec<SnapshotId>, Error> {
     let mut of = db.prepare(
         "SELECT c.snapshot FROM covered c JOIN snapshots s ON s.number = c.snapshot
@@ -110,22 +111,22 @@ pub(crate) fn covering(db: &Tx, dir: DirId) -> Result<Vec<SnapshotId>, Error> {
     Ok(found)
 }
 
-/// A snapshot shows nothing any more; what it kept is let go step by step.
+/// Ends a snapshot: it shows nothing any more, and what it kept is let go step by step.
 pub(crate) fn end(db: &Tx, number: SnapshotId) -> Result<(), Error> {
     let number = number.0 as i64;
     db.prepare("UPDATE snapshots SET ended = 1 WHERE number = ?1")?.execute(params![number])?;
     Ok(())
 }
 
-/// A snapshot that has ended, and of which something is left.
+/// Returns a snapshot that has ended, and of which rows are left.
 pub(crate) fn any_ended(db: &Tx) -> Result<Option<SnapshotId>, Error> {
     let mut select =
         db.prepare("SELECT number FROM snapshots WHERE ended = 1 ORDER BY number LIMIT 1")?;
     select.query_one(params![], |row| row.get::<i64>(0).map(|number| SnapshotId(number as u64)))
 }
 
-/// Forgets one that has ended, of which nothing is left but directories that it covered: at most `limit` of these;
-/// whether all are.
+/// Forgets a snapshot that has ended, and of which only the rows of covered directories are left: at most `limit` of
+/// these. Returns whether the snapshot itself was forgotten.
 pub(crate) fn forget(db: &Tx, number: SnapshotId, limit: usize) -> Result<bool, Error> {
     let number = number.0 as i64;
     let mut uncover = db.prepare(
@@ -140,14 +141,14 @@ pub(crate) fn forget(db: &Tx, number: SnapshotId, limit: usize) -> Result<bool, 
     Ok(true)
 }
 
-/// A directory is no more: nothing in it is covered, and snapshots of it end.
+/// Ends the snapshots of a directory that is no more, and forgets which snapshots covered it.
 pub(crate) fn forget_dir(db: &Tx, dir: DirId) -> Result<(), Error> {
     db.prepare("UPDATE snapshots SET ended = 1 WHERE dir = ?1")?.execute(params![dir.0])?;
     db.prepare("DELETE FROM covered WHERE dir = ?1")?.execute(params![dir.0])?;
     Ok(())
 }
 
-/// How many snapshots a directory has.
+/// Returns the number of snapshots that a directory has.
 pub(crate) fn count_of(db: &Tx, dir: DirId) -> Result<u64, Error> {
     let mut count = db.prepare("SELECT count(*) FROM snapshots WHERE dir = ?1 AND ended = 0")?;
     count.query_row(params![dir.0], |row| row.get::<i64>(0)).map(|count| count as u64)

@@ -1,7 +1,7 @@
 //! Snapshots: a directory as it was at a moment, readable below it.
 //!
-//! A snapshot is a number and the directory that it shows: nothing is copied. It is an entry in `.potluck/snapshots` of its
-//! directory, which leads to what names led to at that moment ([`crate::history::bygone`]).
+//! A snapshot is a number and the directory that it shows: nothing is copied. It is an entry in `.potluck/snapshots` of
+//! its directory, which leads to what names led to at that moment ([`crate::history::bygone`]).
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use potluck_core::ids::{SnapshotId, SpaceId};
 use potluck_core::kept_place::{SNAPSHOT_DIR, SNAPSHOTS, SnapshotPlace};
 use potluck_core::path::PoolPath;
 
-/// Snapshots that one directory may have: a change in a directory looks at all that cover it.
+/// The most snapshots that one directory may have: a change in a directory looks at all that cover it.
 const MOST: u64 = 256;
 
 fn place(dir: &PoolPath, name: &str) -> Result<(SnapshotPlace, PoolPath), Error> {
@@ -62,7 +62,7 @@ pub(crate) fn take(
     Ok(taken)
 }
 
-/// Puts a snapshot there: one that is taken, or that a log tells of.
+/// Makes the row and the entry of a snapshot that is taken, or that a log tells of.
 pub(crate) fn put(db: &Tx, taken: &TakenSnapshot) -> Result<(), Error> {
     let outside = || Error::OutsideSpaces(taken.at.clone());
     let place = SnapshotPlace::of(&taken.at).ok_or_else(outside)?;
@@ -111,7 +111,7 @@ pub(crate) fn remove(db: &Tx, dir: &PoolPath, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The snapshot at a path has ended, as a log tells.
+/// Ends the snapshot at a path, as a log tells; does nothing if none is there.
 pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     let (Some(_), Some(above)) = (SnapshotPlace::of(path), path.parent()) else { return Ok(()) };
     let holder = match entries::resolve(db, &above)?.map(|found| found.place) {
@@ -124,7 +124,7 @@ pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     end(db, spaces::named(db, path.space())?.id, (holder, name), number)
 }
 
-/// Takes the entry of a snapshot away, which shows nothing any more.
+/// Ends a snapshot and removes its entry.
 fn end(
     db: &Tx,
     space: SpaceId,
@@ -136,7 +136,7 @@ fn end(
     entries::dir_ended(db, space, DirId::of_snapshot(number))
 }
 
-/// The snapshots of a directory, the oldest first.
+/// Returns the snapshots of a directory, the oldest first.
 pub(crate) fn of_dir(db: &Tx, dir: &PoolPath) -> Result<Vec<TakenSnapshot>, Error> {
     let of = entries::existing_dir(db, dir)?;
     let mut taken = Vec::new();
@@ -150,7 +150,7 @@ pub(crate) fn of_dir(db: &Tx, dir: &PoolPath) -> Result<Vec<TakenSnapshot>, Erro
     Ok(taken)
 }
 
-/// All snapshots, with their paths.
+/// Returns all snapshots, with their paths.
 pub(crate) fn all(db: &Tx) -> Result<Vec<TakenSnapshot>, Error> {
     let mut taken = Vec::new();
     for SnapshotRow { number, made_wall_ms, by, .. } in snapshot_rows::all(db)? {
@@ -161,7 +161,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<TakenSnapshot>, Error> {
     Ok(taken)
 }
 
-/// A directory was moved: what snapshots showed in it they show on, wherever it is.
+/// Notes that a directory was moved from one directory to another: snapshots that showed what is in it still do.
 pub(crate) fn moved(db: &Tx, dir: DirId, from: DirId, to: DirId) -> Result<(), Error> {
     let covering = snapshot_rows::covering(db, from)?;
     if covering.is_empty() || from == to {
@@ -174,7 +174,7 @@ pub(crate) fn moved(db: &Tx, dir: DirId, from: DirId, to: DirId) -> Result<(), E
     Ok(())
 }
 
-/// Takes a step with what snapshots kept that have ended; whether there may be more to do.
+/// Lets go, in one step, some of what a snapshot that has ended kept, and returns whether there may be more to do.
 pub(crate) fn release(db: &Tx, limit: usize, when: When) -> Result<bool, Error> {
     let Some(ended) = snapshot_rows::any_ended(db)? else { return Ok(false) };
     let released = bygone::release(db, ended, limit)?;

@@ -1,5 +1,5 @@
-//! Trees and versions that are gone for good: no path reaches them any more, and [`crate::history::reaping`] takes them apart
-//! step by step. What was removed and can be brought back, which people call the trash, is in [`crate::history`].
+//! Trees and versions that are gone for good: no path reaches them any more, and [`crate::history::reaping`] takes them
+//! apart step by step. Removed things that can be brought back, which people call the trash, are in [`crate::history`].
 
 use crate::chunks::packed;
 use crate::error::Error;
@@ -10,14 +10,14 @@ use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::recipe::PAGE_ENTRIES;
 use potluck_pool::redundancy::Version;
 
-/// Unlinks a directory of this space for good.
+/// Leaves a directory of this space, to which no entry leads any more, to be taken apart.
 pub(crate) fn throw(db: &Tx, dir: DirId, space: SpaceId) -> Result<(), Error> {
     db.execute("INSERT INTO trash (dir, space) VALUES (?1, ?2)", params![dir.0, space.0])?;
     Ok(())
 }
 
-/// Leaves the references of a version that is deleted, with the parity that it has, for later. One that readers have
-/// open was thrown away at `leased_ms`, and is left whole for a while.
+/// Leaves the references of a version that is deleted, with its parity, to be ended later. A version that readers have
+/// open is left whole for a while, from its removal at `leased_ms` on.
 pub(crate) fn throw_version(
     db: &Tx,
     version: &Version,
@@ -36,14 +36,14 @@ pub(crate) fn throw_version(
     Ok(())
 }
 
-/// Somebody still has open what is in a row, which is left whole from now on for as long as at first.
+/// Leaves what is in a row whole for as long again from now on, because a reader still has it open.
 pub(crate) fn keep_longer(db: &Tx, row: i64, now_ms: u64) -> Result<(), Error> {
     db.prepare("UPDATE trash SET thrown_ms = ?2 WHERE id = ?1")?
-        .execute(params![row, now_ms as i64 + 1])?; // it is not looked at again at this moment
+        .execute(params![row, now_ms as i64 + 1])?; // so that the row is not looked at again at this moment
     Ok(())
 }
 
-/// Leaves the parts of a version that was removed at this time for later.
+/// Leaves the parts of a version that was removed at this time to be taken apart later.
 pub(crate) fn throw_whole(db: &Tx, whole: VersionId, now_ms: u64) -> Result<(), Error> {
     let (id, now) = (whole.0 as i64, now_ms as i64);
     db.prepare("INSERT INTO trash (version, thrown_ms) VALUES (?1, ?2)")?
@@ -57,7 +57,7 @@ pub(crate) fn throw_parts(db: &Tx, whole: VersionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether there is trash.
+/// Returns whether there is trash.
 pub(crate) fn any(db: &Tx) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM trash LIMIT 1")?.exists(params![])
 }

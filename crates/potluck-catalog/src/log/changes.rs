@@ -1,11 +1,11 @@
 //! The changes that are not yet in every copy of the metadata log: one row for each, written in the
 //! transaction that makes the change.
 //!
-//! Most rows are records as the log tells them. A row about something that may be large, or that changes often, says only
-//! *that* it changed: whoever exports the rows reads the state as it is by then. What was replaced or removed meanwhile is left
-//! out, because a later row tells of it.
-//! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
-//! is forgotten when both have it, or when there are so many that a new base costs less.
+//! Most rows are records as the log tells them. A row about something that may be large, or that changes often, says
+//! only *that* it changed: the export of the rows reads the state as it is then. A thing that was replaced or removed
+//! meanwhile is left out, because a later row tells of that. The log is kept on donors and in a file. The last change
+//! that each copy has is noted, and a row is forgotten when both have it, or when there are so many rows that a new
+//! base costs less.
 
 use crate::error::Error;
 use crate::history::kept_entry::KeptEntry;
@@ -16,7 +16,7 @@ use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use serde::{Deserialize, Serialize};
 
-/// The number of a change in the log: greater ones were made later. Only the catalog looks into it.
+/// The number of a change in the log: greater numbers were given later. Only the catalog uses the number itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ChangeNumber(pub(crate) i64);
@@ -25,30 +25,31 @@ pub struct ChangeNumber(pub(crate) i64);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOp {
-    /// A change that is written down as the log tells it, whatever the state is by then.
+    /// A change that is written down as the log tells it, whatever the state is when the log is written.
     Told(Record),
     /// Versions became visible at paths.
     Files(Vec<(PoolPath, VersionId)>),
     /// A part of a version was committed, under this number.
     Part(VersionId, u32),
-    /// The redundancy of a version was changed, or its goal.
+    /// The redundancy of a version, or the goal of that, was changed.
     Version(VersionId),
     /// A file, directory or link was replaced or removed, and is kept.
     Kept {
-        /// The path that it had.
+        /// The path that the entry had.
         from: PoolPath,
-        /// The place where it is kept, and for how long.
+        /// The place where the entry is kept, and until when.
         entry: KeptEntry,
     },
     /// The staged files of a checkpoint became visible.
     Published {
-        /// The path of its staging directory.
+        /// The path of the staging directory.
         from: PoolPath,
-        /// The path of the directory that it became, or was merged into.
+        /// The path of the directory that the checkpoint became, or was merged into.
         to: PoolPath,
-        /// Whether it replaced what was there.
+        /// The way in which the files took their places.
         style: CommitStyle,
-        /// The paths of the entries put into directories that were there; none where all of the target is new.
+        /// The paths of the entries that were put into directories that were there; none where the staging directory
+        /// became the target.
         merged: Vec<PoolPath>,
     },
     /// Room was reserved, or a reservation changed or is over.
@@ -58,7 +59,8 @@ pub enum ChangeOp {
 }
 
 impl ChangeOp {
-    /// Returns the space that the change is about, or whose entries or grants it changed.
+    /// Returns the space that the change is about, or whose entries or grants it changed; `None` for a change that
+    /// names no space.
     pub fn space(&self) -> Option<&str> {
         match self {
             Self::Told(record) => record.space(),
@@ -69,12 +71,12 @@ impl ChangeOp {
     }
 }
 
-/// The number of the last change that was ever written down.
+/// Returns the number of the last change that was ever written down.
 pub(crate) fn last(db: &Tx) -> Result<i64, Error> {
     db.last_number("changes")
 }
 
-/// Writes a change down, unless it is one of the pool's own metadata: the log is kept in that.
+/// Writes a change down, unless it is one of the pool's own metadata, in which the log is kept.
 pub(crate) fn append(db: &Tx, op: &ChangeOp) -> Result<(), Error> {
     if op.space() == Some(SYSTEM_SPACE) {
         return Ok(());
@@ -89,7 +91,7 @@ pub(crate) fn tell(db: &Tx, record: Record) -> Result<(), Error> {
     append(db, &ChangeOp::Told(record))
 }
 
-/// The first rows after number `after`, at most `limit`, with their numbers.
+/// Returns the first rows after number `after`, at most `limit`, with their numbers.
 pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, ChangeOp)>, Error> {
     let mut select =
         db.prepare("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
@@ -104,14 +106,15 @@ pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, Change
     Ok(found)
 }
 
-/// The number of the last row that was forgotten.
+/// Returns the number up to which all rows were forgotten: that before the first row that is left, or if none is left
+/// the last number that was ever given.
 pub(crate) fn forgotten(db: &Tx) -> Result<i64, Error> {
     let mut select = db.prepare("SELECT min(seq) FROM changes")?;
     let first: Option<i64> = select.query_one(params![], |row| row.get(0))?.flatten();
     first.map_or_else(|| last(db), |first| Ok(first - 1))
 }
 
-/// Forgets the rows up to number `last`, which every copy of the log has.
+/// Forgets the rows up to number `last`, for which no copy of the log waits any more.
 pub(crate) fn forget(db: &Tx, last: i64) -> Result<(), Error> {
     db.prepare("DELETE FROM changes WHERE seq <= ?1")?.execute(params![last])?;
     Ok(())

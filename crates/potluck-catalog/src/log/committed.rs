@@ -1,5 +1,6 @@
-//! Tells mounts and others who listen what a commit changed, before the commit is answered: from the rows that it wrote for
-//! the metadata log it makes the paths that came, changed or went. Who hears of which is decided by the manager's watches.
+//! Tells listeners, such as mounts, what a commit changed, before the commit is answered. The paths that came, changed
+//! or went are taken from the rows that the commit wrote for the metadata log. The manager's watches decide which
+//! listener hears of which path.
 
 use crate::error::Error;
 use crate::log::{
@@ -15,30 +16,31 @@ use potluck_core::path::PoolPath;
 
 /// A listener that is told of committed changes.
 ///
-/// It is asked and told by the thread that commits, so that it must not wait. Changes come in the order in which they
-/// were committed. Whoever begins to listen before a reader's snapshot hears of all that is not in the snapshot; what
-/// is in it may be told, too.
+/// The thread that commits calls the listener, so the listener must not wait. Changes come in the order in which they
+/// were committed. A listener that begins before a reader's snapshot hears of all changes that are not in the snapshot;
+/// changes that are in it may be told, too.
 pub trait ChangeListener: Send + Sync {
-    /// Whether anybody listens at this moment; otherwise changes are not even read.
+    /// Returns whether anybody listens at this moment; otherwise changes are not even read.
     fn listens(&self) -> bool;
 
     /// Takes changes that were committed together.
     fn committed(&self, changes: Vec<CommittedChange>);
 }
 
-/// A committed change that somebody may have to hear of.
+/// A committed change of which a listener may have to hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommittedChange {
     /// A path leads to another entry, to one with other attributes, or to none any more.
     Entry {
         /// The path at which the entry is, or was.
         path: PoolPath,
-        /// Whether an entry is there.
+        /// True if an entry is there.
         is_there: bool,
     },
-    /// Attributes of what is at a path were set; it and what is below it are the same.
+    /// Attributes of the entry at a path were set; the entry and all below it are the same.
     Attributes(PoolPath),
-    /// The grants in a space were changed; without a space, those of groups anywhere.
+    /// The grants in a space were changed. Without a space, a group was removed or its members were changed, and so the
+    /// rights in any space.
     Rights(Option<String>),
     /// A member joined, or was revoked.
     Member(MemberId),
@@ -49,7 +51,8 @@ pub enum CommittedChange {
 /// The most changes of one commit that are told one by one.
 const TOLD: usize = 10_000;
 
-/// Returns the changes that have numbers after `before`, up to `last`.
+/// Returns the changes that have numbers after `before`, up to `last`; [`CommittedChange::Unknown`] stands for changes
+/// that are too many or cannot be read.
 pub(crate) fn changes_between(db: &Tx, before: i64, last: i64) -> Vec<CommittedChange> {
     let rows = match changes::rows(db, before, TOLD) {
         Ok(rows) => rows,
@@ -58,8 +61,8 @@ pub(crate) fn changes_between(db: &Tx, before: i64, last: i64) -> Vec<CommittedC
             return vec![CommittedChange::Unknown];
         }
     };
-    // Rows may be forgotten in the transaction that wrote them, and numbers are skipped on purpose: then nobody knows
-    // what changed.
+    // Rows may be forgotten in the transaction that wrote them, and numbers are skipped on purpose. Then it is not
+    // known what changed.
     if rows.len() as i64 != last - before {
         return vec![CommittedChange::Unknown];
     }

@@ -1,4 +1,4 @@
-//! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
+//! Reads a catalog as records: its changes, row by row, or its whole state at one moment.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::engine::{self, Database};
@@ -36,9 +36,9 @@ use potluck_wire::packed::{Blob, Packed};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-/// About how many bytes of records are read at once: a row may be a commit of thousands of files.
+/// The number of bytes of records at which one read ends: a row may be a commit of thousands of files.
 const AT_ONCE: usize = 4 << 20;
-/// About how many bytes a record has beside recipes, parity and content.
+/// The approximate number of bytes of a record without recipe, parity and content.
 const SMALL: usize = 256;
 /// The most names shown by snapshots that are read at once.
 const BYGONE: usize = 1000;
@@ -52,7 +52,8 @@ pub struct LogChanges {
     pub last: ChangeNumber,
 }
 
-/// The first changes after the row `after`, at most `limit` rows; none if there are none.
+/// Returns the first changes after the row `after`, of at most `limit` rows and until [`AT_ONCE`] bytes were read;
+/// `None` if there are no rows.
 pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogChanges>, Error> {
     let rows = changes::rows(db, after, limit)?;
     let Some(first) = rows.first() else { return Ok(None) };
@@ -74,8 +75,8 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogCha
     Ok(Some(LogChanges { records: out.records, last: ChangeNumber(last) }))
 }
 
-/// Returns the last of the given rows about each reservation: a reservation changes with each session that takes room
-/// of it, and is told of once.
+/// Returns the number of the last of the given rows about each reservation. A reservation changes with each session
+/// that takes room of it, and is told of once.
 fn latest_of_reservations(rows: &[(i64, ChangeOp)]) -> HashMap<SessionId, i64> {
     let about = |(row, op): &(i64, ChangeOp)| match op {
         ChangeOp::Reservation(id) => Some((*id, *row)),
@@ -106,8 +107,8 @@ impl Out {
         self.bytes >= AT_ONCE
     }
 
-    /// Adds a version at a path, after all records that belong to it. Nothing is added of a version whose record is
-    /// damaged.
+    /// Adds a version at a path, after the records of its chunks. The parts of a version are added before, by
+    /// [`Self::part`]. Nothing is added of a version whose record is damaged.
     fn file(&mut self, db: &Tx, path: PoolPath, version: &Version) -> Result<(), Error> {
         let id = version.id;
         let inline = if version.inline { versions::inline(db, id)? } else { None };
@@ -144,7 +145,7 @@ impl Out {
         }
     }
 
-    /// Tells since which snapshot an entry is where it is, unless it was before the first, and whether it is pinned.
+    /// Adds the first snapshot that shows an entry, unless that is snapshot 1, and that the entry is pinned, if it is.
     fn marks(&mut self, path: PoolPath, marks: EntryMarks) {
         if marks.pinned {
             self.add(Record::Pinned { path: path.clone(), pinned: true });
@@ -154,7 +155,7 @@ impl Out {
         }
     }
 
-    /// The pool's time as it was saved last, by which announcements and reservations end.
+    /// Adds the pool's time as it was saved last, by which announcements and reservations end.
     fn time(&mut self, db: &Tx) -> Result<(), Error> {
         if let Some(pool_ms) = meta::saved_pool_time(db)? {
             self.add(Record::Time { pool_ms, leapt_ms: notes::time_leapt_ms(db)? });
@@ -211,8 +212,8 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves out a file whose record is damaged: no catalog could be made of it, and the log goes on
-/// without it. Scans find it and tell of it.
+/// Leaves out an entry whose record is damaged, by returning `None`: no catalog could be made of it, and the log goes
+/// on without it. Scans find and report damaged files.
 fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
@@ -233,31 +234,31 @@ fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
     Ok(())
 }
 
-/// The whole state of one moment, read a few records at a time while writes go on.
+/// The whole state of a catalog at one moment, read a few records at a time while writes go on.
 pub struct CatalogSnapshot {
     /// The connection, in one transaction from the first read to the end.
     db: Database,
-    /// The last change that the state has.
+    /// The last change that the state includes.
     pub last: ChangeNumber,
     spaces: VecDeque<Space>,
     cursor: Option<String>,
     /// The versions whose parts are to be read first.
     in_parts: VecDeque<WholeInTurn>,
-    /// Whether reservations were told of, which happens once their spaces are there.
+    /// True once reservations were read, which happens after all spaces.
     reservations_told: bool,
-    /// The row up to which it was told what snapshots show; `None` before the first.
+    /// The last row that was read of what snapshots show; `None` before the first.
     bygone: Option<i64>,
     out: Out,
 }
 
-/// The facts about an entry that belong to its name, beside what it leads to.
+/// The facts about an entry that belong to its name and not to what the name leads to.
 #[derive(Debug, Clone, Copy)]
 struct EntryMarks {
     since: SnapshotId,
     pinned: bool,
 }
 
-/// A version that is made of parts, while these are read.
+/// A version that is made of parts, while the parts are read.
 struct WholeInTurn {
     whole: VersionId,
     /// The number of the next part.
@@ -303,12 +304,12 @@ impl CatalogSnapshot {
         meta::epoch(&self.db)
     }
 
-    /// Returns the bytes of the catalog, with those that have not been moved to its file yet.
+    /// Returns the size of the catalog in bytes, with what has not been moved to its file yet.
     pub fn bytes(&self) -> Result<u64, Error> {
         self.db.bytes()
     }
 
-    /// Whether the catalog was made of a log with gaps, and no admin has accepted it yet.
+    /// Returns whether the catalog was made of a log with gaps, and no admin has accepted it yet.
     pub fn is_restored_with_gaps(&self) -> Result<bool, Error> {
         Ok(notes::get(&self.db, notes::RESTORED_WITH_GAPS)?.is_some())
     }
@@ -347,7 +348,7 @@ impl CatalogSnapshot {
         Ok(std::mem::take(&mut self.out).records)
     }
 
-    /// Goes on with what snapshots show, once all names are told, and returns whether there may be more.
+    /// Reads the next rows of what snapshots show, after all names, and returns whether there may be more.
     fn bygone(&mut self) -> Result<bool, Error> {
         let (db, out) = (&self.db, &mut self.out);
         let after = match self.bygone {
@@ -375,7 +376,7 @@ impl CatalogSnapshot {
         Ok(more)
     }
 
-    /// Goes on in a space until enough was read, and returns whether it has been walked to its end.
+    /// Reads on in a space until enough was read, and returns whether it has been walked to its end.
     fn walk(&mut self, space: &Space) -> Result<bool, Error> {
         let (db, out) = (&self.db, &mut self.out);
         let root = PoolPath::space_root(&space.name).map_err(bad)?;

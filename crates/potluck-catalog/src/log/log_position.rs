@@ -1,4 +1,4 @@
-//! How far the copies of the log have come, noted in the catalog.
+//! The positions to which the copies of the log have come, as the catalog notes them.
 
 use crate::Error;
 use crate::log::{
@@ -12,10 +12,11 @@ use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How far a copy of the log has come; it is noted in the transaction that forgets the changes it covers.
+/// The position to which a copy of the log has come. It is noted in the transaction that forgets the changes which
+/// every copy has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The sequence of the generation's first block.
+    /// The sequence number of the generation's first block.
     pub generation: u64,
     /// The sequence number of the last block.
     pub sequence: u64,
@@ -28,11 +29,11 @@ pub struct Position {
     /// The last change that the copy covers.
     #[serde(default)]
     pub change: ChangeNumber,
-    /// Whether some of the generation is nowhere any more: nothing can be read after it, and a new one
-    /// takes its place.
+    /// True if the generation cannot go on, because some of it is nowhere any more, or changes that would follow were
+    /// forgotten: a new generation takes its place.
     #[serde(default)]
     pub lost: bool,
-    /// The file that the copy is in, where it is in one.
+    /// The file that the copy is in; `None` for the copy on donors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<LogPlace>,
     /// The wall time at which the generation began, in milliseconds.
@@ -57,7 +58,7 @@ pub struct LogPlace {
 pub struct Extent {
     /// The number of blocks.
     pub blocks: u64,
-    /// The number of lines.
+    /// The number of lines, each of which is a record.
     pub lines: u64,
     /// The size of the sealed blocks in bytes.
     pub bytes: u64,
@@ -80,17 +81,17 @@ impl Extent {
 /// The bytes of records that cost as much as a block: about eight rows of the catalog with their indexes, a file on
 /// each donor that has a copy, and a request when the log is read back.
 const BLOCK_COST: u64 = 16 << 10;
-/// A base that costs less is written anew when the changes since cost this much, not earlier: a pool that was just
-/// made would otherwise begin a generation with each of its first files.
+/// The least cost of changes, in bytes, for which a base is written anew before it is [`BASE_AGE`] old: a pool that was
+/// just made would otherwise begin a generation with each of its first files.
 const LEAST_COST: u64 = 1 << 20;
-/// The share of the base that its changes may cost once it is as old as [`BASE_AGE`]: one part in so many.
+/// The share of the base's cost that its changes may reach once it is as old as [`BASE_AGE`]: one part in so many.
 const SHARE: u64 = 6;
 /// The age at which a base is written anew for the sake of the space that its changes take.
 const BASE_AGE: Duration = Duration::from_secs(24 * 3600);
-/// The number of changes that are at least kept for a copy that cannot be written.
+/// The least number of changes that are kept for a copy that cannot be written.
 const KEPT_CHANGES: u64 = 20_000;
 
-/// Where a copy of the log is kept.
+/// The place of a copy of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogCopy {
     /// The copy on donors of the pool.
@@ -109,7 +110,7 @@ impl LogCopy {
 }
 
 impl Position {
-    /// The position at the first block of a generation that begins at the wall time `begun_ms`.
+    /// Makes the position at the first block of a generation that begins at the wall time `begun_ms`.
     pub fn first(
         sequence: u64,
         last: ChunkName,
@@ -123,14 +124,14 @@ impl Position {
         Self { generation, sequence, last, epoch, attempt, change, lost, file, begun_ms, base, log }
     }
 
-    /// Reads the position of a copy, as the catalog notes it.
+    /// Reads the position of a copy, as the catalog notes it; `None` before the first base of the copy.
     pub(crate) fn of(db: &Tx, copy: LogCopy) -> Result<Option<Self>, Error> {
         let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|why| Error::Damaged(format!("the note of the log: {why}")))
     }
 
-    /// Writes the position down, and forgets the changes that every copy has now.
+    /// Writes the position down, and forgets the changes for which no copy waits any more.
     pub(crate) fn note(&self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
         self.write(db, copy)?;
         forget_covered(db)
@@ -141,7 +142,7 @@ impl Position {
         notes::set(db, copy.note(), &text)
     }
 
-    /// Begins a new generation in the place of this one.
+    /// Marks the generation as lost, so that a new one takes its place.
     pub(crate) fn lose(self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
         Self { lost: true, ..self }.note(db, copy)
     }
@@ -152,27 +153,27 @@ impl Position {
         forget_covered(db)
     }
 
-    /// Whether a new generation is due at the wall time `now_ms`: some of this one is lost, its changes outweigh
-    /// the base, or they take more than a share of it and the base is a day old.
+    /// Returns whether a new generation is due at the wall time `now_ms`: this one is lost, its changes outweigh the
+    /// base, or they take more than a share of it and the base is a day old.
     ///
-    /// A base is written whole, so that a rule for small logs has to say what it costs. While changes are many, as
-    /// when a pool is filled, a base follows only on changes that cost as much: all bases together cost no more than the changes
-    /// did. Otherwise there is one base in a day at most. It follows on changes of a sixth of its cost at least, so that
-    /// bases cost up to six times what the changes did, which are records of metadata, and the log takes 7/6
-    /// of its base and the changes of a day: in a pool of which one file in a hundred changes each day, 1.18 times
-    /// what is needed. Without the day, a pool whose changes come two seconds apart, and cost a block each, would
-    /// write its base that often; with the first rule alone it takes up to twice what is needed, for ever.
+    /// A base is written whole, so the rule weighs its cost against that of a longer log. While changes are many, as
+    /// when a pool is filled, a base follows only on changes that cost as much: all bases together cost no more than
+    /// the changes did. Otherwise there is at most one base a day. It follows on changes of at least a sixth of its
+    /// cost, so that bases cost up to six times what the changes did, which are records of metadata, and the log takes
+    /// 7/6 of its base and the changes of a day: in a pool of which one file in a hundred changes each day, 1.18 times
+    /// what is needed. Without the age, a pool whose changes come two seconds apart, and cost a block each, would write
+    /// its base that often. With the first rule alone, the log would take up to twice what is needed, for ever.
     pub fn is_worn(&self, now_ms: i64) -> bool {
         let (base, log) = (self.base.cost(), self.log.cost());
-        // If the base seems to begin in the future, the clock was put back and nobody knows its age.
+        // If the base seems to begin in the future, the clock was put back and the age of the base is not known.
         let is_old = now_ms.abs_diff(self.begun_ms) >= BASE_AGE.as_millis() as u64;
         self.lost || log > base.max(LEAST_COST) || (is_old && log > base / SHARE)
     }
 }
 
-/// Forgets the changes that every copy has. A copy that cannot be written, as on a disk that is full or was
-/// taken away, is waited for only as long as its changes are fewer than those of a new base: the catalog does
-/// not grow without end for it. As many changes are kept for a copy that begins anew: its base may be under
+/// Forgets the changes that every copy has. For a copy that cannot be written, as on a disk that is full or was taken
+/// away, changes are kept only while they are fewer than the records of a new base, or fewer than [`KEPT_CHANGES`]: the
+/// catalog does not grow without an end. As many changes are kept for a copy that begins anew: its base may be under
 /// way, and the changes that were made since that began are not in it.
 pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
     let last = changes::last(db)?;
@@ -183,7 +184,7 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
         let oldest = last - KEPT_CHANGES.max(base) as i64;
         covered = covered.min(change.max(oldest));
         if let Some(at) = at.filter(|at| !at.lost && change < oldest) {
-            // The next write to this copy is refused for that, and begins a new base.
+            // The next write to this copy is refused because of that, and begins a new base.
             Position { lost: true, ..at }.write(db, copy)?;
         }
     }
@@ -204,9 +205,12 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// Writes it down. Refused if the log has begun anew meanwhile: a freeze does so, because of another
-    /// manager whose blocks have the same numbers. Refused, too, if changes that follow were forgotten while
-    /// a base was written: the copy would lack them unseen.
+    /// Writes the advance down.
+    ///
+    /// Errors: [`Error::NoSession`] if the position of the copy or the manager's epoch changed meanwhile: a freeze of
+    /// garbage collection has the log begin anew, because of another manager whose blocks have the same numbers. The
+    /// error is the same if changes that follow were forgotten while a base was written: the copy would lack them
+    /// unseen.
     pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;
         let goes_on = changes::forgotten(db)? <= self.after.change.0;
@@ -217,7 +221,7 @@ impl Advance {
         }
     }
 
-    /// Whether a generation begins with the advance.
+    /// Returns whether a generation begins with the advance.
     pub fn begins_generation(&self) -> bool {
         self.before.as_ref().is_none_or(|before| before.generation != self.after.generation)
     }

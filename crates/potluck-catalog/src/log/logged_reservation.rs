@@ -6,7 +6,7 @@ use potluck_core::policy::Policy;
 use potluck_core::reserved_room::ReservedRoom;
 use serde::{Deserialize, Serialize};
 
-/// Reserved room as the log tells of it. It is in the space that its path begins with.
+/// Reserved room as the log tells of it. The room is in the space that its path begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedReservation {
     /// The identifier of the reservation.

@@ -1,4 +1,4 @@
-//! Single facts in words that must outlive the manager's process, by key.
+//! Single facts, as texts by key, that must outlive the manager's process.
 
 use crate::error::Error;
 use crate::log::{changes, records::Record};
@@ -14,9 +14,9 @@ pub const REPAIR_PAUSED: &str = "repair_paused";
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
 /// The donors that are gone and that an admin does not wait for, as a JSON list.
 pub const REPAIR_DECLARED_DEAD: &str = "repair_declared_dead";
-/// How far the metadata log on donors has come, as JSON; none before its first generation.
+/// The position of the metadata log on donors, as JSON; none while no generation is begun.
 pub const LOG_ON_DONORS: &str = "log_on_donors";
-/// How far the metadata log in a file has come, as JSON; none before its first generation.
+/// The position of the metadata log in a file, as JSON; none while no generation is begun.
 pub const LOG_IN_FILE: &str = "log_in_file";
 /// The terms of managers that led to this catalog, as a JSON list.
 pub const TERMS: &str = "terms";
@@ -28,10 +28,11 @@ pub const TIME_LEAPT: &str = "pool_time_leapt_ms";
 /// The mark of a catalog that was made of a log with gaps, until an admin accepts it.
 pub const RESTORED_WITH_GAPS: &str = "restored_with_gaps";
 
-/// The notes of admins' decisions, which a restore brings back.
+/// The notes about pauses of repair, which the log has and a restore brings back.
 pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];
 
-/// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.
+/// Returns the key of the note of the versions that may be lost when a donor's owner takes its space back at once, a
+/// JSON list.
 pub fn may_lose(donor: DonorId) -> String {
     format!("may_lose_{donor}")
 }
@@ -52,13 +53,13 @@ pub(crate) fn set(db: &Tx, key: &str, value: &str) -> Result<(), Error> {
     changed(db, key, Some(value))
 }
 
-/// Returns the donors that were noted under a key.
+/// Returns the donors that were noted under a key; none if there is no note or it cannot be read.
 pub(crate) fn donors(db: &Tx, key: &str) -> Result<BTreeSet<DonorId>, Error> {
     let noted = get(db, key)?.and_then(|donors| serde_json::from_str(&donors).ok());
     Ok(noted.unwrap_or_default())
 }
 
-/// Notes donors under a key.
+/// Notes donors under a key, or removes the note if there are none.
 pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
     if donors.is_empty() {
         return clear(db, key);
@@ -67,7 +68,7 @@ pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Resu
     set(db, key, &text)
 }
 
-/// The milliseconds by which the pool's time leapt at all starts of managers together.
+/// Returns the milliseconds by which the pool's time leapt at all starts of managers together.
 pub(crate) fn time_leapt_ms(db: &Tx) -> Result<u64, Error> {
     let noted = get(db, TIME_LEAPT)?.and_then(|noted| noted.parse().ok());
     Ok(noted.unwrap_or_default())

@@ -28,26 +28,25 @@ pub struct Rebuild {
 pub struct Revival<'a> {
     /// The reason of the GC freeze that the catalog begins with.
     pub why: &'a str,
-    /// Whether the log had gaps: what is written of the catalog counts less than that log, until an admin ends the freeze.
+    /// True if the log had gaps: the log of the new catalog counts less than that one until an admin ends the freeze.
     pub gaps: bool,
     /// The epoch that the rebuilt catalog's epoch is to be later than.
     pub above: Epoch,
     /// The fingerprint of the pool's authority.
     pub authority: Digest,
-    /// The name of the new admin. The rights of those that earlier restores made end: this one's take their
-    /// place.
+    /// The name of the new admin. The rights of admins of this name that earlier restores made end.
     pub admin: &'a str,
-    /// When the admin was made, in milliseconds of wall time.
+    /// The wall time at which the admin is made, in milliseconds.
     pub wall_ms: i64,
 }
 
 impl Rebuild {
-    /// Begins an empty catalog of the pool `pool` at `path`, where none is.
+    /// Begins an empty catalog of the pool called `pool` at `path`, where none is.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
         engine::create(path, pool)?;
         let db = engine::open_existing(path)?;
-        // Nothing needs to be synced: a rebuild that a crash interrupts is begun anew, and whoever makes a pool of
-        // the file makes it durable first.
+        // Nothing needs to be synced: a rebuild that a crash interrupts is begun anew, and the restore makes the file
+        // durable before it makes a pool of it.
         db.never_sync().map_err(|why| OpenError::of(path, why))?;
         Ok(Self { path: path.into(), db, replay: Replay::default() })
     }
@@ -67,8 +66,8 @@ impl Rebuild {
         tx.commit()
     }
 
-    /// Ends the rebuilding, and looks at all that was made. `certify` makes the new admin's certificate, and
-    /// gives its fingerprint. Gives what the catalog holds, and how many records were left out.
+    /// Ends the rebuilding, and checks the whole catalog. `certify` makes the new admin's certificate and returns its
+    /// fingerprint. Returns what the catalog holds, and how many records were left out.
     pub fn finish(
         self,
         revival: &Revival<'_>,

@@ -56,7 +56,7 @@ pub enum Record {
     Dir {
         /// The path of the directory.
         path: PoolPath,
-        /// The attributes that it was made with.
+        /// The attributes of the directory.
         #[serde(flatten)]
         attributes: EntryAttributes,
     },
@@ -64,17 +64,17 @@ pub enum Record {
     Link {
         /// The path of the link.
         path: PoolPath,
-        /// Where it leads.
+        /// The target of the link.
         target: LinkTarget,
-        /// The attributes that it has.
+        /// The attributes of the link.
         #[serde(flatten)]
         attributes: EntryAttributes,
     },
     /// The attributes of a directory, a link or a space were set to these.
     PathAttributes {
-        /// The path of the directory or link.
+        /// The path of the directory, the link or the space.
         path: PoolPath,
-        /// The attributes that it has.
+        /// The new attributes.
         #[serde(flatten)]
         attributes: EntryAttributes,
     },
@@ -82,11 +82,11 @@ pub enum Record {
     VersionAttributes {
         /// The number of the version.
         version: VersionId,
-        /// The attributes that it has.
+        /// The new attributes.
         #[serde(flatten)]
         attributes: EntryAttributes,
     },
-    /// The parts of the policy that a directory sets differently.
+    /// A directory sets these parts of the policy differently.
     Policy {
         /// The path of the directory.
         path: PoolPath,
@@ -104,10 +104,10 @@ pub enum Record {
     Parity {
         /// The version that the parity belongs to.
         version: VersionId,
-        /// Names of parity chunks, in order.
+        /// The names of parity chunks, in order.
         names: Packed<ChunkName>,
     },
-    /// A version is part `number` of another, which follows when it became visible.
+    /// A version is part `number` of another, whose own record follows once that is visible.
     Part {
         /// The version that is made of parts.
         whole: VersionId,
@@ -137,9 +137,10 @@ pub enum Record {
         #[serde(flatten)]
         keeping: Keeping,
     },
-    /// The entry that was at a path at that time is no more: later records say how it ended.
+    /// A version that a commit put at a path was gone, or its record was damaged, when the log was written. If it was
+    /// replaced or removed, a later record tells of that.
     Passed {
-        /// The path that the entry had at that time.
+        /// The path at which the commit put the version.
         path: PoolPath,
     },
     /// An entry was moved.
@@ -153,11 +154,11 @@ pub enum Record {
     Checkpoint(OpenCheckpoint),
     /// The staged files of a checkpoint became visible.
     Published {
-        /// The path of its staging directory.
+        /// The path of the staging directory.
         from: PoolPath,
-        /// The path of the directory that it became, or was merged into.
+        /// The path of the directory that the checkpoint became, or was merged into.
         to: PoolPath,
-        /// Whether it replaced what was there.
+        /// The way in which the files took their places.
         style: CommitStyle,
     },
     /// An entry was removed, with all below it.
@@ -165,16 +166,16 @@ pub enum Record {
         /// The path that the entry had.
         path: PoolPath,
     },
-    /// An entry was pinned, so that it is never purged, or that ended.
+    /// An entry was pinned, so that it is never purged, or its pin was taken away.
     Pinned {
         /// The path of the entry.
         path: PoolPath,
-        /// Whether it is never purged.
+        /// True if the entry is pinned now.
         pinned: bool,
     },
     /// A snapshot was taken.
     Snapshot(TakenSnapshot),
-    /// A snapshot covers a directory that was moved away from the one that it is of.
+    /// A snapshot covers a directory that was moved away from below the directory of the snapshot.
     Covered {
         /// The path of the directory.
         path: PoolPath,
@@ -195,40 +196,40 @@ pub enum Record {
         /// The least number that the next snapshot gets.
         next: SnapshotId,
     },
-    /// Something is kept that was replaced or removed, and was moved to where it is.
+    /// An entry that was replaced or removed is kept at this place.
     Kept(KeptEntry),
-    /// A limit until which what was replaced or removed of a name is kept at most.
+    /// The things that are kept of a name are kept until a certain time at most.
     KeptUntil {
-        /// The path that it had.
+        /// The path of the name.
         path: PoolPath,
-        /// The pool's time at which it goes.
+        /// The pool's time at which the things are let go, in milliseconds.
         until_ms: u64,
-        /// Whether only that ends which has no time of its own yet.
+        /// True if this holds only for things that have no time of their own yet.
         only_endless: bool,
     },
     /// The rights in a space that a member or group has now.
     Grant {
         /// The name of the space.
         space: String,
-        /// The member or the group to whom it is granted.
+        /// The member or the group that has the grant.
         to: Grantee,
-        /// The rights that they have there by this grant.
+        /// The rights that the grant gives.
         rights: Rights,
     },
     /// A group was made, or removed with all that was granted to it.
     Group {
         /// The name of the group.
         name: String,
-        /// Whether the group is there now.
+        /// True if the group is there now.
         there: bool,
     },
     /// A member was put into a group, or taken out of it.
     GroupMember {
         /// The name of the group.
         group: String,
-        /// The member of the group.
+        /// The member that was put in or taken out.
         member: MemberId,
-        /// Whether the member is in the group now.
+        /// True if the member is in the group now.
         within: bool,
     },
     /// A quota was set to this; without limits there is none.
@@ -250,11 +251,11 @@ pub enum Record {
     Member(StoredMember),
     /// The facts kept about a donor were set to these.
     Donor(StoredDonor),
-    /// A note of an admin's decision was set, or removed.
+    /// A note about a pause of repair was set, or removed.
     Note {
-        /// The name of the note.
+        /// The key of the note.
         key: String,
-        /// The content of the note.
+        /// The content of the note; `None` if it was removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
@@ -262,14 +263,16 @@ pub enum Record {
     Time {
         /// The pool's time in milliseconds.
         pool_ms: u64,
-        /// The milliseconds by which it leapt at all starts of managers together: what was promised goes on without these.
+        /// The milliseconds by which the pool's time leapt at all starts of managers together: promised times go on
+        /// without these.
         #[serde(default, skip_serializing_if = "is_none")]
         leapt_ms: u64,
     },
 }
 
 impl Record {
-    /// Returns the space that the record is about, or whose entry or grant it tells of.
+    /// Returns the space that the record is about, or whose entry or grant it tells of; `None` for a record that names
+    /// no space.
     pub(crate) fn space(&self) -> Option<&str> {
         match self {
             Self::Space { name, .. } | Self::SpaceRemoved { name } => Some(name),
@@ -315,24 +318,24 @@ impl Record {
 /// A version without recipe and parity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionFacts {
-    /// Size of the file in bytes of plaintext.
+    /// The size of the file in bytes of plaintext.
     pub size: u64,
-    /// Digest of the plaintext.
+    /// The digest of the plaintext.
     pub digest: Digest,
-    /// Modification time at the source, and permissions.
+    /// The modification time at the source, the permissions and the owner.
     #[serde(flatten)]
     pub attributes: EntryAttributes,
-    /// Plaintext bytes per chunk.
+    /// The plaintext bytes per chunk.
     pub chunk_size: u32,
     /// The number of chunks in the version's recipe, or in those of its parts.
     pub chunks: u64,
-    /// The number of parts that it is made of, all of which came before; 0 where its chunks are its own.
+    /// The number of parts that the version is made of, all of which came before; 0 for a version with its own chunks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub parts: u64,
-    /// The content of the file, if that lives in the catalog.
+    /// The content of the file, if the catalog itself has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
-    /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
+    /// The wall time at which the version came to have all its redundancy, in milliseconds; `None` until it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_wall_ms: Option<i64>,
     /// The redundancy of the version.
@@ -343,7 +346,7 @@ pub struct VersionFacts {
 /// The redundancy of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeping {
-    /// The copies of each chunk; 1 beside an erasure code.
+    /// The number of copies of each chunk; 1 beside an erasure code.
     pub copies: u32,
     /// The erasure code of the version; `None` where it has copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -373,7 +376,7 @@ impl VersionFacts {
         }
     }
 
-    /// Returns the version for the catalog.
+    /// Returns the version with the number `id` for the catalog.
     pub fn version(&self, id: VersionId) -> Version {
         Version {
             id,
@@ -398,7 +401,7 @@ impl Keeping {
         Self { copies: version.copies, ec: version.ec, goal: version.goal }
     }
 
-    /// Returns the redundancy that keeps the version now.
+    /// Returns the redundancy that the version has now.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {
             Some(ec) => Redundancy::Ec(ec),

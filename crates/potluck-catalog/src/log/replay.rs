@@ -1,8 +1,8 @@
-//! Making a catalog of records again.
+//! Makes a catalog from records.
 //!
-//! Records are changes that were made once, so replaying them in order with the catalog's own
-//! operations gives the state they were exported from. Where records are missing, later ones may not
-//! fit: a record that the catalog refuses is counted and left out, and the others go on.
+//! Records are changes that were made once, so replaying them in order with the catalog's own operations gives the
+//! state that they were exported from. Where records are missing, later ones may not fit: a record that the catalog
+//! refuses is counted and left out, and the replay goes on with the others.
 
 use crate::checkpoints::{checkpoint_rows, publishing};
 use crate::chunks::ReferenceCounts;
@@ -39,7 +39,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// The most entries of removed trees that are taken apart in one step.
 const TRASH_ENTRIES: usize = 1000;
-/// The moment at which all replayed changes happen, for people and for garbage collection, which is held.
+/// The moment of all replayed changes. Garbage collection is frozen after a restore, so it does not judge by this time.
 const WHEN: When = When { pool_ms: 0, wall_ms: 0, by: None, keeps: WhatIsKept::AsTheLogSays };
 
 /// A replay under way.
@@ -47,16 +47,16 @@ const WHEN: When = When { pool_ms: 0, wall_ms: 0, by: None, keeps: WhatIsKept::A
 pub struct Replay {
     pages: HashMap<VersionId, Vec<Vec<u8>>>,
     parity: HashMap<VersionId, Vec<ChunkName>>,
-    /// Files that were replaced or removed again when their record was made, by a record that has still to come.
+    /// The paths of [`Record::Passed`] of which no later record has told yet that the file was replaced or removed.
     passed: BTreeSet<PoolPath>,
     /// The number of records that did not fit.
     pub left_out: u64,
 }
 
 impl Replay {
-    /// Applies a record.
+    /// Applies a record. One that does not fit is counted and left out.
     ///
-    /// Errors: the catalog cannot be written. A record that does not fit is no error.
+    /// Errors: the catalog cannot be written, or meets a bug.
     pub(crate) fn apply(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
         match db.savepoint(|| self.record(db, record)) {
             Err(why) if is_misfit(&why) => {
@@ -88,7 +88,7 @@ impl Replay {
                 self.passed.retain(|path| path.space() != name);
                 match spaces::remove(db, &name, true) {
                     Ok(_) => empty_trash(db),
-                    Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
+                    Err(Error::NoSpaceNamed(_)) => Ok(()), // the space was made and removed between two blocks
                     Err(why) => Err(why),
                 }
             }
@@ -131,9 +131,9 @@ impl Replay {
                 while snapshots::release(db, TRASH_ENTRIES, WHEN)? {}
                 remove(db, &path)
             }
-            // The directories above were made with this file, and stay when it goes. The file that it replaced
-            // stays until the later record that replaced or removed this one: if the log ends before, that is
-            // the last state that is known.
+            // The directories above were made with this file, and stay when it goes. The file that it replaced stays
+            // until the later record that replaced or removed this one. If the log ends before that record, the
+            // replaced file is the last state that is known.
             Record::Passed { path } => {
                 if let Some(above) = path.parent() {
                     entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
@@ -156,8 +156,8 @@ impl Replay {
                 snapshot_rows::cover(db, entries::existing_dir(db, &path)?, snapshot)
             }
             Record::Bygone(told) => bygone::replay(db, &told),
-            // A base has this after all its entries, so that one without a `Since` record counts as older than
-            // the first snapshot.
+            // A base has this record after all its entries, so that an entry without a `Since` record counts as older
+            // than the first snapshot.
             Record::NextSnapshot { next } => Counter::Snapshot.pass(db, next.0 as i64 - 1),
             Record::Since { path, since } => {
                 let (above, name) = entries::split(&path)?;
@@ -220,8 +220,8 @@ impl Replay {
         spaces::add_sums(db, space.id, one)
     }
 
-    /// Inserts a part of a file whose own record has still to come. A record that is repeated changes nothing; one of
-    /// another version with the same number takes the place of the part.
+    /// Inserts a part of a file whose own record has still to come. A repeated record changes nothing. A record with
+    /// another version under the number of a part replaces that part.
     fn part(
         &mut self,
         db: &Tx,
@@ -248,7 +248,7 @@ impl Replay {
         parts::put(db, whole, number, id, None)
     }
 
-    /// Takes out the recipe of a version, whose records came before.
+    /// Takes out the recipe of a version, whose pages and parity came in earlier records.
     fn recipe(&mut self, version: &Version) -> Result<Recipe, Error> {
         let pages = self.pages.remove(&version.id).unwrap_or_default();
         let parity = self.parity.remove(&version.id).unwrap_or_default();
@@ -280,7 +280,7 @@ impl Replay {
         if keeping.goal.is_none() { parts::arrived(db, id) } else { Ok(()) }
     }
 
-    /// Ends the wait of files at and below `path`, for the record that they waited for came.
+    /// Forgets the passed files at and below `path`, because a record tells what became of them.
     fn settled(&mut self, path: &PoolPath) {
         let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
         for passed in below.cloned().collect::<Vec<_>>() {
@@ -288,7 +288,7 @@ impl Replay {
         }
     }
 
-    /// Ends the replay, and returns how many records did not fit or are missing.
+    /// Ends the replay. Returns the number of records that did not fit or are missing.
     pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
         // Parts without a file are of sessions that are over, or of files that were removed.
         parts::abandon_strays(db)?;
@@ -300,7 +300,7 @@ impl Replay {
     }
 }
 
-/// Parts that no file has claimed yet are in no space.
+/// The space of parts that no file has claimed yet: none.
 const NO_SPACE: SpaceId = SpaceId(0);
 
 /// The recipe of a version as its records gave it.
@@ -309,7 +309,7 @@ struct Recipe {
     pages: Vec<Vec<u8>>,
     entries: Vec<Entry>,
     parity: Vec<ChunkName>,
-    /// Stored lengths of the parity chunks.
+    /// The stored lengths of the parity chunks.
     parity_lens: Vec<u32>,
 }
 
@@ -328,7 +328,9 @@ fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> 
     Counter::Version.pass(db, version.id.0 as i64)
 }
 
-/// Returns the stored lengths of parity chunks: those of their groups' longest chunks.
+/// Returns the stored lengths of parity chunks, each that of the longest data chunk of its group.
+///
+/// Errors: [`Error::Damaged`] if the number of names is not that of the code.
 fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
     let wrong = || Error::Damaged("a version has another number of parity chunks".into());
     let Some(ec) = ec else {
@@ -343,7 +345,7 @@ fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32
     Ok(longest.flat_map(|len| std::iter::repeat_n(len, ec.parity())).collect())
 }
 
-/// Removes what is at a path, if anything is.
+/// Removes what is at a path, if anything is there.
 fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     match entries::resolve(db, path) {
         Ok(Some(_)) => {
@@ -383,7 +385,8 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
     }
 }
 
-/// Makes what was staged visible. What was staged and has passed may be all of it.
+/// Makes what was staged visible. The staging directory is made first, because all its files may have passed, so that
+/// the log has none of them.
 fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
     entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
     publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
@@ -391,13 +394,13 @@ fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Res
     empty_trash(db)
 }
 
-/// References of removed trees end before the next record counts on them.
+/// Takes all trash apart, so that the references of removed trees have ended before the next record.
 fn empty_trash(db: &Tx) -> Result<(), Error> {
     while reaping::reap(db, TRASH_ENTRIES, 0, WHEN.pool_ms)? {}
     Ok(())
 }
 
-/// Whether `why` is about one record, after a gap; anything else ends the replay.
+/// Returns whether `why` is about one record, as after a gap; any other error ends the replay.
 fn is_misfit(why: &Error) -> bool {
     !why.is_of_catalog() && !matches!(why, Error::Bug(_))
 }

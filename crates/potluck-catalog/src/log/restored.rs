@@ -1,4 +1,4 @@
-//! A catalog that was replayed from records, made ready to serve.
+//! Makes a catalog that was replayed from records ready to be served.
 
 use crate::error::Error;
 use crate::log::notes;
@@ -6,16 +6,16 @@ use crate::members;
 use crate::pool_records::meta::Counter;
 use crate::sql::{Tx, params};
 
-/// The numbers, after the last known one, that the lost term may have given to versions.
+/// The count of numbers, after the last known one, that the lost term may have given to versions.
 const SPARE_VERSIONS: u64 = 1 << 20;
-/// The numbers, after the last known one, that the lost term may have given to members: a certificate must not become
-/// another member's.
+/// The count of numbers, after the last known one, that the lost term may have given to members: a certificate must not
+/// become another member's.
 const SPARE_MEMBERS: u32 = 1000;
 
-/// Holds garbage collection, and leaves room for the numbers that the lost term may have given.
+/// Freezes garbage collection for the reason `why`, and skips the numbers that the lost term may have given.
 ///
-/// Chunks that no file uses any more are forgotten: a newer catalog may have used them since. On their
-/// donors they are unclaimed from now on, and kept.
+/// Chunks that no file uses any more are forgotten: a newer catalog may have used them since. On their donors they are
+/// unclaimed from now on, and kept. The changes that the replay wrote down are forgotten, too.
 pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
     db.execute_batch(
         "DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
@@ -30,11 +30,11 @@ pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
 /// The content of a catalog in numbers, for a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoredContent {
-    /// Spaces that users made.
+    /// The number of spaces but that of the pool's own metadata.
     pub spaces: u64,
-    /// Files in those spaces.
+    /// The number of files in those spaces, links included.
     pub files: u64,
-    /// Size of all files together, in bytes of plaintext.
+    /// The size of all files together, in bytes of plaintext.
     pub bytes: u64,
     /// The number of donors that were not removed.
     pub donors: u64,

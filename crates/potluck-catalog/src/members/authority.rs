@@ -15,17 +15,17 @@ const SHOWN: usize = 12;
 pub struct Authority {
     /// The name of the pool.
     pub pool: String,
-    /// The fingerprint of the pool's authority; none in a catalog that no manager has served yet.
+    /// The fingerprint of the pool's authority; `None` in a catalog in which it was not noted yet.
     fingerprint: Option<String>,
 }
 
 impl Authority {
-    /// The pool called `pool` whose authority has the fingerprint `authority`.
+    /// Makes the identity of the pool called `pool` whose authority has the fingerprint `authority`.
     pub fn new(pool: &str, authority: &Digest) -> Self {
         Self { pool: pool.into(), fingerprint: Some(authority.to_string()) }
     }
 
-    /// Whether both can be the same pool. Where the authority of one is not known, the name decides.
+    /// Returns whether both can be the same pool. If the authority of one is not known, the name decides.
     pub fn may_be(&self, other: &Self) -> bool {
         match (&self.fingerprint, &other.fingerprint) {
             (Some(mine), Some(theirs)) => mine == theirs,
@@ -33,7 +33,7 @@ impl Authority {
         }
     }
 
-    /// Whether members of this pool can be vouched for by the authority with this fingerprint.
+    /// Returns whether the authority with this fingerprint can be the one that certifies members of this pool.
     pub fn may_be_vouched_for_by(&self, authority: &Digest) -> bool {
         self.fingerprint.as_ref().is_none_or(|mine| *mine == authority.to_string())
     }

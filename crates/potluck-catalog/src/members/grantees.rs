@@ -1,12 +1,12 @@
-//! Grantees as rows have them, and what becomes of rows when a space, a group or a member is no more: nothing
-//! that comes under the same name or number later finds rights of before.
+//! Grantees in the form that rows have, and the removal of rows when a space, a group or a member is no more: a later
+//! one of the same name or number gets none of the earlier rights.
 
 use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::rights::Grantee;
 
-/// Returns a grantee in the form that rows have.
+/// Returns the text that stands for a grantee in rows.
 pub(crate) fn written(to: &Grantee) -> String {
     match to {
         Grantee::Member(member) => format!("member:{member}"),
@@ -14,7 +14,9 @@ pub(crate) fn written(to: &Grantee) -> String {
     }
 }
 
-/// Returns the grantee that a row has.
+/// Returns the grantee that a row has as `text`.
+///
+/// Errors: [`Error::Damaged`] if the text is no grantee.
 pub(crate) fn read(text: &str) -> Result<Grantee, Error> {
     let damaged = || Error::Damaged(format!("a grant to “{text}”"));
     match text.split_once(':').ok_or_else(damaged)? {
@@ -47,8 +49,7 @@ pub(crate) fn forget_group(db: &Tx, name: &str) -> Result<(), Error> {
     forget_grants(db, &Grantee::Group(name.into()))
 }
 
-/// Takes a member whose membership ended out of all groups, with all that was granted to them and their
-/// quota.
+/// Takes a member whose membership ended out of all groups, and forgets its grants and its quota.
 pub(crate) fn forget_member(db: &Tx, member: MemberId) -> Result<(), Error> {
     db.prepare("DELETE FROM group_members WHERE member = ?1")?.execute(params![member.0])?;
     forget_quota(db, &format!("member:{member}"))?;

@@ -1,6 +1,6 @@
 //! Grants: who may do what in a space. Admins may do all, and need none.
 //!
-//! A question touches the rows of one space for one member and the groups that they are in, by their keys,
+//! A look-up of a member's rights in a space reads, by key, the rows of that space for the member and its groups,
 //! however many other grants there are.
 
 use crate::error::Error;
@@ -15,12 +15,12 @@ use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The grantees whose grants concern a member: `?1` and `?2`, who are themselves and everybody, and the groups
-/// of the member `?3`.
+/// The grantees whose grants concern a member: `?1` and `?2`, the member and everybody, and the groups of the member
+/// `?3`.
 const THEIRS: &str = "SELECT ?1 UNION ALL SELECT ?2
      UNION ALL SELECT 'group:' || group_name FROM group_members WHERE member = ?3";
 
-/// A member and everybody, as rows have them.
+/// Returns the texts that stand in rows for a member and for everybody.
 fn them(member: MemberId) -> [String; 2] {
     [Grantee::Member(member), Grantee::Group(EVERYONE.into())].map(|to| grantees::written(&to))
 }
@@ -30,8 +30,7 @@ fn rights(number: u8) -> Result<Rights, Error> {
         .ok_or_else(|| Error::Damaged(format!("a grant of the rights {number}")))
 }
 
-/// Returns what a member may do in the space called `space`, by all grants together; nothing where there
-/// is no such space.
+/// Returns the rights of a member in the space called `space`, by all grants together; none if there is no such space.
 pub(crate) fn of_member(db: &Tx, member: MemberId, space: &str) -> Result<Rights, Error> {
     let mut select = db.prepare(&format!(
         "SELECT g.rights FROM spaces s JOIN grants g ON g.space = s.id
@@ -62,7 +61,7 @@ pub(crate) fn spaces_of(db: &Tx, member: MemberId) -> Result<BTreeMap<String, Ri
     Ok(found)
 }
 
-/// Returns what is granted to a member or group themselves in the space called `space`.
+/// Returns the rights granted to exactly this member or group in the space called `space`.
 pub(crate) fn to(db: &Tx, space: &str, to: &Grantee) -> Result<Rights, Error> {
     let mut select = db.prepare(
         "SELECT g.rights FROM spaces s JOIN grants g ON g.space = s.id
@@ -73,7 +72,7 @@ pub(crate) fn to(db: &Tx, space: &str, to: &Grantee) -> Result<Rights, Error> {
     number.map_or(Ok(Rights::NONE), rights)
 }
 
-/// All grants in the space called `space`.
+/// Returns all grants in the space called `space`.
 pub(crate) fn in_space(db: &Tx, space: &str) -> Result<Vec<(Grantee, Rights)>, Error> {
     let mut select = db.prepare(
         "SELECT g.grantee, g.rights FROM spaces s JOIN grants g ON g.space = s.id
@@ -85,7 +84,7 @@ pub(crate) fn in_space(db: &Tx, space: &str) -> Result<Vec<(Grantee, Rights)>, E
     rows.collect()
 }
 
-/// Sets what is granted to a member or group themselves.
+/// Sets the rights granted to exactly this member or group.
 pub(crate) fn set(db: &Tx, space: &str, to: &Grantee, rights: Rights) -> Result<(), Error> {
     let space = spaces::named(db, space)?.id;
     if rights.is_none() {
@@ -101,7 +100,9 @@ pub(crate) fn set(db: &Tx, space: &str, to: &Grantee, rights: Rights) -> Result<
     Ok(())
 }
 
-/// Grants or takes rights: `change` makes the new rights of the old ones. Returns the old and the new.
+/// Grants or takes rights: `change` makes the new rights from the old ones. Returns the old and the new rights.
+///
+/// Errors: [`Error::NoSpaceNamed`] also for the space of the pool's own metadata, and what `check_there` refuses.
 pub(crate) fn change(
     db: &Tx,
     space: &str,
@@ -123,7 +124,7 @@ pub(crate) fn change(
     Ok((before, after))
 }
 
-/// Refuses to grant rights to a member whose membership ended, or to a member or group that never was.
+/// Refuses a member whose membership ended, and a member or group that does not exist.
 fn check_there(db: &Tx, whom: &Grantee) -> Result<(), Error> {
     match whom {
         Grantee::Member(id) => match members::get(db, *id)? {
@@ -135,7 +136,7 @@ fn check_there(db: &Tx, whom: &Grantee) -> Result<(), Error> {
     }
 }
 
-/// The spaces that whoever asks about the whole pool may know of, with their rights there.
+/// The spaces that a caller who asks about the whole pool may know of, with the caller's rights in each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenSpaces(Option<Arc<BTreeMap<String, Rights>>>);
 
@@ -143,7 +144,7 @@ impl SeenSpaces {
     /// All spaces, with all rights.
     pub const ALL: Self = Self(None);
 
-    /// These spaces with these rights, and no other space.
+    /// Makes a value with these spaces and rights, and no other space.
     pub fn only(spaces: BTreeMap<String, Rights>) -> Self {
         Self(Some(Arc::new(spaces)))
     }
@@ -156,18 +157,18 @@ impl SeenSpaces {
         }
     }
 
-    /// Whether the space called `space` may be shown. The pool's own metadata is left out where names are
-    /// shown, and looked at by everybody who asks how the pool is.
+    /// Returns whether the space called `space` may be shown. That of the pool's own metadata may: callers that show
+    /// names leave it out themselves, and every caller may ask how safe it is.
     pub fn has(&self, space: &str) -> bool {
         space == SYSTEM_SPACE || self.rights(space).allow(Right::List)
     }
 
-    /// Whether what lies at `path`, relative to the root of the pool, may be shown.
+    /// Returns whether what lies at `path`, relative to the root of the pool, may be shown.
     pub fn has_below_root(&self, path: &str) -> bool {
         path.split('/').next().is_some_and(|space| self.has(space))
     }
 
-    /// Whether a listing of what is at `path` leaves spaces out.
+    /// Returns whether a listing of what is at `path` may leave spaces out.
     pub fn hides_some_of(&self, path: &PoolPath) -> bool {
         self.0.is_some() && path.space().is_empty()
     }

@@ -1,5 +1,4 @@
-//! Groups of members, to whom rights are granted together. Everybody is in the group `everyone`, which has
-//! no row.
+//! Groups of members, to whom rights are granted together. Every member is in the group `everyone`, which has no row.
 
 use crate::error::Error;
 use crate::log::{changes, records::Record};
@@ -10,12 +9,12 @@ use potluck_core::ids::MemberId;
 use potluck_core::rights::EVERYONE;
 use std::collections::BTreeMap;
 
-/// Whether there is a group called `name`.
+/// Returns whether a group called `name` was made; `everyone` was not.
 pub(crate) fn is_there(db: &Tx, name: &str) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM member_groups WHERE name = ?1")?.exists(params![name])
 }
 
-/// All groups with their members, by name and number.
+/// Returns all groups that were made, with their members, by name and number.
 pub(crate) fn all(db: &Tx) -> Result<BTreeMap<String, Vec<MemberId>>, Error> {
     let mut select = db.prepare(
         "SELECT g.name, m.member FROM member_groups g
@@ -30,7 +29,7 @@ pub(crate) fn all(db: &Tx) -> Result<BTreeMap<String, Vec<MemberId>>, Error> {
     Ok(groups)
 }
 
-/// Makes a group exist, or not.
+/// Adds the row of a group, or removes the group with its members and all that was granted to it.
 pub(crate) fn put(db: &Tx, name: &str, there: bool) -> Result<(), Error> {
     if there {
         db.prepare("INSERT INTO member_groups (name) VALUES (?1) ON CONFLICT (name) DO NOTHING")?
@@ -40,7 +39,9 @@ pub(crate) fn put(db: &Tx, name: &str, there: bool) -> Result<(), Error> {
     grantees::forget_group(db, name)
 }
 
-/// Puts a member into a group that exists, or takes it out.
+/// Puts a member into a group, or takes it out.
+///
+/// Errors: [`Error::NoGroup`] when a member is put into a group that is not there.
 pub(crate) fn put_member(
     db: &Tx,
     group: &str,

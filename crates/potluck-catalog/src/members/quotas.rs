@@ -1,5 +1,5 @@
-//! Quotas of spaces and of members, and the refusal of what exceeds one. A member's is on all spaces that they made,
-//! whoever writes there, so that a question touches the running sums of a few spaces and no file.
+//! Quotas of spaces and of members, and the refusal of what exceeds one. The quota of a member is on all spaces that it
+//! made, whoever writes there, so that a check reads the running sums of a few spaces and no file.
 
 use crate::error::Error;
 use crate::log::{changes, records::Record};
@@ -39,7 +39,7 @@ pub(crate) fn get(db: &Tx, of: &QuotaOf) -> Result<Quota, Error> {
     }
 }
 
-/// Sets a quota that was checked, or that was set before and is set again; no limits take it away.
+/// Sets a quota, without a check of the member; a quota without limits is removed.
 pub(crate) fn put(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
     let of = match of {
         QuotaOf::Space(name) => of_space(spaces::named(db, name)?.id),
@@ -57,7 +57,9 @@ pub(crate) fn put(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
     Ok(())
 }
 
-/// Changes a quota, or takes it away, and gives what it is now.
+/// Changes a quota, or removes it, and returns what it is now.
+///
+/// Errors: [`Error::NoMember`] for a member whose membership ended or never was, and [`Error::NoSpaceNamed`].
 pub(crate) fn set(db: &Tx, of: &QuotaOf, change: QuotaChange) -> Result<Quota, Error> {
     if let QuotaOf::Member(id) = of
         && members::get(db, *id)?.is_none_or(|member| member.revoked)
@@ -75,7 +77,7 @@ fn forget(db: &Tx, of: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the sums of all spaces that a member made: their files, directories and bytes, whoever wrote them.
+/// Returns the sums of all spaces that a member made: the files, directories and bytes in them, whoever wrote them.
 fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
     let mut select = db.prepare(
         "SELECT coalesce(sum(files), 0), coalesce(sum(dirs), 0), coalesce(sum(bytes), 0)
@@ -134,7 +136,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
     Ok(found)
 }
 
-/// Refuses what would make a space, or all that its maker made, larger than may be. What makes nothing
+/// Refuses a change that would exceed the quota of a space, or of the member who made it. A change that makes nothing
 /// larger is never refused, however much is there already.
 pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
     if change.files + change.dirs <= 0 && change.bytes <= 0 {
@@ -146,7 +148,7 @@ pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> 
 /// A quota that files of a space come under.
 #[derive(Debug, Clone)]
 struct QuotaLimit {
-    /// The space or the member that it is of, in words.
+    /// The space or the member that the quota is of, in words.
     of: String,
     quota: Quota,
     /// The files, directories and bytes that count against the quota.
@@ -187,8 +189,8 @@ impl QuotaLimits {
         self.0.is_empty()
     }
 
-    /// Refuses `change` where it would make larger than may be what is held with what counts besides in the spaces that
-    /// a quota is of.
+    /// Refuses `change` if it would exceed a quota, together with what is there and with what `besides` returns for the
+    /// spaces of that quota.
     pub(crate) fn admit(
         &self,
         besides: impl Fn(&BTreeSet<SpaceId>) -> Sums,
@@ -207,8 +209,8 @@ impl QuotaLimits {
         Ok(())
     }
 
-    /// Refuses so many `bytes` more, in place of so many that are `replaced`, where they would be too much beside what
-    /// is `promised` in the spaces that a quota is of.
+    /// Refuses `bytes` in the place of `replaced` bytes, if they would exceed a quota together with what is there and
+    /// with the bytes that are `promised` in the spaces of that quota.
     pub fn admit_beside(
         &self,
         promised: impl Fn(&BTreeSet<SpaceId>) -> u64,
@@ -221,8 +223,8 @@ impl QuotaLimits {
         self.admit(|spaces| of_bytes(signed(promised(spaces))), change)
     }
 
-    /// Returns the bytes that the quotas leave beside what is there, and what is `promised` in their spaces; `u64::MAX`
-    /// where none limits bytes.
+    /// Returns the bytes that the quotas leave beside what is there and what is `promised` in their spaces; `u64::MAX`
+    /// if none limits bytes.
     pub fn left(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
         self.beside(|limit| {
             (limit.held.bytes.max(0) as u64).saturating_add(promised(&limit.spaces))

@@ -1,7 +1,7 @@
-//! Join tokens: they are made here, and checked when somebody uses one.
+//! Join tokens: they are made here, and checked when they are used.
 //!
-//! They are in no log, and a restore forgets them all: a copy of the catalog cannot know which
-//! of them were used or removed since.
+//! Tokens are in no log, and a restore forgets them all: a copy of the catalog cannot know which of them were used or
+//! removed since.
 
 use crate::error::Error;
 use crate::members;
@@ -11,19 +11,19 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
 use potluck_wire::token::Role;
 
-/// How long a token is remembered after it expired.
+/// The least time in milliseconds for which a token is remembered after it expired.
 const REMEMBERED_MS: u64 = 24 * 3600 * 1000;
 
 /// A token as the pool remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The number that people call it by.
+    /// The number by which people name the token.
     pub id: u32,
     /// The role that the token gives.
     pub role: Role,
     /// The member who made the token.
     pub made_by: MemberId,
-    /// When the token was made, in milliseconds of wall time.
+    /// The wall time at which the token was made, in milliseconds.
     pub made_wall_ms: i64,
     /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
@@ -46,15 +46,15 @@ pub struct Moment {
 /// A token that is to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct NewToken {
-    /// The role that it is to give.
+    /// The role that the token is to give.
     pub role: Role,
     /// The member who makes the token.
     pub by: MemberId,
-    /// How long the token can be used.
+    /// The time in milliseconds for which the token can be used.
     pub ttl_ms: u64,
 }
 
-/// Who joins with a token, by its role.
+/// The facts that a token gives about the member who joins with it.
 #[derive(Debug, Clone, Copy)]
 pub struct InvitedMember {
     /// The role that the new member gets.
@@ -75,9 +75,8 @@ pub struct Certified {
 impl Token {
     /// Returns the milliseconds until the token can be used no more.
     ///
-    /// The pool's time judges that. It stands still while no manager runs, so a token of an earlier
-    /// term must also be good by the wall clock: a wrong clock can then cost a new invitation
-    /// across a restart, and nothing else.
+    /// The pool's time judges that. It stands still while no manager runs, so a token of an earlier term must also be
+    /// good by the wall clock: a wrong clock can then make a token expire early after a restart, and do nothing else.
     pub fn left_ms(&self, now: Moment) -> u64 {
         let left = self.expires_ms.saturating_sub(now.pool_ms);
         let by_wall = self.expires_wall_ms.saturating_sub(now.wall_ms).max(0) as u64;
@@ -101,12 +100,12 @@ fn token(row: &Row<'_>) -> Result<Token, Error> {
     })
 }
 
-/// The hash a token is known by. The secret has 256 random bits, so a fast hash keeps it.
+/// Returns the hash under which a token is stored. The secret has 256 random bits, so a fast hash is safe.
 fn hash(secret: &Digest) -> [u8; 32] {
     blake3::derive_key("potluck 2026-11 join token", &secret.0)
 }
 
-/// Remembers a token; gives its number.
+/// Adds a token and returns its number. Tokens that expired long ago are forgotten.
 pub(crate) fn add(db: &Tx, secret: &Digest, new: NewToken, now: Moment) -> Result<u32, Error> {
     let forgotten = now.pool_ms.saturating_sub(REMEMBERED_MS) as i64;
     db.execute("DELETE FROM tokens WHERE expires_ms < ?1", params![forgotten])?;
@@ -126,14 +125,16 @@ pub(crate) fn add(db: &Tx, secret: &Digest, new: NewToken, now: Moment) -> Resul
     Ok(number as u32)
 }
 
-/// All tokens that are remembered, the oldest first.
+/// Returns all tokens that are remembered, the oldest first.
 pub(crate) fn all(db: &Tx) -> Result<Vec<Token>, Error> {
     let mut rows = db.prepare(&format!("{SELECT} ORDER BY id"))?;
     let tokens = rows.query_map(params![], token)?.collect::<Result<_, _>>()?;
     Ok(tokens)
 }
 
-/// Forgets a token that nobody used, so that nobody can use it any more.
+/// Forgets an unused token, so that it cannot be used any more.
+///
+/// Errors: [`Error::NoToken`], or [`Error::TokenOfMember`] if it was used.
 pub(crate) fn remove(db: &Tx, id: u32) -> Result<(), Error> {
     let find = db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id], token);
     let found = find?.ok_or(Error::NoToken(id))?;
@@ -144,14 +145,14 @@ pub(crate) fn remove(db: &Tx, id: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether there is a token with this secret, which may be used up or expired.
+/// Returns whether there is a token with this secret, which may be used up or expired.
 pub(crate) fn is_known(db: &Tx, secret: &Digest) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM tokens WHERE hash = ?1")?.exists(params![hash(secret)])
 }
 
-/// Uses a token up for the member that `join` makes of it, whose public key has the digest `key`.
-/// Nothing is used up when `join` fails. Whoever used it with that key before, and is still a
-/// member, gets the same answer again until the token expires.
+/// Uses a token up for the member that `join` makes, whose public key has the digest `key`. Nothing is used up when
+/// `join` fails. A member that used the token with that key before, and whose membership has not ended, gets the same
+/// answer again until the token expires.
 pub(crate) fn use_up(
     db: &Tx,
     secret: &Digest,

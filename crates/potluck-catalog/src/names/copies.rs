@@ -1,11 +1,10 @@
 //! Copies inside the pool: new versions of the same chunks, so that no byte moves.
 //!
-//! A copy has the chunk size and for now the redundancy of its source. Where its new directory asks
-//! for another redundancy it gets that as its goal and is changed in the background, as after a
-//! change of policy; until then it keeps what it has.
+//! A copy has the chunk size and at first the redundancy of its source. If its new directory asks for another
+//! redundancy, the copy gets that as its goal and is changed in the background, as after a change of policy.
 //!
-//! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
-//! and who asked for it stores it anew, which sends what is missing to others.
+//! A copy is acknowledged as a written file is: a file of which too few holders are there at the moment is refused. The
+//! client then stores it anew, which sends missing chunks to other donors.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
@@ -38,18 +37,17 @@ use potluck_wire::control::Condition;
 
 /// The most files and directories that are copied in one transaction.
 const PAGE_ENTRIES: usize = 512;
-/// The number of chunks after which a transaction ends, unless one file alone has more, so that commits do not wait
-/// long.
+/// The number of chunks at which a transaction ends, after the file that reaches it, so that commits do not wait long.
 const PAGE_CHUNKS: u64 = 8192;
 
 /// A copy inside the pool that was asked for.
 #[derive(Debug, Clone)]
 pub struct CopyRequest {
-    /// The path of the file or directory that is copied.
+    /// The path of the file, link or directory that is copied.
     pub from: PoolPath,
     /// The path of the copy itself.
     pub to: PoolPath,
-    /// Whether a directory is copied with all that is in it.
+    /// True if a directory is copied with all that is in it, and a link is copied as a link.
     pub recursive: bool,
     /// The condition under which a copy may replace a file.
     pub condition: Condition,
@@ -57,18 +55,19 @@ pub struct CopyRequest {
     pub asked: AskedPolicy,
     /// The cursor from which the copy of a tree goes on; `None` at its beginning.
     pub after: Option<String>,
-    /// The room that is reserved.
+    /// The open reservations, whose room counts in quotas.
     pub reserved: Vec<OpenReservation>,
 }
 
 /// The files that were copied.
 #[derive(Debug, Default)]
 pub struct Copied {
-    /// Each file's path, and its version or why it was refused.
+    /// The path of each file, with its version or the reason why it was refused. Refused directories and links are
+    /// among them.
     pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
-    /// How many links were copied.
+    /// The number of links that were copied.
     pub links: u64,
-    /// The cursor from which the copy goes on; `None` when all was copied.
+    /// The cursor from which the copy goes on; `None` at the end.
     pub next: Option<String>,
     /// The chunks that were condemned or gone and are in use again.
     pub again: InUseAgain,
@@ -81,7 +80,7 @@ pub struct CopiedVersion {
     pub version: Version,
     /// The versions of the copy's parts; for a copy without parts, its own version.
     pub parts: Vec<VersionId>,
-    /// Whether it has less redundancy than its source should have, because donors are away.
+    /// True if the copy has less redundancy than its source should have, because donors are away.
     pub below_policy: bool,
 }
 
@@ -94,8 +93,8 @@ pub enum CopyOutcome {
     Fresh(Copied),
 }
 
-/// Copies the file at `wanted.from`, or the next page of the tree there. A page of a command that was copied before
-/// is not copied again. Holders count as they stand in `view`, which must be of this moment.
+/// Copies the file or link at `wanted.from`, or the next page of the tree there. A page of a command that was copied
+/// before is not copied again. Holders count as they stand in `view`, which must be of this moment.
 pub(crate) fn copy(
     db: &Tx,
     (command, page): (SessionId, u32),
@@ -138,7 +137,7 @@ pub(crate) fn copy(
         EntryPlace::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.visible();
             if wanted.after.is_none() {
-                // The first page finds out whether a file is where the directory has to be.
+                // Only the first page has to find out whether a file is where the directory has to be.
                 checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
                 copying.visible.make_dirs(&wanted.to, found.attributes, copying.now)?;
             }
@@ -157,7 +156,8 @@ pub(crate) fn copy(
     Ok(CopyOutcome::Fresh(copied))
 }
 
-/// Refuses to copy a tree into itself, and to copy between spaces what only a client can copy, which has the keys.
+/// Refuses a copy to the same path, to a path above or to one below, and a copy between spaces of which one is sealed:
+/// only a client that has the keys can make that.
 fn check_places(db: &Tx, wanted: &CopyRequest, to: &Space) -> Result<(), Error> {
     let CopyRequest { from, to: target, .. } = wanted;
     if from.is_inside(target) || target.is_inside(from) {
@@ -209,7 +209,8 @@ impl Copying<'_> {
         Ok(None)
     }
 
-    /// Makes a directory. Where something else stands in its place, that is reported for it, and again for each file.
+    /// Makes a directory. If something else is in its place, the directory is reported as refused, and so is each file
+    /// below it.
     fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
         match self.visible.make_dirs(path, attributes, self.now) {
             Ok(()) => Ok(()),
@@ -253,7 +254,7 @@ impl Copying<'_> {
                 Err(why) if !is_refusal(&why) => return Err(why),
                 copied => copied,
             },
-            // Nothing of this file was written yet, so the others can still be copied.
+            // Nothing of this file was written yet, so the other files can still be copied.
             Err(why @ Error::Damaged(_)) => Err(why),
             Err(why) => return Err(why),
         };
@@ -261,7 +262,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies a file that is made of parts, unless it has so many that it would hold up others.
+    /// Copies a file that is made of parts, unless it has so many chunks that it would hold up others.
     fn put_whole(&mut self, source: Version, to: PoolPath) -> Result<CopiedVersion, Error> {
         if source.chunks > PAGE_CHUNKS {
             return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
@@ -297,7 +298,7 @@ impl Copying<'_> {
         Ok(CopiedVersion { version, parts: parts::of(self.db, id)?, below_policy })
     }
 
-    /// Refuses a copy whose directory wants all redundancy from the start and another redundancy than the source has.
+    /// Refuses a copy whose directory asks for all redundancy from the start, and for another one than the source has.
     fn check_strict(
         &self,
         target: &PutTarget,

@@ -1,6 +1,6 @@
-//! Policies of directories: what differs below one from what holds above it.
+//! Policies of directories: the parts of a policy that a directory sets differently from what holds above it.
 //!
-//! They are kept by a directory's number, so that they move with it.
+//! They are kept by the number of the directory, so that they move with it.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
@@ -39,7 +39,7 @@ pub(crate) fn set(db: &Tx, space: SpaceId, dir: DirId, over: &Override) -> Resul
     Ok(())
 }
 
-/// Refuses another directory that sets something differently, where the space has as many as may be.
+/// Refuses a policy of `dir` if the space has as many other directories with one as it may have.
 pub(crate) fn admit(db: &Tx, space: &Space, dir: DirId) -> Result<(), Error> {
     let mut others =
         db.prepare("SELECT count(*) FROM dir_policies WHERE space = ?1 AND dir <> ?2")?;
@@ -56,8 +56,9 @@ pub(crate) fn forget(db: &Tx, dir: DirId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the policy that holds at `path`: the space's, with all that the directories on the way set
-/// differently, down to `path` itself if it is one. A path that is not there yet inherits.
+/// Returns the policy that holds at `path`: the space's, with all that the directories on the way set differently, down
+/// to `path` itself if it is a directory. A path that is not there yet inherits. At the root of the pool, it is the
+/// default policy.
 pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     if path.space().is_empty() {
         return Ok(Policy::default());
@@ -74,8 +75,8 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     Ok(policy)
 }
 
-/// The names of the directories that a path inherits from. What is staged for a checkpoint inherits as it will at its
-/// target.
+/// Returns the names of the directories that a path inherits from. An entry that is staged for a checkpoint inherits as
+/// it will at its target.
 fn inheriting(db: &Tx, path: &PoolPath) -> Result<Vec<String>, Error> {
     let mut names = Vec::with_capacity(path.names().len());
     for name in path.names() {
@@ -87,8 +88,9 @@ fn inheriting(db: &Tx, path: &PoolPath) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// The directory whose policies, and those of what is below it, decide on what is below `path`, which is `dir`: of a
-/// staged directory the one of that name at the target, `None` if that is not there.
+/// Returns the directory whose policy, with those of the directories below it, holds for what is below `dir`, which is
+/// at `path`. That is `dir` itself; for a staged directory, it is the one of that name at the target, or `None` if that
+/// is not there.
 pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<DirId>, Error> {
     if StagedPlace::of(path).is_none() {
         return Ok(Some(dir));
@@ -103,8 +105,8 @@ pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<Di
     Ok(Some(dir))
 }
 
-/// Gives the policies of a directory that is replaced, and of those below it, to the directories of the same names in
-/// another. Most spaces have few policies, whatever the number of directories: all of them are looked at.
+/// Gives the policies of the directory `old` and of those below it to the directories of the same names in `new`, which
+/// replaces it. All policies of the space are looked at, because most spaces have few.
 pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Result<(), Error> {
     let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
     let mut select = db.prepare("SELECT dir FROM dir_policies WHERE space = ?1")?;
@@ -129,8 +131,8 @@ pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Resu
 
 /// Returns the policy of a directory that sets `over`, below one where `above` holds.
 ///
-/// Chunks inherited from above, or from a directory's former place, may be too large for groups of
-/// the code that is set below; then they are as large as groups allow.
+/// The chunk size that is inherited from above, or set at a directory's former place, may be too large for groups of
+/// the erasure code that holds here; then it is the largest that groups allow.
 fn below(above: &Policy, over: &Override) -> Result<Policy, Error> {
     let ec = if over.copies.is_some() { None } else { over.ec.or(above.ec) };
     let fitted = |ec: Ec| Override { chunk_size: Some(largest_chunk(ec)), ..*over };
@@ -144,10 +146,10 @@ fn largest_chunk(ec: Ec) -> u32 {
     1 << (MAX_GROUP / ec.width() as u64).ilog2()
 }
 
-/// The policies that hold in the directories of a tree, each worked out once.
+/// The policies that hold in the directories of a tree, each computed once.
 pub struct Inherited<'db> {
     db: &'db Tx,
-    /// False where no directory has a policy of its own, so that nothing need be looked up.
+    /// False if no directory has a policy of its own, so that nothing need be looked up.
     any: bool,
     /// The policies found so far, by path relative to the tree's root.
     known: HashMap<String, Here>,
@@ -156,15 +158,15 @@ pub struct Inherited<'db> {
 /// The policy that holds in one directory.
 #[derive(Debug, Clone)]
 pub struct Here {
-    /// The policy with the parts that directories override.
+    /// The policy, with all that directories set differently.
     pub policy: Policy,
-    /// Whether a directory below the tree's root sets a redundancy.
+    /// True if this directory, or one between it and the tree's root, sets a redundancy.
     pub own_redundancy: bool,
     dir: Option<DirId>,
 }
 
 impl<'db> Inherited<'db> {
-    /// Begins below the directory `root`, where `policy` holds; without a root, nothing below sets anything
+    /// Begins at the directory `root`, where `policy` holds. Without a root, no directory below sets anything
     /// differently.
     pub(crate) fn new(db: &'db Tx, root: Option<DirId>, policy: Policy) -> Result<Self, Error> {
         let any = db.prepare("SELECT 1 FROM dir_policies LIMIT 1")?.exists(params![])?;
@@ -172,7 +174,7 @@ impl<'db> Inherited<'db> {
         Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
     }
 
-    /// Returns what holds for the file or directory at `path`, relative to the root, as its directory says.
+    /// Returns what holds in the directory of the entry at `path`, which is relative to the root.
     pub fn around(&mut self, path: &str) -> Result<&Here, Error> {
         let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
         self.at(if self.any { dir } else { "" })
@@ -188,8 +190,8 @@ impl<'db> Inherited<'db> {
         self.known.get(path).ok_or_else(|| Error::Bug("an inherited policy was lost".into()))
     }
 
-    /// What holds in the directory `name` of one in which `above` holds. In a staging directory of a checkpoint that is
-    /// what holds at its target.
+    /// Returns what holds in the directory `name` of one in which `above` holds. In a staging directory of a
+    /// checkpoint, it is what holds at the target.
     fn inside(&self, above: Here, name: &str) -> Result<Here, Error> {
         if let Some(target) = checkpoint_rows::target_of(self.db, name)? {
             return target.iter().try_fold(above, |here, name| self.inside(here, name));

@@ -1,4 +1,4 @@
-//! Entries: what a name in a directory stands for.
+//! Entries: the directories, files and links that names in directories stand for.
 
 use crate::error::Error;
 use crate::history::snapshot_rows;
@@ -13,15 +13,15 @@ use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
 
-/// The directory behind the entry of a snapshot, as that shows it, and any other as it is; `None` if the snapshot has
-/// ended.
+/// Returns the directory behind the entry of a snapshot, as the snapshot shows it, and any other directory unchanged;
+/// `None` if the snapshot has ended.
 pub(crate) fn shown(db: &Tx, dir: DirId) -> Result<Option<DirId>, Error> {
     let Some(number) = dir.snapshot() else { return Ok(Some(dir)) };
     Ok(snapshot_rows::get(db, number)?.map(|row| DirId::as_shown(row.dir.0, Some(number))))
 }
 
-/// The columns of [`PLACE`] and [`ATTRIBUTES`], of entries and of what names led to, in parts of which `rest` follows:
-/// those of the directory ?1 that the snapshot ?2 shows.
+/// Returns a query for the names, the [`PLACE`] and the [`ATTRIBUTES`] of the entries of directory `?1` that snapshot
+/// `?2` shows: present ones and those that names led to then. `rest` is added to the conditions of both halves.
 pub(crate) fn as_shown(rest: &str) -> String {
     let of = |table, until| {
         format!(
@@ -49,7 +49,7 @@ pub enum EntryPlace {
 pub struct FoundEntry {
     /// The thing that the entry stands for.
     pub place: EntryPlace,
-    /// The attributes of a directory or a link; nothing for a file, whose attributes are with its version.
+    /// The attributes of a directory or a link; meaningless for a file, whose attributes are with its version.
     pub attributes: EntryAttributes,
 }
 
@@ -97,7 +97,7 @@ impl EntryPlace {
         }
     }
 
-    /// The entry as the snapshot shows it that shows its parent, where it is of a directory.
+    /// Returns a directory as the snapshot that shows its parent shows it, and anything else unchanged.
     pub(crate) fn shown_as(self, parent: DirId) -> Self {
         match self {
             Self::Dir(dir) => Self::Dir(DirId::as_shown(dir.0, parent.shown_by())),
@@ -106,7 +106,8 @@ impl EntryPlace {
     }
 }
 
-/// The entry `name` of a directory.
+/// Returns the entry `name` of a directory, if there is one. As a snapshot shows a directory, entries that are hidden
+/// from people are not there.
 pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
     let Some(parent) = shown(db, parent)? else { return Ok(None) };
     if let Some(snapshot) = parent.shown_by() {
@@ -126,8 +127,9 @@ pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundE
     .query_one(params![parent.0, name], |row| FoundEntry::of(row, 0))
 }
 
-/// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
-/// is a file on the way.
+/// Finds the entry at `path`; `None` if nothing is there.
+///
+/// Errors: [`Error::NoSpaceNamed`], or [`Error::NotADirectory`] if a file or a link is on the way.
 pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<FoundEntry>, Error> {
     let (place, attributes) = (EntryPlace::Dir(DirId::ROOT), EntryAttributes::of_dir(0));
     let mut found = FoundEntry { place, attributes };
@@ -164,7 +166,7 @@ pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
     resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
 }
 
-/// The directory at `path`, which must be one.
+/// Returns the directory at `path`, which must be one.
 pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     match existing(db, path)?.place {
         EntryPlace::Dir(dir) => Ok(dir),
@@ -172,14 +174,16 @@ pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     }
 }
 
-/// A path's last name and the path above it; refuses the root and spaces themselves.
+/// Returns the path above a path, and its last name.
+///
+/// Errors: [`Error::OutsideSpaces`] for the root and for spaces themselves.
 pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
     let outside = || Error::OutsideSpaces(path.clone());
     let parent = path.parent().ok_or_else(outside)?;
     Ok((parent, path.file_name().ok_or_else(outside)?))
 }
 
-/// A directory that is there now, with those that were made for that.
+/// A directory that is there now, with the directories that were made.
 pub(crate) struct EnsuredDir {
     /// The number of the directory.
     pub dir: DirId,
@@ -210,7 +214,7 @@ pub(crate) fn make_dirs(
             }
         };
     }
-    // All are counted at once, and not by a walk up for each: a path may have two thousand names.
+    // All new directories are counted at once, and not by a walk up for each: a path may have two thousand names.
     count_dirs(db, root, made.len() as u64)?;
     Ok(EnsuredDir { dir, made })
 }
@@ -227,7 +231,7 @@ pub(crate) fn make_dir(
     Ok(dir)
 }
 
-/// Makes a directory, and leaves it to the caller to count it.
+/// Makes a directory. The caller counts it.
 fn add_dir(
     db: &Tx,
     parent: DirId,
@@ -239,7 +243,7 @@ fn add_dir(
     Ok(dir)
 }
 
-/// Counts one directory more below another, in the sums of its space. Spaces themselves count nowhere.
+/// Counts one directory more below another, in the sums of the space. Spaces themselves count nowhere.
 fn count_dir(db: &Tx, parent: DirId) -> Result<(), Error> {
     let mut select = db.prepare("SELECT parent FROM entries WHERE dir = ?1")?;
     let (mut at, mut depth) = (parent, 0);
@@ -265,14 +269,15 @@ fn count_dirs(db: &Tx, root: DirId, more: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Forgets a directory of a space that is no more, with what it set differently; or a snapshot.
+/// Forgets the policy of a directory that is no more, and takes the directory from the sums of its space. The entry of
+/// a snapshot counts as a directory.
 pub(crate) fn dir_ended(db: &Tx, space: SpaceId, dir: DirId) -> Result<(), Error> {
     dir_policies::forget(db, dir)?;
     db.prepare("UPDATE spaces SET dirs = dirs - 1 WHERE id = ?1")?.execute(params![space.0])?;
     Ok(())
 }
 
-/// How many directories [`make_dirs`] would make for `path`; one on the way that is none is found by it.
+/// Returns the number of directories that [`make_dirs`] would make for `path`; 0 where it would fail.
 pub(crate) fn missing_dirs(db: &Tx, path: &PoolPath) -> Result<u64, Error> {
     let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) =
         lookup(db, DirId::ROOT, path.space())?
@@ -363,7 +368,8 @@ pub(crate) fn set_attributes(
     Ok(())
 }
 
-/// Sets when what is in a directory was changed; gives its attributes, unless they were these before.
+/// Sets the modification time of a directory, and returns its attributes; `None` if it had that time before, or no
+/// entry leads to it.
 pub(crate) fn touch(
     db: &Tx,
     dir: DirId,
@@ -379,7 +385,7 @@ pub(crate) fn touch(
     Ok(Some(EntryAttributes { mtime, ..before }))
 }
 
-/// Gives an entry another name, which nothing has.
+/// Gives an entry another place and name, which nothing has.
 pub(crate) fn rename(
     db: &Tx,
     (from, name): (DirId, &str),
@@ -394,7 +400,8 @@ pub(crate) fn rename(
     Ok(())
 }
 
-/// The first snapshot that shows an entry, taken or yet to be taken.
+/// Returns the first snapshot that shows an entry under its name, taken or yet to be taken; `None` if there is no
+/// entry.
 pub(crate) fn since(db: &Tx, parent: DirId, name: &str) -> Result<Option<SnapshotId>, Error> {
     db.prepare("SELECT since FROM entries WHERE parent = ?1 AND name = ?2")?
         .query_one(params![parent.0, name], |row| Ok(SnapshotId(row.get::<i64>(0)? as u64)))
@@ -420,13 +427,14 @@ pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Re
     Ok(changed > 0)
 }
 
-/// When an entry was used last as a step of a series, in the pool's time; 0 where that is not known.
+/// Returns the pool's time, in milliseconds, at which an entry was used last as a step of a series; 0 if that is not
+/// known, and `None` if there is no entry.
 pub(crate) fn used_ms(db: &Tx, parent: DirId, name: &str) -> Result<Option<u64>, Error> {
     db.prepare("SELECT used_ms FROM entries WHERE parent = ?1 AND name = ?2")?
         .query_one(params![parent.0, name], |row| Ok(row.get::<i64>(0)? as u64))
 }
 
-/// Notes that an entry was used as a step of a series.
+/// Notes the pool's time, in milliseconds, at which an entry was used as a step of a series.
 pub(crate) fn set_used(db: &Tx, parent: DirId, name: &str, used_ms: u64) -> Result<(), Error> {
     db.prepare("UPDATE entries SET used_ms = ?3 WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.changing()?, name, used_ms as i64])?;
@@ -445,13 +453,14 @@ pub(crate) fn add_snapshot(
     count_dir(db, parent)
 }
 
-/// The name of the entry of a snapshot.
+/// Returns the name of the entry of a snapshot, if there is one.
 pub(crate) fn name_of(db: &Tx, number: SnapshotId) -> Result<Option<String>, Error> {
     db.prepare("SELECT name FROM entries WHERE dir = ?1")?
         .query_one(params![DirId::of_snapshot(number).0], |row| row.get(0))
 }
 
-/// Returns the directory and the name that lead to what an entry stands for.
+/// Returns the directory and the name that lead to a directory or a file's version; `None` if no entry does, and for a
+/// link.
 pub(crate) fn holder_of(db: &Tx, place: &EntryPlace) -> Result<Option<(DirId, String)>, Error> {
     let (column, number) = match place {
         EntryPlace::Dir(dir) => ("dir", dir.0),
@@ -462,7 +471,7 @@ pub(crate) fn holder_of(db: &Tx, place: &EntryPlace) -> Result<Option<(DirId, St
         .query_one(params![number], |row| Ok((DirId::now(row.get(0)?), row.get(1)?)))
 }
 
-/// The path that leads to a version now, if one does.
+/// Returns the path that leads to a version now, if one does.
 pub(crate) fn path_of_version(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
     let Some((dir, name)) = holder_of(db, &EntryPlace::File(version))? else { return Ok(None) };
     Ok(path_of(db, dir)?.and_then(|dir| dir.join(&name).ok()))
@@ -475,8 +484,8 @@ pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the bytes of the longest path below a directory, relative to it and with the slash before it; 0
-/// where it is empty.
+/// Returns the length in bytes of the longest path below a directory, relative to it and with the slash before it; 0 if
+/// the directory is empty.
 pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
     let longest: Option<Option<i64>> = db
         .prepare(
@@ -491,7 +500,7 @@ pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
     Ok(longest.flatten().unwrap_or(0) as usize)
 }
 
-/// The path that leads to a directory; `None` if none does any more.
+/// Returns the path that leads to a directory; `None` if none does any more, or it would be too long.
 pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
     let mut select = db.prepare("SELECT parent, name FROM entries WHERE dir = ?1")?;
     let (mut names, mut at) = (Vec::new(), dir);
@@ -499,7 +508,7 @@ pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
         let above: Option<(i64, String)> =
             select.query_one(params![at.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let Some((parent, name)) = above else { return Ok(None) };
-        // A name and its slash take two bytes of a path at least, so more names than that are a circle.
+        // A name and its slash take at least two bytes of a path, so more names than that form a circle.
         if names.len() > MAX_PATH / 2 {
             return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
         }
@@ -511,7 +520,7 @@ pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
     Ok(path.ok())
 }
 
-/// The entries of a directory in order of their names, at most `limit` of them.
+/// Returns the entries of a directory in order of their names, at most `limit` of them.
 pub(crate) fn children(
     db: &Tx,
     dir: DirId,
@@ -528,17 +537,18 @@ pub(crate) fn children(
     Ok(found)
 }
 
-/// Whether a directory has entries beside those in which checkpoints stage their files and old versions are kept.
+/// Returns whether a directory has entries that are not hidden from people.
 pub(crate) fn has_visible(db: &Tx, dir: DirId) -> Result<bool, Error> {
     has(db, dir, |name| !is_hidden(name))
 }
 
-/// Whether an entry of this name is hidden from people.
+/// Returns whether an entry of this name is hidden from people: the staging directory of a checkpoint, or the place of
+/// old versions and snapshots.
 fn is_hidden(name: &str) -> bool {
     CheckpointId::of_staging_name(name).is_some() || is_reserved(name)
 }
 
-/// Whether checkpoints stage files in a directory.
+/// Returns whether checkpoints stage files in a directory.
 pub(crate) fn has_staged(db: &Tx, dir: DirId) -> Result<bool, Error> {
     has(db, dir, |name| CheckpointId::of_staging_name(name).is_some())
 }
@@ -554,7 +564,7 @@ fn has(db: &Tx, dir: DirId, is_one: impl Fn(&str) -> bool) -> Result<bool, Error
     Ok(false)
 }
 
-/// Whether a directory has entries.
+/// Returns whether a directory has entries, hidden ones included.
 pub(crate) fn has_children(db: &Tx, dir: DirId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
 }

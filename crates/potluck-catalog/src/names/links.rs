@@ -24,13 +24,13 @@ use potluck_wire::control::{Condition, NewLink};
 pub(crate) struct LinkToMake {
     /// The path of the link.
     pub path: PoolPath,
-    /// Where it leads.
+    /// The target of the link.
     pub target: LinkTarget,
     /// The attributes of the link.
     pub attributes: EntryAttributes,
 }
 
-/// Makes links; gives those that were refused. Whatever else goes wrong undoes all.
+/// Makes links, and returns those that were refused with the reasons. Any other error undoes all.
 pub(crate) fn make_all(
     db: &Tx,
     links: &[NewLink],
@@ -54,8 +54,8 @@ pub(crate) fn make_all(
     Ok(refused)
 }
 
-/// Makes a link where nothing is, or as `condition` says in the place of another link; with `parents` directories
-/// above it that are missing. One that is refused leaves no trace.
+/// Makes a link where nothing is, or with [`Condition::Always`] in the place of another link. With `parents`, missing
+/// directories above it are made. A link that is refused leaves no trace.
 pub(crate) fn make(
     db: &Tx,
     link: &LinkToMake,

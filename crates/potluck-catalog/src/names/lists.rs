@@ -1,4 +1,4 @@
-//! Listings, facts of one path, and sums over trees (`du`) in parts of bounded length.
+//! Listings, facts about one path, and sums over trees (`du`) in parts of bounded length.
 
 use crate::chunks;
 use crate::chunks::{placements, units};
@@ -80,7 +80,7 @@ fn entry(item: WalkedEntry) -> ListedEntry {
     }
 }
 
-/// What was found behind a name, called by `path`.
+/// Returns what was found behind a name in the form of a listing, under the name `path`.
 pub(crate) fn found_entry(db: &Tx, path: String, found: FoundEntry) -> Result<ListedEntry, Error> {
     Ok(match found.place {
         EntryPlace::Dir(_) => dir_entry(path, found.attributes),
@@ -89,12 +89,12 @@ pub(crate) fn found_entry(db: &Tx, path: String, found: FoundEntry) -> Result<Li
     })
 }
 
-/// Whether an entry below `path` is of the pool's own metadata, which users neither see nor name.
+/// Returns whether an entry below `path` is of the pool's own metadata, which users neither see nor name.
 fn is_system(path: &PoolPath, item: &WalkedEntry) -> bool {
     path.space().is_empty() && item.path.split('/').next() == Some(SYSTEM_SPACE)
 }
 
-/// The next page of a listing.
+/// Returns the next page of a listing. A file or link is listed alone, under an empty name.
 pub(crate) fn list(
     db: &Tx,
     path: &PoolPath,
@@ -129,7 +129,8 @@ pub(crate) fn list(
     Ok(listing)
 }
 
-/// The entries behind names of directories, each called by its name; of each directory all, or why there are none.
+/// The results of look-ups in directories: for each directory an entry for each name, `None` where there is none, or
+/// the error of the directory.
 pub(crate) type LookedUp = Vec<Result<Vec<Option<ListedEntry>>, Error>>;
 
 /// Looks names up in directories.
@@ -150,9 +151,9 @@ pub(crate) fn look_up(db: &Tx, dirs: &[(PoolPath, Vec<String>)]) -> LookedUp {
 pub struct EntryFacts {
     /// The entry as a listing shows it.
     pub entry: ListedEntry,
-    /// The policy that holds there.
+    /// The policy that holds at the path.
     pub policy: Policy,
-    /// The rule for the steps of a series that are purged, where the path is a directory.
+    /// The rule for purging steps that a directory sets; the empty rule for a file or a link.
     pub series: SeriesRule,
     /// The version of a file; `None` for a directory or a link.
     pub version: Option<Version>,
@@ -160,7 +161,7 @@ pub struct EntryFacts {
     pub layout: Layout,
 }
 
-/// The facts of one path.
+/// Returns the facts about one path.
 pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
@@ -193,7 +194,8 @@ pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     })
 }
 
-/// Sums over a part of a tree and its direct children, which ends when `most` entries and chunks were looked at.
+/// Returns sums over a part of a tree and over its direct children. The part ends when `most` entries and chunks were
+/// looked at.
 pub(crate) fn usage(
     db: &Tx,
     path: &PoolPath,
@@ -204,7 +206,7 @@ pub(crate) fn usage(
     let mut sums = UsageSums { db, used: Used::default(), stored: 0.0, left: most };
     let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
-        EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // the page before ended it
+        EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // the page before ended the file
         EntryPlace::Link(_) => sums.link(""),
         EntryPlace::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         EntryPlace::Dir(dir) => {
@@ -225,15 +227,15 @@ pub(crate) fn usage(
             }
         }
     }
-    // The sum is rounded once, for thirds of a chunk are whole bytes only together.
+    // Only the sum is rounded, because parts of chunks, such as thirds, are whole bytes only together.
     Ok(Used { stored: sums.stored.round() as u64, ..sums.used })
 }
 
-/// The sums of a part of a tree, and how much may still be looked at for them.
+/// The sums of a part of a tree, and the number of entries and chunks that may still be looked at for them.
 struct UsageSums<'db> {
     db: &'db Tx,
     used: Used,
-    /// Bytes that the files take on donors.
+    /// The bytes that the files take on donors: of a chunk with several references, the share of each.
     stored: f64,
     left: u64,
 }
@@ -263,7 +265,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// Adds something that was replaced or removed, which counts apart, except in the stored bytes.
+    /// Adds an entry that was replaced or removed and is kept. It counts separately, except in the stored bytes.
     fn kept(&mut self, item: &WalkedEntry) -> Result<(), Error> {
         match &item.what {
             What::Dir(_) => {
@@ -288,7 +290,7 @@ impl UsageSums<'_> {
         self.looked_at(1, || UsedUpTo { path: path.into(), chunks: None });
     }
 
-    /// Adds a child to the list, once: the walk meets all that is below a child together.
+    /// Adds a child to the list, once: the walk meets all entries below a child one after the other.
     fn child(&mut self, name: &str, dir: bool) {
         if self.used.children.last().is_none_or(|last| last.name != name) {
             let child = ChildUse { name: name.into(), dir, ..ChildUse::default() };
@@ -345,7 +347,8 @@ impl UsageSums<'_> {
     }
 }
 
-/// The names of at most `most` chunks of a version from number `first` on, with parity after the data of each part.
+/// Returns the names of at most `most` chunks of a version from number `first` on, with parity after the data of each
+/// part.
 fn some_names(db: &Tx, version: &Version, first: u64, most: u64) -> Result<Vec<ChunkName>, Error> {
     if version.parts == 0 {
         return versions::some_names(db, version, first, most);

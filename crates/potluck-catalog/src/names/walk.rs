@@ -1,4 +1,4 @@
-//! Walking a tree in order of names, parents before children, page by page.
+//! Walks a tree in order of names, parents before children, page by page.
 
 use crate::error::Error;
 use crate::members::grants::SeenSpaces;
@@ -18,20 +18,21 @@ use std::collections::VecDeque;
 /// The most entries that are fetched at once from one directory.
 const FETCH: usize = 256;
 
-/// An entry met on the way.
+/// An entry that a walk met.
 #[derive(Debug, Clone)]
 pub struct WalkedEntry {
     /// The path of the entry, relative to where the walk began.
     pub path: String,
     /// The attributes of the entry.
     pub attributes: EntryAttributes,
-    /// A directory, a file's version, or where a link leads.
+    /// The directory, the file's version or the target of the link.
     pub what: What,
     /// The first snapshot that shows the entry; for an entry met in a snapshot, that snapshot itself.
     pub since: SnapshotId,
-    /// Whether the entry is never purged from a series.
+    /// True if the entry is never purged from a series; false for an entry met in a snapshot.
     pub pinned: bool,
-    /// When the entry was used last as a step of a series, in the pool's time; 0 where that is not known.
+    /// The pool's time, in milliseconds, at which the entry was used last as a step of a series; 0 if that is not
+    /// known, and for an entry met in a snapshot.
     pub used_ms: u64,
 }
 
@@ -61,11 +62,11 @@ pub struct Walk<'db> {
     db: &'db Tx,
     recursive: bool,
     levels: Vec<Level>,
-    /// Spaces that are passed over when the walk is of the root of the pool.
+    /// The spaces that are shown when the walk is of the root of the pool; others are passed over.
     seen: SeenSpaces,
-    /// Whether directories in which checkpoints stage their files are passed over.
+    /// True if directories in which checkpoints stage their files are passed over.
     hides_staged: bool,
-    /// Whether directories in which old versions are kept are passed over.
+    /// True if directories in which old versions are kept and snapshots are read are passed over.
     hides_kept: bool,
 }
 
@@ -97,7 +98,7 @@ impl<'db> Walk<'db> {
         Self::of_seen(db, dir, recursive, cursor, &SeenSpaces::ALL)
     }
 
-    /// Walks the directory `dir`, going on after `cursor`; of the root of the pool only what is `seen`.
+    /// Walks the directory `dir`, going on after `cursor`; of the root of the pool only the spaces that are `seen`.
     pub(crate) fn of_seen(
         db: &'db Tx,
         dir: DirId,
@@ -136,18 +137,18 @@ impl<'db> Walk<'db> {
         Ok(walk)
     }
 
-    /// Passes over directories in which checkpoints stage their files, as whoever shows a tree to people does. Those who
-    /// keep files safe do not. A walk that begins in such a directory shows what is in it.
+    /// Passes over directories in which checkpoints stage their files. That is for trees that are shown to people, and
+    /// not for the work that keeps files safe. A walk that begins in such a directory shows what is in it.
     pub fn without_staged(self) -> Self {
         Self { hides_staged: true, ..self }
     }
 
-    /// Passes over directories in which old versions are kept, which people are not shown.
+    /// Passes over directories in which old versions are kept and snapshots are read.
     pub fn without_kept(self) -> Self {
         Self { hides_kept: true, ..self }
     }
 
-    /// Shows what people see.
+    /// Passes over all that is hidden from people.
     pub fn visible(self) -> Self {
         self.without_staged().without_kept()
     }
@@ -158,12 +159,14 @@ impl<'db> Walk<'db> {
             || (self.hides_kept && is_reserved(name))
     }
 
-    /// Passes over what is left of directories to which more than `depth` names lead.
+    /// Passes over what is left of directories that are `depth` or more levels below the root of the walk.
     pub fn pass_over_below(&mut self, depth: usize) {
         self.levels.truncate(depth);
     }
 
-    /// The next entry; an error at one whose record is damaged.
+    /// Returns the next entry.
+    ///
+    /// Errors: [`Error::Damaged`] at an entry whose record is damaged.
     pub fn next_item(&mut self) -> Result<Option<WalkedEntry>, Error> {
         match self.next_or_broken()? {
             Some(Err(broken)) => Err(Error::Damaged(broken.why)),
@@ -172,7 +175,7 @@ impl<'db> Walk<'db> {
         }
     }
 
-    /// The next entry, for whoever goes on behind one whose record is damaged.
+    /// Returns the next entry, or the damage of its record, after which the walk can go on.
     pub fn next_or_broken(&mut self) -> Result<Option<Result<WalkedEntry, BrokenEntry>>, Error> {
         loop {
             let is_top = self.levels.len() == 1;

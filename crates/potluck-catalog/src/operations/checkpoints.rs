@@ -13,8 +13,8 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
 
 impl Catalog {
-    /// Begins a checkpoint. One that is open already under its identifier, for the same target, stays open for
-    /// longer.
+    /// Begins a checkpoint. One that is open already under its identifier, for the same target and in the same style,
+    /// counts as used and stays open for longer.
     pub async fn begin_checkpoint(
         &self,
         new: NewCheckpoint,
@@ -23,10 +23,12 @@ impl Catalog {
         self.write(Durability::Disk, move |db| checkpoints::begin(db, &new, when)).await
     }
 
-    /// Has the files of a checkpoint in a space become visible, all at one moment: in the place of the directory that is its target,
-    /// which costs the same however many they are, or among what is there, under the `condition` on each file that one of
-    /// them is to replace; with `spare_content` none without a byte replaces one that has some. Nothing is visible of a
-    /// commit that is refused, and the checkpoint stays open.
+    /// Makes the files of a checkpoint in a space visible, all at one moment.
+    ///
+    /// They take the place of the target directory, which costs the same however many files there are, or are merged
+    /// into it. In a merge, `condition` holds for each file that is to be replaced, and with `spare_content` no empty
+    /// file replaces one that has content. Nothing is visible of a commit that is refused, and the checkpoint stays
+    /// open.
     pub async fn commit_checkpoint(
         &self,
         (space, id): (String, CheckpointId),
@@ -39,8 +41,8 @@ impl Catalog {
         self.write(Durability::Disk, commit).await
     }
 
-    /// Removes the files of a checkpoint in a space, unless that was done before; with `if_empty` it is refused where
-    /// the checkpoint has files.
+    /// Removes the files of a checkpoint in a space, unless that was done before. This is refused after a commit, and
+    /// with `if_empty` if the checkpoint has files.
     pub async fn abort_checkpoint(
         &self,
         (space, id): (String, CheckpointId),
@@ -51,12 +53,12 @@ impl Catalog {
         self.write(Durability::Disk, abort).await
     }
 
-    /// The checkpoint in which writers contribute to the file at a path, if they share it.
+    /// Returns the checkpoint in which writers contribute to the file at a path, if they share it.
     pub async fn shared_file(&self, path: PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
         self.read(move |db| checkpoints::shared_file(db, &path)).await
     }
 
-    /// The checkpoints that are open, or were committed in the last day.
+    /// Returns the checkpoints that are open, and the committed ones that are still known.
     pub async fn checkpoints(&self) -> Result<KnownCheckpoints, Error> {
         self.read(checkpoint_rows::all).await
     }

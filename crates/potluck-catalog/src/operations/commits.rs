@@ -15,8 +15,8 @@ use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
 
-/// The most parts of one file that lack chunks and are reported at once: who writes the file sends these again, and
-/// asks for more.
+/// The most parts of one file that lack chunks and are reported at once: the client that writes the file sends these
+/// again, and asks for more.
 pub const LOST_AT_ONCE: usize = 16;
 
 /// A batch that was committed.
@@ -24,23 +24,24 @@ pub const LOST_AT_ONCE: usize = 16;
 pub struct CommittedFiles<F> {
     /// The outcome of the batch's files.
     pub outcome: CommitOutcome<F>,
-    /// Whether a file of the batch lacks copies that are still to be made.
+    /// True if a file of the batch lacks copies that are still to be made.
     pub open: bool,
-    /// The versions on donors that became visible, the parts of a large file in its place.
+    /// The versions on donors that became visible; of a large file, its parts.
     pub versions: Vec<VersionId>,
-    /// The number of deaths of donors that the least safe version tolerates when it has all its copies; `None`
-    /// without any version.
+    /// The number of deaths of donors that the least safe of these versions tolerates when it has all its copies;
+    /// `None` if there are none.
     pub tolerates: Option<u32>,
 }
 
 impl Catalog {
-    /// Commits a batch, unless it was committed before. Copies count as their donors stood in the
-    /// snapshot, without those that stopped to count while this waited for its turn.
+    /// Commits a batch, unless it was committed before. Copies count as their donors stood in the snapshot, without
+    /// those that stopped counting while this call waited for its turn.
     ///
-    /// Who `waits` for donors that went away gets the error [`Error::HoldersAway`] for the whole batch.
+    /// With `waits`, a file whose holders went away refuses the whole batch with [`Error::HoldersAway`], so that the
+    /// caller can wait for them.
     ///
-    /// `told` are copies that donors told of and no receipt names. `reply` writes down what the caller
-    /// will be told, to repeat it when it is lost.
+    /// `told` are copies that donors told of and that no receipt names. `reply` returns the text of the reply, which is
+    /// kept to be repeated if it is lost.
     pub async fn commit_files<F: Clone + Send + Sync + 'static>(
         &self,
         batch: Arc<Batch<F>>,
@@ -82,9 +83,9 @@ impl Catalog {
         self.write(Durability::Disk, work).await
     }
 
-    /// Judges those parts of a file that a session is writing anew which were judged before something happened to
-    /// their donors, or lacked chunks; up to [`LOST_AT_ONCE`] that lack some. A batch with the file is committed
-    /// after that.
+    /// Judges, in several transactions, parts of a file that a session is writing once more: those that were judged
+    /// before something happened to their donors, or that lacked chunks. This ends when [`LOST_AT_ONCE`] parts or more
+    /// were found to lack some. A batch with the file is committed after that.
     pub async fn judge_parts(&self, ahead: PartsAhead, donors: DonorSnapshot) -> Result<(), Error> {
         let (ahead, mut from, mut lost) = (Arc::new(ahead), Some(0), 0);
         while let Some(number) = from.filter(|_| lost < LOST_AT_ONCE) {
@@ -102,8 +103,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Parts of the file number `file` of a session that lacked chunks when they were judged last,
-    /// [`LOST_AT_ONCE`] of them, each with its number.
+    /// Returns parts of the file number `file` of a session that lacked chunks when they were judged last, at most
+    /// [`LOST_AT_ONCE`], each with its number.
     pub async fn lost_parts(
         &self,
         session: SessionId,
@@ -114,8 +115,8 @@ impl Catalog {
         self.read(move |db| rejudging::lost_parts(db, &session, file, &path, most)).await
     }
 
-    /// Returns the replies that the steps of a call were given when it was committed before, in order; none if it was
-    /// not.
+    /// Returns the replies that were given to the steps of a call that was committed before, in order; none if it was
+    /// not committed.
     pub async fn committed_before(
         &self,
         session: SessionId,

@@ -27,11 +27,11 @@ const TOLD_PER_JOB: usize = 1024;
 pub enum DonorNote {
     /// The addresses of the donor, for a manager that starts elsewhere.
     At(Addresses),
-    /// The time until which the donor is announced away; `None`: it is not away.
+    /// The pool's time, in milliseconds, until which the donor is announced away; `None` if it is not away.
     AwayUntil(Option<u64>),
-    /// The goal of the donor's give-back, while it gives space back; `None`: it lends its space.
+    /// The goal of the donor's give-back, while it gives space back; `None` if it lends its space.
     GivesBack(Option<Goal>),
-    /// The reason why the donor is not trusted; `None`: it is trusted.
+    /// The reason why the donor is not trusted; `None` if it is trusted.
     Quarantined(Option<String>),
 }
 
@@ -40,13 +40,13 @@ pub enum DonorNote {
 pub struct WrittenDown {
     /// The numbers of the unused chunks that the donor reported, in the order of its report.
     pub taken_in: Vec<ChunkId>,
-    /// Whether a copy that counted, and that a file needs, is not at the donor.
+    /// True if a copy that counted, and that a file needs, is not at the donor.
     pub lost: bool,
-    /// Names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
+    /// The names of chunks that files need and whose copies at the donor counted, but are spoiled or cannot be read.
     pub spoiled: Vec<ChunkName>,
-    /// The copies that are gone from the donor, of chunks that no file uses.
+    /// The number of copies that are gone from the donor, of chunks that no file uses.
     pub unused_gone: u64,
-    /// Names of chunks that the donor says it stored by order, but of which no copy counts at it.
+    /// The names of chunks that the donor says it stored by order, but of which no copy counts at it.
     pub not_there: Vec<ChunkName>,
 }
 
@@ -67,7 +67,8 @@ impl Catalog {
         self.write(durability, note).await
     }
 
-    /// Remembers why repair is paused, if it is, and the donors that went at once.
+    /// Remembers the reason why an admin paused repair, if one did, and the donors for which the circuit breaker paused
+    /// it.
     pub async fn note_repair(
         &self,
         paused: Option<String>,
@@ -85,14 +86,14 @@ impl Catalog {
         self.write(Durability::Disk, note).await
     }
 
-    /// Compares what a donor says it holds with what is counted at it.
+    /// Compares the chunks that a donor lists with those that are counted at it.
     pub async fn compare(&self, donor: DonorId, holdings: Vec<Holding>) -> Result<Compared, Error> {
         self.read(move |db| placements::compare(db, donor, &holdings)).await
     }
 
-    /// The copies that count at a donor, up to about `most` of them: what its list is compared with first, so that names are
-    /// looked up in the catalog only where the two differ. They are read page by page, each of its own moment; what
-    /// changes meanwhile is told of by the donor's heartbeats, or seen by its next list.
+    /// Returns the copies that count at a donor, up to about `most` of them. The donor's list is compared with these
+    /// first, so that names are looked up in the catalog only where the two differ. They are read page by page, each of
+    /// its own moment; the donor's heartbeats tell of changes meanwhile, or its next list shows them.
     pub async fn counted_at(&self, donor: DonorId, most: usize) -> Result<CountedCopies, Error> {
         let mut counted = CountedCopies::default();
         let mut after = Some(ChunkId::FIRST);
@@ -105,9 +106,9 @@ impl Catalog {
         Ok(counted)
     }
 
-    /// Writes down what a donor told of its copies, in jobs of [`TOLD_PER_JOB`] one after the other. Who fails in between
-    /// tells all of it again. A donor tells only once which session stored a chunk that nobody
-    /// had offered: no power cut undoes that such a chunk is known.
+    /// Writes down what a donor told of its copies, in jobs of [`TOLD_PER_JOB`] copies one after the other. A caller
+    /// that gets an error in between tells all of it again. A report with chunks that no session had offered survives a
+    /// power cut, because a donor reports such a chunk only once.
     pub async fn tell(
         &self,
         donor: DonorId,
@@ -132,8 +133,8 @@ impl Catalog {
         Ok(written)
     }
 
-    /// A page of the chunks that are counted at a donor, after `after`: the last of the page, `None` at the end,
-    /// and the names of those that are not among the `listed`, which are in order.
+    /// Reads a page of the chunks that are counted at a donor, after `after`. Returns the last chunk of the page,
+    /// `None` at the end, and the names of those chunks that are not among the `listed`, which must be in order.
     pub async fn unlisted_at(
         &self,
         donor: DonorId,
@@ -150,11 +151,11 @@ impl Catalog {
         self.read(page).await
     }
 
-    /// Counts copies at a donor as missing, or forgets them where its store is new, and returns how many. Returns
-    /// `None`, and changes nothing, if one of them has arrived since they were found missing.
+    /// Counts copies at a donor as missing, or forgets them if its store is new, and returns how many copies were
+    /// given. Returns `None`, and changes nothing, if one of them has arrived since they were found missing.
     ///
-    /// A commit that proves one of them there was either told to the pool before this looks, or comes
-    /// after this and counts it again.
+    /// A commit that proves a copy to be there either told the pool before this job looks, or comes after the job and
+    /// counts the copy again.
     pub async fn mark_missing(
         &self,
         donor: DonorId,
@@ -176,8 +177,8 @@ impl Catalog {
         self.write(Durability::Process, mark).await
     }
 
-    /// Returns the sums of what a donor holds, added up page by page, each of its own moment: good enough to plan by,
-    /// and off by what changed meanwhile.
+    /// Returns the sums of what a donor holds, added up page by page, each of its own moment: good enough for a plan,
+    /// and wrong by what changed meanwhile.
     pub async fn held_at(&self, donor: DonorId) -> Result<HeldAt, Error> {
         let mut held = HeldAt { used_chunks: 0, bytes_by_part: vec![0; PARTS as usize] };
         let mut after = Some(ChunkId::FIRST);
@@ -191,7 +192,8 @@ impl Catalog {
         Ok(held)
     }
 
-    /// Returns some of a donor's chunks, spread over all that it holds.
+    /// Returns up to `count` of a donor's copies that count and that files use, spread over all of them; `offset` is
+    /// the random number that decides which.
     pub async fn sample(
         &self,
         donor: DonorId,
@@ -210,8 +212,8 @@ impl Catalog {
         self.read(look).await
     }
 
-    /// Returns a page of the versions that need copies at a donor, lost ones included: those of `limit` chunks after
-    /// `after`.
+    /// Returns a page of the versions that need copies at a donor, lost copies included: those of at most `limit`
+    /// chunks after `after`.
     pub async fn referrers_at(
         &self,
         donor: DonorId,

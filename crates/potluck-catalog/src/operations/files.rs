@@ -1,4 +1,4 @@
-//! Files as they are read and judged.
+//! Operations on files that are read, and on files whose redundancy is judged.
 
 use crate::chunks::{
     followed::{self, Followed, ToFollow},
@@ -23,7 +23,7 @@ impl Catalog {
         self.read(move |db| open::open(db, &path, recursive, after.as_deref())).await
     }
 
-    /// Opens a file, which stays whole for as long as `member` renews the lease that it gets with this.
+    /// Opens a file with a lease of `member`. The file stays whole for as long as the member renews the lease.
     pub async fn open_leased(
         &self,
         path: PoolPath,
@@ -35,7 +35,7 @@ impl Catalog {
             let [file] = &page.files[..] else { return Ok(page) };
             let version = file.version;
             self.state.leases.take(member, path.space(), version, now_ms);
-            // It may have been replaced or removed before the lease was there.
+            // The file may have been replaced or removed before the lease was there.
             let at = path.clone();
             let now = self.read(move |db| Ok(entries::existing(db, &at)?.place)).await?;
             if matches!(now, EntryPlace::File(now) if now == version) {
@@ -67,7 +67,7 @@ impl Catalog {
         self.read(move |db| open::open_part(db, &path, version, number)).await
     }
 
-    /// A page of the files of a space, each with what keeps it.
+    /// Returns a page of the files of a space, each with its version and its layout.
     pub async fn files_of(
         &self,
         space: &Space,
@@ -78,8 +78,8 @@ impl Catalog {
         self.read(move |db| units::page(db, root, after.as_deref(), limit)).await
     }
 
-    /// A page of the files at a path, each with what keeps it. What is at the path itself is called
-    /// by an empty name. Of the root of the pool those in the spaces that are `seen`.
+    /// Returns a page of the files at a path, each with its version and its layout. A file at the path itself has an
+    /// empty name. At the root of the pool, only the files in the spaces that are `seen` are returned.
     pub async fn files_at(
         &self,
         path: PoolPath,
@@ -90,8 +90,8 @@ impl Catalog {
         self.read(move |db| units::page_at(db, &path, after.as_deref(), limit, &seen)).await
     }
 
-    /// Looks at the first of the given versions and parts, and returns each that a path leads to, with what keeps it;
-    /// and how many of them were looked at, at least one.
+    /// Looks at the first of the given versions and parts, at least one. Returns each that a path leads to, with its
+    /// layout, and how many were looked at.
     pub async fn files_followed(
         &self,
         versions: Vec<ToFollow>,

@@ -18,7 +18,7 @@ pub struct Founding {
 }
 
 impl Founding {
-    /// Makes an empty catalog at `path` for the pool called `pool`, unless one is there, which must be
+    /// Makes an empty catalog at `path` for the pool called `pool`, or opens the one that is there, which must be
     /// sound.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
         engine::create(path, pool)?;
@@ -35,8 +35,8 @@ impl Founding {
         meta::pool_name(&self.db).map_err(|why| self.failed(why))
     }
 
-    /// Notes the pool's authority and makes its first admin, whose certificate `certify` makes and gives
-    /// the digest of.
+    /// Notes the pool's authority and makes its first admin. `certify` makes the admin's certificate and returns its
+    /// digest.
     pub fn found(
         &self,
         authority: &Digest,

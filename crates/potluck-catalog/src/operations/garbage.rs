@@ -1,4 +1,4 @@
-//! Chunks that no file uses, on their way out.
+//! Operations on chunks that no file uses and that are on their way out.
 
 use crate::chunks::unused_chunks::{self, Condemned, UnusedSince};
 use crate::{Catalog, Durability, Error};
@@ -6,7 +6,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 
 impl Catalog {
-    /// Returns a page of the chunks that no file has used since `before_ms`, longest unused first.
+    /// Returns a page of the chunks that no file has used since `before_ms` and that are not condemned, longest unused
+    /// first.
     pub async fn unused_chunks(
         &self,
         before_ms: u64,
@@ -21,7 +22,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| unused_chunks::condemn(db, &names, before_ms)).await
     }
 
-    /// A page of the chunks that are condemned.
+    /// Returns a page of the chunks that are condemned, in order of their numbers.
     pub async fn condemned_chunks(
         &self,
         after: ChunkId,

@@ -1,4 +1,4 @@
-//! What members may do in spaces, and the groups that they are in.
+//! The rights of members in spaces, and the groups that members are in.
 
 use crate::members::{
     grants::{self, SeenSpaces},
@@ -9,7 +9,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use std::collections::BTreeMap;
 
-/// The change that somebody makes to a group of members.
+/// A change to a group of members.
 #[derive(Debug)]
 pub enum GroupEdit {
     /// The group begins to exist, without members.
@@ -26,8 +26,8 @@ pub enum GroupEdit {
 }
 
 impl Catalog {
-    /// What a member may do by its grants: in one space, or where none is named in all in which that is
-    /// anything. There is nothing it may do in a space that is not there.
+    /// Returns the rights that a member has by grants: in one space, or if none is named in all spaces in which it has
+    /// any. In a space that is not there, it has none.
     pub async fn rights(
         &self,
         member: MemberId,
@@ -40,13 +40,13 @@ impl Catalog {
         self.read(rights).await.map(SeenSpaces::only)
     }
 
-    /// All grants in a space.
+    /// Returns all grants in a space; none if it is not there.
     pub async fn grants(&self, space: String) -> Result<Vec<(Grantee, Rights)>, Error> {
         self.read(move |db| grants::in_space(db, &space)).await
     }
 
-    /// Gives rights in a space beside those that were granted before, and takes others; gives what was and
-    /// what is granted.
+    /// Grants rights in a space beside those that were granted before, and takes others. Returns the rights that were
+    /// granted before and those that are granted now.
     pub async fn change_rights(
         &self,
         space: String,
@@ -59,12 +59,12 @@ impl Catalog {
         self.write(Durability::Disk, change).await
     }
 
-    /// All groups with their members, by name and number.
+    /// Returns all groups that were made, with their members, by name and number.
     pub async fn groups(&self) -> Result<BTreeMap<String, Vec<MemberId>>, Error> {
         self.read(groups::all).await
     }
 
-    /// Makes a group, removes it with all that was granted to it, or changes who is in it.
+    /// Makes a group, removes it with all that was granted to it, or changes its members.
     pub async fn edit_group(&self, name: String, edit: GroupEdit) -> Result<(), Error> {
         let edit = move |db: &_| match &edit {
             GroupEdit::Create => groups::create(db, &name),

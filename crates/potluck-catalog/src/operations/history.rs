@@ -16,7 +16,7 @@ use potluck_wire::control::{KeptListed, KeptScope};
 const LET_GO_AT_ONCE: usize = 8;
 
 impl Catalog {
-    /// A page of what is kept of a name, or below a directory.
+    /// Returns a page of what is kept of a name, or below a directory.
     pub async fn kept(
         &self,
         path: PoolPath,
@@ -28,8 +28,9 @@ impl Catalog {
         self.read(move |db| kept::list(db, &path, scope, after.as_deref(), now_ms, &seen)).await
     }
 
-    /// Brings something that is kept of a name back to that name; what has the name now is kept in turn. With
-    /// `removed`, it must have been removed, and nothing may have the name.
+    /// Brings a kept thing back to the name that it had: the one with this `number`, or the one that was kept last. An
+    /// entry that has the name now is kept in turn. With `removed`, the thing must have been removed, and nothing may
+    /// have the name.
     pub async fn bring_back(
         &self,
         path: PoolPath,
@@ -44,7 +45,8 @@ impl Catalog {
         self.write(Durability::Disk, bring).await
     }
 
-    /// Lets the given things that are kept of `path` or below it go for good, a few in each transaction.
+    /// Lets go for good those of the given things that are kept of `path` or below it, a few in each transaction. A
+    /// thing that a snapshot shows stays for the snapshot.
     pub async fn let_go(
         &self,
         path: PoolPath,
@@ -59,7 +61,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes a snapshot of a directory, which is read below it from then on.
+    /// Takes a snapshot of a directory, which can be read below the directory from then on.
     pub async fn take_snapshot(
         &self,
         dir: PoolPath,
@@ -74,7 +76,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| snapshots::remove(db, &dir, &name)).await
     }
 
-    /// The snapshots of a directory, the oldest first.
+    /// Returns the snapshots of a directory, the oldest first.
     pub async fn snapshots(&self, dir: PoolPath) -> Result<Vec<TakenSnapshot>, Error> {
         self.read(move |db| snapshots::of_dir(db, &dir)).await
     }

@@ -1,4 +1,4 @@
-//! The metadata log: what its copies lack, and how far they have come.
+//! Operations on the metadata log: the changes that its copies lack, and the positions that they have.
 
 use crate::log::{
     changes::{self, ChangeNumber},
@@ -20,9 +20,10 @@ use std::sync::Arc;
 /// The changes that a copy of the log lacks, at one moment.
 #[derive(Debug)]
 pub struct LogAhead {
-    /// How far the copy has come; `None` before its first base.
+    /// The position of the copy; `None` before its first base.
     pub position: Option<Position>,
-    /// The first changes after that position; `None` if there are none, or if some of the copy is lost.
+    /// The first changes after that position; `None` if there are none, none were asked for, or the copy begins anew,
+    /// because it has no position or its generation is lost.
     pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
@@ -41,12 +42,12 @@ impl LogAhead {
 pub struct LogCommitted {
     /// The chunks of the blocks that were condemned or gone and are in use again.
     pub again: InUseAgain,
-    /// Whether a block has fewer copies than it should.
+    /// True if a block has fewer copies than it should.
     pub open: bool,
 }
 
 impl Catalog {
-    /// Returns the changes that a copy of the log lacks, the first `rows` of them.
+    /// Returns the changes that a copy of the log lacks, of the first `rows` rows.
     pub async fn log_ahead(&self, copy: LogCopy, rows: usize) -> Result<LogAhead, Error> {
         let look = move |db: &_| {
             let (position, last) = (Position::of(db, copy)?, ChangeNumber(changes::last(db)?));
@@ -59,8 +60,8 @@ impl Catalog {
         self.read(look).await
     }
 
-    /// Notes how far a copy of the log has come, if it has, and forgets the changes that every copy has now or that
-    /// none may wait for any longer, as when neither can be written.
+    /// Notes the advance of a copy of the log, if there is one, and forgets the changes that every copy has, or that
+    /// are too many to be kept for a copy that cannot be written.
     pub async fn note_log(&self, advance: Option<Advance>) -> Result<(), Error> {
         let note = move |db: &_| match &advance {
             Some(advance) => advance.note(db),
@@ -69,8 +70,10 @@ impl Catalog {
         self.write(Durability::Process, note).await
     }
 
-    /// Makes blocks part of the pool, and notes in the same transaction how far the copy on donors has
-    /// come; a new generation takes the place of the one before.
+    /// Makes blocks part of the pool, and notes the position of the copy on donors in the same transaction. A new
+    /// generation takes the place of the one before.
+    ///
+    /// Errors: a block was refused, or [`Error::NoSession`] if the log has begun anew meanwhile.
     pub async fn commit_log(
         &self,
         batch: Arc<Batch<Infallible>>,
@@ -102,14 +105,14 @@ impl Catalog {
         self.write(Durability::Disk, work).await
     }
 
-    /// The space of the pool's own metadata, made with `policy` at its first use.
+    /// Returns the space of the pool's own metadata, which is made with `policy` at its first use.
     pub async fn system_space(&self, policy: Policy, wall_ms: i64) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| system::space(db, &policy, wall_ms)).await
     }
 
-    /// Has versions of the pool's own metadata be kept in so many copies from now on; with `lost`, a new
-    /// generation of the log on donors takes the place of one that has gaps, or of one that is not kept any more: no
-    /// change waits for that. Where nothing is to be done a look takes no turn of the writer.
+    /// Sets the number of copies of versions of the pool's own metadata. With `lost`, the generation of the log on
+    /// donors is given up, because it has gaps or is not kept any more, and a new one takes its place; no change waits
+    /// for that. If nothing is to be done, this takes no turn of the writer.
     pub async fn adapt_metadata(
         &self,
         copies: Vec<(VersionId, u32)>,

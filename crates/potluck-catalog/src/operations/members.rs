@@ -13,7 +13,7 @@ use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 
 impl Catalog {
-    /// Remembers a token; gives its number.
+    /// Adds a token and returns its number.
     pub async fn add_token(
         &self,
         secret: Digest,
@@ -23,19 +23,19 @@ impl Catalog {
         self.write(Durability::Disk, move |db| tokens::add(db, &secret, new, now)).await
     }
 
-    /// The tokens that are remembered, the oldest first.
+    /// Returns the tokens that are remembered, the oldest first.
     pub async fn tokens(&self) -> Result<Vec<Token>, Error> {
         self.read(tokens::all).await
     }
 
-    /// Forgets a token that nobody used.
+    /// Forgets an unused token, so that it cannot be used any more.
     pub async fn remove_token(&self, id: u32) -> Result<(), Error> {
         self.write(Durability::Disk, move |db| tokens::remove(db, id)).await
     }
 
-    /// Uses a token up for a member called `name`, whose public key has the digest `key` and whom
-    /// `certify` gives a certificate: its digest, and itself in DER. Whoever used it with that key before, and is still a
-    /// member, gets the same answer again.
+    /// Uses a token up for a member called `name`, whose public key has the digest `key`. `certify` returns the digest
+    /// of the member's certificate, and the certificate in DER. A member that used the token with that key before, and
+    /// whose membership has not ended, gets the same answer again until the token expires.
     pub async fn join(
         &self,
         secret: Digest,
@@ -44,13 +44,13 @@ impl Catalog {
         now: Moment,
         certify: impl Fn(MemberId, Role) -> Result<(Digest, Vec<u8>), Error> + Send + 'static,
     ) -> Result<Certified, Error> {
-        // Whoever guesses at tokens is refused by this read, and takes no turn of the writer.
+        // A caller that guesses at tokens is refused by this read, and takes no turn of the writer.
         if !self.read(move |db| tokens::is_known(db, &secret)).await? {
             return Err(Error::UnknownToken);
         }
         let join = move |db: &_| {
             tokens::use_up(db, &secret, &key, now, |invited| {
-                // A donor that was removed brings nobody in any more.
+                // The tokens of a donor that was removed are not valid any more.
                 let inviter = members::get(db, invited.by)?;
                 if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
                     return Err(Error::UnknownToken);
@@ -77,7 +77,7 @@ impl Catalog {
         self.write(Durability::Disk, join).await
     }
 
-    /// Ends a membership. What was remembered of it as a donor is forgotten, at last which chunks it had
+    /// Ends a membership. The facts kept about a donor are forgotten at once, and its copies later
     /// ([`Upkeep::RemovedDonors`](crate::Upkeep::RemovedDonors)).
     pub async fn revoke(&self, id: MemberId) -> Result<StoredMember, Error> {
         let revoke = move |db: &_| {

@@ -21,8 +21,8 @@ use potluck_wire::control::{
 };
 
 impl Catalog {
-    /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of
-    /// the pool those in the spaces that are `seen`.
+    /// Returns a page of the entries of a directory after `after`, or with `recursive` of the tree there. At the root
+    /// of the pool, only the spaces that are `seen` are listed.
     pub async fn list_directory(
         &self,
         path: PoolPath,
@@ -33,7 +33,7 @@ impl Catalog {
         self.read(move |db| lists::list(db, &path, recursive, after.as_deref(), &seen)).await
     }
 
-    /// The entries behind names of directories, or of a directory why there are none.
+    /// Returns the entries behind names of directories, or for a directory the error why it has none.
     pub async fn look_up(
         &self,
         dirs: Vec<(PoolPath, Vec<String>)>,
@@ -41,12 +41,12 @@ impl Catalog {
         self.read(move |db| Ok(lists::look_up(db, &dirs))).await
     }
 
-    /// Returns the entry at a path, and the redundancy that keeps it.
+    /// Returns the entry at a path, the policy that holds there, and the layout of a file.
     pub async fn stat(&self, path: PoolPath) -> Result<EntryFacts, Error> {
         self.read(move |db| lists::stat(db, &path)).await
     }
 
-    /// The sums of the part of a tree that follows `after`, some `most` entries and chunks.
+    /// Returns the sums of the part of a tree that follows `after`, of about `most` entries and chunks.
     pub async fn usage(
         &self,
         path: PoolPath,
@@ -57,7 +57,8 @@ impl Catalog {
         self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most, &seen)).await
     }
 
-    /// Makes a directory with these attributes, with `parents` those above it too.
+    /// Makes a directory with these attributes. With `parents`, missing directories above it are made too, and a
+    /// directory that is there already is no error.
     pub async fn make_directory(
         &self,
         path: PoolPath,
@@ -71,7 +72,8 @@ impl Catalog {
         self.write(Durability::Disk, make).await
     }
 
-    /// Makes symbolic links, as `condition` says in the place of others; gives those that were refused.
+    /// Makes symbolic links, with [`Condition::Always`] also in the place of others. Returns those that were refused,
+    /// with the reasons.
     pub async fn make_links(
         &self,
         links: Vec<NewLink>,
@@ -83,7 +85,7 @@ impl Catalog {
         self.write(Durability::Disk, make).await
     }
 
-    /// Sets attributes of a file, of which this `version` is meant if one is given, of a directory or of a space.
+    /// Sets attributes of a file, which has to be of `version` if one is given, or of a directory, a link or a space.
     pub async fn set_attributes(
         &self,
         path: PoolPath,
@@ -97,7 +99,8 @@ impl Catalog {
         self.write(Durability::Disk, set).await
     }
 
-    /// Gives a file or directory another name in its space; where `replaces` is given, in the place of that version.
+    /// Moves a file, a link or a directory to another path in its space. If `replaces` is given, the file there must be
+    /// of that version; with `no_replace`, no file or link may be there.
     pub async fn rename(
         &self,
         from: PoolPath,
@@ -125,8 +128,8 @@ impl Catalog {
         self.write(Durability::Disk, rename).await
     }
 
-    /// Removes a file or a directory, with `recursive` also one that has entries, if it is what `only_if` says; gives the
-    /// files that were there just before.
+    /// Removes a file, a link or a directory, with `recursive` also one that has entries, if it is what `only_if` says.
+    /// Returns the number and size of the files that were there just before.
     pub async fn remove(
         &self,
         path: PoolPath,
@@ -150,8 +153,9 @@ impl Catalog {
         Ok(removed)
     }
 
-    /// Copies files inside the pool of which enough holders are there in the snapshot, or says again what came of the `page` of the `copy` that was asked
-    /// for before; `reply` is what is kept to be said again.
+    /// Copies a page of files inside the pool. A file is refused if too few of its holders are there in the snapshot.
+    /// If this `page` of the `copy` was made before, the reply of then is returned; `reply` makes the text that is kept
+    /// for that.
     pub async fn copy_files(
         &self,
         (copy, page): (SessionId, u32),

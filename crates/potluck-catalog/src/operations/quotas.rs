@@ -5,7 +5,7 @@ use crate::{Catalog, Durability, Error};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 
 impl Catalog {
-    /// Changes a quota and gives what it is now; no limits take it away.
+    /// Changes a quota, and returns what it is now. A quota without limits is removed.
     pub async fn set_quota(
         &self,
         of: QuotaOf,
@@ -15,7 +15,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| quotas::set(db, &of, change)).await
     }
 
-    /// The quotas that there are, spaces first; of one space or member alone where it is named.
+    /// Returns all quotas, those of spaces first, or only the quota of the space or member that is named.
     pub async fn quotas(&self, of: Option<QuotaOf>) -> Result<Vec<StoredQuota>, Error> {
         let named = move |db: &_| {
             let mut quotas = quotas::all(db)?;

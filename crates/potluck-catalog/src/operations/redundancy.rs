@@ -1,4 +1,4 @@
-//! Operations on the redundancy that versions have, and on that to which they are being changed.
+//! Operations on the redundancy that versions have, and on the redundancy to which they are being changed.
 
 use crate::chunks::excess;
 use crate::policies::conversions::{self, Computed};
@@ -12,14 +12,15 @@ use potluck_pool::{DonorSnapshot, InUseAgain};
 /// The outcome of writing parity down.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    /// The chunks that are in use again.
+    /// The chunks that were condemned or gone and are in use again.
     pub again: Vec<InUseAgain>,
-    /// The chunks, at donors, that the catalog counts from now on.
+    /// The donors that hold the parity, each with the number of chunks that the catalog counts there only from now on.
     pub claimed: Vec<(DonorId, u64)>,
 }
 
 impl Catalog {
-    /// Writes down which versions lack some of their redundancy, and since when others have all of it.
+    /// Notes that the versions `open` lack some of their redundancy, and that the versions `safe` have all of it since
+    /// the wall time `wall_ms`.
     pub async fn set_safe(
         &self,
         open: Vec<VersionId>,
@@ -33,8 +34,8 @@ impl Catalog {
         self.write(Durability::Process, set).await
     }
 
-    /// Has the first of the given versions give up their former redundancy, if they still have all of their new one.
-    /// Returns how many were looked at, at least one, and how many changed.
+    /// Ends the former redundancy of the first of the given versions, where all of their new one is still there.
+    /// Returns how many versions were looked at, at least one, and how many changed.
     pub async fn arrive(
         &self,
         snapshot: DonorSnapshot,
@@ -46,7 +47,7 @@ impl Catalog {
         self.write(Durability::Disk, arrive).await
     }
 
-    /// Writes parity down: that which is believed as its version's, and the rest for garbage collection to find.
+    /// Writes parity down: believed parity for its version, and doubtful parity so that garbage collection takes it.
     pub async fn learn_parity(
         &self,
         computed: Vec<Computed>,

@@ -1,4 +1,4 @@
-//! Series of steps, of which old ones are purged.
+//! Operations on series of steps, of which old steps are purged.
 
 use crate::history::series::{self, Series, SeriesStep};
 use crate::names::entries;
@@ -8,19 +8,19 @@ use potluck_core::path::PoolPath;
 use std::sync::Arc;
 
 impl Catalog {
-    /// The directories of which steps are purged.
+    /// Returns the directories of which steps are purged.
     pub async fn all_series(&self) -> Result<Vec<PoolPath>, Error> {
         self.read(series::all).await
     }
 
-    /// The steps of a directory, and what its rule says of each.
+    /// Returns the steps of a directory, and what its rule says of each.
     pub async fn series(&self, path: PoolPath, when: When) -> Result<Series, Error> {
         let read = self.state.leases.leased(when.pool_ms);
         self.read(move |db| series::look(db, &path, read.clone(), when)).await
     }
 
-    /// Purges those of these steps of a series that may go, and are what they were when it was looked at, in one transaction;
-    /// gives their names.
+    /// Purges, in one transaction, those of the given steps that may go and are as they were when the series was looked
+    /// at. Returns their names.
     pub async fn purge_steps(
         &self,
         looked_at: Arc<Series>,
@@ -31,7 +31,7 @@ impl Catalog {
         self.write(Durability::Disk, purge).await
     }
 
-    /// Notes that these steps of a series are used.
+    /// Notes that these steps of a series were used at `now_ms`.
     pub async fn note_steps(
         &self,
         path: PoolPath,
@@ -42,8 +42,8 @@ impl Catalog {
         self.write(Durability::Disk, note).await
     }
 
-    /// Notes that the steps are used that lead to a path which is read or written, and those below it, where series purge
-    /// what is not used. To the reader or writer that costs nothing elsewhere, and seldom there.
+    /// Notes the use of the steps that lead to a path which is read or written, and of those below it, in series that
+    /// purge unused steps. Mostly nothing is to be noted, and this only reads.
     pub async fn note_use(&self, path: PoolPath, now_ms: u64) -> Result<(), Error> {
         let steps = self.read(move |db| series::used_by(db, &path, now_ms)).await?;
         if steps.is_empty() {
@@ -55,7 +55,7 @@ impl Catalog {
         self.write(Durability::Disk, note).await
     }
 
-    /// Pins a file or directory in a series, so that it is never purged, or ends that.
+    /// Pins an entry, so that it is never purged from a series, or takes the pin away.
     pub async fn pin(&self, path: PoolPath, pinned: bool) -> Result<(), Error> {
         self.write(Durability::Disk, move |db| series::pin(db, &path, pinned)).await
     }

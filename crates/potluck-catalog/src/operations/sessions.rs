@@ -1,4 +1,4 @@
-//! Write sessions, from what admits them to what they offer.
+//! Operations on write sessions: admission, plans, offers and the end.
 
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::{self, KnownChunk, UnusedChunk};
@@ -23,12 +23,12 @@ use potluck_wire::control::{Condition, Held};
 use std::sync::Arc;
 
 impl Catalog {
-    /// The space that a file or tree at `path` would be written to, with the policy that holds at
-    /// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
-    /// are written; what is to keep each of them its own directory says, at the commit.
+    /// Returns the space that a file or tree at `path` would be written to, with the policy that holds at `path`, or
+    /// the error with which the write is bound to fail. The policy at the root of a tree decides how all files of the
+    /// session are written; the redundancy of each file follows from its own directory, at the commit.
     ///
-    /// So many `bytes` must fit into the quotas, if that can be told: what a tree that is there already will
-    /// replace is known at the commit.
+    /// So many `bytes` must fit into the quotas, unless a directory is at the path: what a tree replaces in it is known
+    /// only at the commit.
     pub async fn admit_write(
         &self,
         path: PoolPath,
@@ -38,12 +38,12 @@ impl Catalog {
         self.read(move |db| admit_write(db, &path, condition, bytes)).await
     }
 
-    /// Keeps a new session, so that it survives the manager.
+    /// Writes a new session down, so that it survives the manager's process.
     pub async fn open_session(&self, session: StoredSession) -> Result<(), Error> {
         self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
     }
 
-    /// Keeps a session's longer plan, for `bytes` in all, with which so many more are `counted` by quotas.
+    /// Writes down a session's longer plan, for `bytes` in all; quotas count `counted` bytes more for the session.
     pub async fn grow_session(
         &self,
         id: SessionId,
@@ -55,17 +55,17 @@ impl Catalog {
         self.write(Durability::Process, grow).await
     }
 
-    /// Ends a session: from now on it commits nothing.
+    /// Ends a session, so that it commits nothing from now on.
     pub async fn end_session(&self, id: SessionId) -> Result<(), Error> {
         self.write(Durability::Process, move |db| sessions::end(db, &id)).await
     }
 
-    /// Keeps the names in `new`, which a session has not offered before, from being reclaimed; then gives
-    /// what is known of each of `names`, with the donors that have them at level `ack`. What is found in
-    /// use stays.
+    /// Keeps the names in `new`, which a session has not offered before, from being reclaimed. Then returns what is
+    /// known of each of `names`, with the donors that have it at level `ack` or better. A chunk that is reported as
+    /// used stays.
     ///
-    /// The names outlive a power cut before any donor is sent a chunk of them: a copy that a donor synced and that
-    /// the catalog does not know would be nobody's for good.
+    /// The names survive a power cut before any donor is sent one of these chunks: no session would ever claim a copy
+    /// that a donor synced and that the catalog does not know.
     pub async fn offer(
         &self,
         id: SessionId,
@@ -79,8 +79,8 @@ impl Catalog {
         self.read(move |db| chunks::look_up(db, &names, ack)).await
     }
 
-    /// Keeps chunks for a session that no file uses, such as those of an interrupted upload, each with its
-    /// index; gives those that are not on their way out already.
+    /// Keeps chunks that no file uses for a session, such as those of an interrupted upload, each with its index.
+    /// Returns those that are not on their way out already.
     pub async fn keep_unused(
         &self,
         unused: Vec<(u32, UnusedChunk)>,
@@ -107,7 +107,8 @@ pub struct AdmittedWrite {
     pub space: Space,
     /// The quotas that the files come under.
     pub limits: QuotaLimits,
-    /// The size of the file that is replaced; `None` for a tree, of which nobody can tell before the commit.
+    /// The size of the file that is replaced, 0 if nothing is there; `None` if a directory is at the path, in which the
+    /// replaced files are known only at the commit.
     pub replaced: Option<u64>,
 }
 

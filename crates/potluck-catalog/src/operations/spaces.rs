@@ -1,4 +1,4 @@
-//! Spaces and what holds for the files in them.
+//! Operations on spaces and on the policies of the files in them.
 
 use crate::members::grants;
 use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
@@ -11,8 +11,7 @@ use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::{Grantee, Rights};
 
 impl Catalog {
-    /// Makes a space, in which its maker has all rights. A maker that may have `most` spaces is refused
-    /// with more.
+    /// Makes a space, in which its maker has all rights. A maker that has made `most` spaces or more is refused.
     pub async fn create_space(
         &self,
         new: NewSpace,
@@ -22,7 +21,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| create(db, &new, most, wall_ms)).await
     }
 
-    /// Removes a space, with `recursive` also one that has files; gives the number that it had.
+    /// Removes a space, with `recursive` also one that has files, and returns the number that it had.
     pub async fn remove_space(&self, name: String, recursive: bool) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
     }
@@ -51,8 +50,8 @@ impl Catalog {
         self.write(Durability::Disk, move |db| policy_changes::set(db, &path, &over)).await
     }
 
-    /// Has a page of the files at a path follow a policy that was changed at `set_at`; with `None`, changes nothing
-    /// and only returns what that would come to.
+    /// Makes a page of the files at a path follow a policy that was changed at `set_at`. Without `set_at`, nothing
+    /// changes, and only the effects of the policy are returned.
     pub async fn follow_policy(
         &self,
         path: PoolPath,

@@ -21,8 +21,8 @@ use potluck_core::ids::Epoch;
 use potluck_pool::CircuitBreaker;
 use std::time::Duration;
 
-/// A start may follow a crash just before the pool's time was saved, whose own write may have been lost with the power:
-/// time goes on from beyond anything that an earlier term can have said.
+/// The time by which the pool's time leaps at each start of a manager. A start may follow a power cut in which the last
+/// saved times were lost, so time goes on from beyond anything that an earlier term can have said.
 pub const TIME_LEAP: Duration = Duration::from_secs(120);
 
 /// The state that a starting manager finds in the catalog.
@@ -30,7 +30,7 @@ pub const TIME_LEAP: Duration = Duration::from_secs(120);
 pub struct TermStart {
     /// The epoch of this term.
     pub epoch: Epoch,
-    /// Why garbage collection is frozen, if it is.
+    /// The reason why garbage collection is frozen, if it is.
     pub gc_frozen: Option<String>,
     /// The name of the pool.
     pub pool_name: String,
@@ -41,13 +41,13 @@ pub struct TermStart {
     pub leapt_ms: u64,
     /// All members that the pool ever had.
     pub members: Vec<StoredMember>,
-    /// The write sessions there are, each with what it offered.
+    /// The write sessions, each with the names that it offered.
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
     /// The facts kept about donors.
     pub donors: Vec<StoredDonor>,
     /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,
-    /// The donors that went away at once, for which repair is paused.
+    /// The donors that went away at once, for which repair is paused, and those that were declared dead.
     pub circuit_breaker: CircuitBreaker,
 }
 
@@ -66,13 +66,14 @@ impl Catalog {
         self.write(Durability::Disk, begin).await
     }
 
-    /// Whether a term that a donor heard of did something that this catalog does not know.
+    /// Returns whether a term that a donor heard of did something that this catalog does not know.
     pub async fn is_unknown_term(&self, heard: Term) -> Result<bool, Error> {
         self.read(move |db| term_history::unknown(db, heard)).await
     }
 
-    /// Freezes garbage collection in the term that drew `start` and has the epoch `own`, and has every copy
-    /// of the log begin anew. With `above`, the epoch becomes a later one than that. Gives the epoch.
+    /// Freezes garbage collection in the term that drew `start` and has the epoch `own`. With `above`, the epoch
+    /// becomes a later one than that. Every copy of the log begins anew if the freeze begins or the epoch rises.
+    /// Returns the epoch.
     pub async fn freeze_gc(
         &self,
         why: String,
@@ -103,8 +104,8 @@ impl Catalog {
 
     /// Lets garbage collection go on: what other terms may have known is given up.
     ///
-    /// A catalog that was made of a log with gaps is accepted by that: its log on donors begins anew, as one that counts more
-    /// than the log that had the gaps.
+    /// A catalog that was made of a log with gaps is accepted by that: its log on donors begins anew, as one that
+    /// counts more than the log that had the gaps.
     pub async fn end_gc_freeze(&self) -> Result<(), Error> {
         let end = |db: &_| {
             term_history::give_up(db)?;
@@ -118,8 +119,8 @@ impl Catalog {
     }
 }
 
-/// Has the pool's time leap; gives by how much it has at all starts. Both are saved at once, so that the time without
-/// leaps never goes back.
+/// Advances the pool's time by [`TIME_LEAP`], if it was ever saved. Returns the milliseconds by which it leapt at all
+/// starts. Both are saved at once, so that the time without leaps never goes back.
 fn leap(db: &Tx, saved_ms: Option<u64>) -> Result<u64, Error> {
     let before_ms = notes::time_leapt_ms(db)?;
     let Some(saved_ms) = saved_ms else { return Ok(before_ms) };

@@ -1,4 +1,4 @@
-//! The pool's clock and figures, and the work in the background.
+//! Operations on the pool's clock and figures, and the work in the background.
 
 use crate::chunks::{
     stats::{self, Stats},
@@ -15,44 +15,45 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a step of the work in the background holds the writer, whatever it is and however slow the disk is; it
-/// ends with the piece that it is at then.
+/// The time for which a step of the work in the background holds the writer, however slow the disk is. The step ends
+/// with the piece that is under way then.
 const STEP: Duration = Duration::from_millis(20);
 /// The most entries, copies or chunks of one piece: some milliseconds where a row has to be read from the disk.
 const PIECE: usize = 32;
 
-/// Work that is done in the background, step by step. A step ends after its most, or sooner when it has held the writer
+/// Work that is done in the background, step by step. A step ends at its limit, or sooner when it has held the writer
 /// for long enough.
 #[derive(Debug, Clone, Copy)]
 pub enum Upkeep {
-    /// Takes apart what was removed: so many entries of trees, and chunks of their files, in one step.
+    /// Takes removed trees and versions apart.
     Trash {
-        /// The most entries of one step.
+        /// The most entries of trees, and chunks of their files, of one step.
         entries: usize,
-        /// How long a file that is made of parts stays whole, for those who have it open.
+        /// The time in milliseconds for which a removed version that readers have, or may have, open stays whole.
         kept_ms: u64,
     },
     /// Accounts for what an ended session offered.
     EndedSession {
-        /// The id of the session.
+        /// The identifier of the session.
         id: SessionId,
-        /// The pool's time since which its chunks count as unused.
+        /// The pool's time, in milliseconds, since which the chunks of the session count as unused.
         unused_since_ms: u64,
     },
-    /// Forgets what donors had that were removed from the pool. No donor comes back under the number of a removed
-    /// one, and one that takes its store over lists what is there.
+    /// Forgets the copies at donors that were removed from the pool. No donor comes back under the number of a removed
+    /// one, and a donor that takes its store over lists what is there.
     RemovedDonors {
         /// The most copies of one step.
         copies: usize,
     },
     /// Forgets chunks that have been gone from everywhere for long.
     ReclaimedChunks {
-        /// The pool's time since which they have been gone.
+        /// The pool's time, in milliseconds, at which the chunks were gone at the latest.
         before_ms: u64,
         /// The most chunks of one step.
         chunks: usize,
     },
-    /// Aborts checkpoints that are idle for too long, and forgets those that ended long ago.
+    /// Aborts checkpoints that are idle for too long or whose directory was removed, and forgets those that ended long
+    /// ago.
     Checkpoints {
         /// The most checkpoints of one step.
         most: usize,
@@ -64,7 +65,7 @@ pub enum Upkeep {
     },
     /// Forgets the replies that were given to commits.
     Replies {
-        /// The pool's time before which the forgotten replies were made.
+        /// The pool's time, in milliseconds, before which the forgotten replies were made.
         before_ms: u64,
         /// The most replies of one step.
         replies: usize,
@@ -77,13 +78,13 @@ impl Catalog {
         self.read(move |db| stats::count(db, &dead)).await
     }
 
-    /// Waits until all changes are made that were asked for before.
+    /// Waits until all changes that were asked for before are made.
     pub async fn in_turn(&self) -> Result<(), Error> {
         self.write(Durability::Process, |_| Ok(())).await
     }
 
-    /// Saves the pool's time, when members were seen, and when donors were heard: together, so that how
-    /// long a donor was silent can be told after a crash.
+    /// Saves the pool's time, the times at which members were seen, and those at which donors were heard. They are
+    /// saved together, so that the silence of a donor is known after a crash.
     pub async fn save_time(
         &self,
         now_ms: u64,
@@ -98,9 +99,9 @@ impl Catalog {
         self.write(Durability::Process, save).await
     }
 
-    /// Takes a step of the work that nobody waits for, and returns whether there may be more to do.
+    /// Takes a step of work in the background, and returns whether there may be more to do.
     pub async fn upkeep(&self, step: Upkeep, now_ms: u64) -> Result<bool, Error> {
-        // Mostly there is nothing to do, and a look by a reader takes no turn of the writer.
+        // Mostly there is nothing to do, which a read finds out without a turn of the writer.
         let is_due = match step {
             Upkeep::Trash { .. } => self.read(trash::any).await?,
             Upkeep::Checkpoints { .. } => {
@@ -138,14 +139,14 @@ impl Catalog {
 }
 
 impl Upkeep {
-    /// Returns how much the work does at most in a step, and how much of that is a piece.
+    /// Returns the most items of a step of the work, and the items of one piece of it.
     fn most_and_piece(self) -> (usize, usize) {
         match self {
             Self::Trash { entries: most, .. }
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. } => (most, PIECE),
-            // A reply may be about hundreds of files and a row about all that was offered, so each is a piece by
-            // itself.
+            // A reply may be about hundreds of files, and a checkpoint or a kept thing may have many rows of its own,
+            // so each is a piece by itself.
             Self::Replies { replies: most, .. }
             | Self::Checkpoints { most }
             | Self::Kept { most } => (most, 1),

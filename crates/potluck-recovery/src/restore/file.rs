@@ -1,4 +1,4 @@
-//! Restoring from the log in a file.
+//! Restores a pool from the copy of its metadata log in a backup file.
 
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
@@ -13,11 +13,12 @@ use std::path::Path;
 
 /// Restores from the backup in the file `from`.
 ///
-/// Errors: a state directory that is not empty, a kit that cannot be read, a backup whose base is not as
-/// it was written. A failed restore leaves nothing that starts, and the next one into it begins anew.
-/// Changes after the base that cannot be read are no error: the report says it.
+/// Errors: the state directory is not empty, the kit or the backup cannot be read, the base of the backup is damaged
+/// or cut off, a record cannot be read, or the disk fails. A failed restore leaves no state directory that a manager
+/// starts on, and the next restore into it begins anew. Blocks after the base that cannot be read are no error: the
+/// report says how many bytes were left out.
 pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> {
-    // This comes before anything is made, so that a wrong name does not begin a restore.
+    // The file is opened before anything is made, so that a wrong name does not begin a restore.
     File::open(from).map_err(StateDir::io(from.into()))?;
     let staging = Staging::begin(ask)?;
     let key = staging.kit.recovery_key();

@@ -1,4 +1,4 @@
-//! Listening, in the lost manager's place, to what the pool's donors have.
+//! Listens in the place of the lost manager, and waits until the donors have told what they have.
 
 use super::Restore;
 use super::collect::RestoreProgress;
@@ -22,10 +22,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// The number of quiet times for which the next donor is waited for to tell all it has, whatever else is heard. A
-/// slow one reads all its trailers meanwhile, and one that lists for ever is not waited for.
+/// The number of quiet periods in which a further donor must complete its answer; after them the wait ends, whatever
+/// else is heard. That is long enough for a slow donor to read all its trailers, and bounds the wait for a donor that
+/// lists without an end.
 const LONGEST: u32 = 20;
-/// The time between two looks at which donors have answered.
+/// The time between two looks at the number of donors that have answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The time between two visits to the donors that were named.
 const VISIT_EVERY: Duration = Duration::from_secs(2);
@@ -36,29 +37,29 @@ pub struct ListenOptions {
     /// The address to listen on: the lost manager's, or one to which that is forwarded. By default it has the port at
     /// which donors knew the manager.
     pub listen: Option<String>,
-    /// How long no donor must have said anything new before the wait ends.
+    /// The time without anything new from any donor after which the wait ends, unless a live donor has yet to answer.
     pub quiet: Duration,
     /// The number of donors that suffice: no more are waited for.
     pub donors: Option<usize>,
-    /// The donors to visit, which would look for the manager where it is no more.
+    /// The addresses of donors to visit, because these look for the manager at its old address.
     pub visit: BTreeSet<Address>,
-    /// How to choose between several states of the catalog that donors have.
+    /// The preference among several states of the catalog that donors have.
     pub prefer: Preference,
 }
 
 /// A restore server that listens for donors.
 pub struct RestoreListener {
-    /// The server, with all that it heard.
+    /// The server, with all that donors told it.
     pub server: Arc<RestoreServer>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
     visiting: JoinHandle<()>,
     visits: mpsc::UnboundedReceiver<Visit>,
-    /// The reasons why named donors are not reached.
+    /// The named donors that were not reached at the last visit, with the reasons.
     unreached: BTreeMap<Address, io::Error>,
 }
 
-/// A visit to a donor that went otherwise than the one before.
+/// The outcome of a visit to a donor, where it differs from that of the visit before.
 struct Visit {
     at: Address,
     came: io::Result<()>,
@@ -98,11 +99,12 @@ impl RestoreListener {
         Ok(Self { server, stop, serving, visiting, visits, unreached })
     }
 
-    /// Waits until the donors asked for have said all, or nothing new was said for a while and
-    /// nobody who is there owes an answer. `tell` hears of progress.
+    /// Waits until as many donors have answered as were asked for, or nothing new was heard for the quiet time and
+    /// every live donor has answered, or no further donor has answered for [`LONGEST`] quiet times. `tell` is given
+    /// messages about progress.
     ///
-    /// Errors: nobody answered, and none of the donors that were named was reached. That is said at
-    /// once where no such machine is known.
+    /// Errors: donors were named, none of them was reached, and no donor answered. This error comes without the wait
+    /// when no name of theirs has an address.
     pub async fn wait(
         &mut self,
         options: &ListenOptions,
@@ -146,12 +148,12 @@ impl RestoreListener {
         StateError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
     }
 
-    /// Returns whether a donor is there that has not told all it has.
+    /// Returns whether a live donor has not told all it has.
     fn is_owed(&self) -> bool {
         self.server.live().iter().any(|donor| !self.server.collecting.has_answered(*donor))
     }
 
-    /// Stops listening; returns an epoch as late as any that a donor has heard of.
+    /// Stops listening, and returns an epoch at least as late as any that a donor proved to have heard of.
     pub async fn end(self) -> Epoch {
         self.visiting.abort();
         let _ = self.visiting.await; // it ends by being stopped
@@ -162,7 +164,7 @@ impl RestoreListener {
 }
 
 /// Visits all of these donors again and again, and shows them where to find this server, until the task is stopped.
-/// `tell` hears how a visit to a donor went where that is different from the visit before.
+/// Sends the outcome of a visit to `tell` where it differs from that of the visit before.
 async fn visit_for_ever(
     server: Arc<RestoreServer>,
     donors: BTreeSet<Address>,
@@ -183,12 +185,12 @@ async fn visit_for_ever(
     join_all(donors.iter().map(visit_one)).await;
 }
 
-/// The times since which nothing new has come.
+/// The progress that is known, and the times since which there was none.
 struct Waiting {
     known: RestoreProgress,
-    /// When something new was last said.
+    /// The time at which something new was last heard; the start of the wait before that.
     quiet: Tick,
-    /// When a donor last completed telling all that it has.
+    /// The time at which a donor last completed its answer; the start of the wait before that.
     unanswered: Tick,
 }
 
@@ -197,8 +199,8 @@ impl Waiting {
         Self { known: RestoreProgress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
     }
 
-    /// Returns whether nobody is waited for any more; `owed` says that a donor is there which has not told all it
-    /// has.
+    /// Takes note of the progress, and returns whether the wait is over; `owed` says that a live donor has not told
+    /// all it has.
     fn is_over(
         &mut self,
         progress: RestoreProgress,

@@ -1,5 +1,6 @@
 //! The server that donors find in the place of a manager that is being restored: it lets them register, asks
-//! which blocks they have, and says where it is. It has no catalog, and gives no order but that question.
+//! which blocks of the log they have, takes their inventories, and says where it is. It has no catalog, and gives no
+//! order but that question.
 
 use super::collect::Collecting;
 use crate::ca::Ca;
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The silence after which a donor is not waited for any more.
+/// The silence after which a donor counts as gone, so that its answer is not waited for.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// The server that stands in for a manager that is being restored.
@@ -46,7 +47,7 @@ pub struct RestoreServer {
     bodies: Bodies<Digest>,
 }
 
-/// A donor, which is anybody that shows a certificate of the pool.
+/// A donor: any caller that shows a certificate of the pool.
 struct Donor {
     /// The number of the donor, which holds for this restore alone.
     number: DonorId,
@@ -89,17 +90,18 @@ impl RestoreServer {
         self.env.clock.now()
     }
 
-    /// Returns the time by which the server's tickets expire.
+    /// Returns the milliseconds since the server began, in which the expiry of its tickets is given.
     pub fn now_ms(&self) -> u64 {
         self.tick().saturating_sub(self.began).as_millis() as u64
     }
 
-    /// Returns an epoch as late as any that a donor has told of.
+    /// Returns the epoch that the server shows donors. It is at least as late as any epoch that a donor proved to
+    /// have heard of.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Raises the epoch above `heard`, so that donors obey.
+    /// Raises the epoch above `heard`, so that donors obey, unless `heard` is later than any manager can have come.
     fn learn(&self, heard: Epoch) {
         if heard >= LAST_EPOCH {
             tracing::warn!(%heard, "no manager has come so far: the donor that heard it is not believed");
@@ -108,7 +110,7 @@ impl RestoreServer {
         self.epoch.fetch_max(heard.0 + 1, Ordering::AcqRel);
     }
 
-    /// Returns the donors that were heard lately.
+    /// Returns the donors that were heard within [`SILENT`].
     pub fn live(&self) -> Vec<DonorId> {
         let now = self.tick();
         let donors = self.donors();
@@ -116,7 +118,7 @@ impl RestoreServer {
         live.map(|donor| donor.number).collect()
     }
 
-    /// Returns how a donor is reached.
+    /// Returns how a donor is reached; `None` for a number that no donor has.
     pub fn contact(&self, number: DonorId) -> Option<RestoredDonor> {
         let donors = self.donors();
         donors.values().find(|donor| donor.number == number).map(|donor| donor.contact.clone())
@@ -126,8 +128,8 @@ impl RestoreServer {
         self.signpost.shown(&self.ca, self.epoch())
     }
 
-    /// Visits the donor at `address` and shows it where this server is. A donor that knows a manager of a later epoch
-    /// is shown a still later one.
+    /// Visits the donor at `address` and shows it where this server is. If the donor follows a manager of a later
+    /// epoch, the server raises its own above that and shows it once more.
     ///
     /// Errors: no donor of this pool is reached there.
     pub async fn call_in(&self, address: &Address) -> io::Result<()> {
@@ -143,7 +145,8 @@ impl RestoreServer {
         Ok(())
     }
 
-    /// Applies a change to the donor that shows `certificate`.
+    /// Notes that the donor which shows `certificate` was heard now, and applies a change to it. An unknown donor is
+    /// added first.
     fn with<T>(&self, certificate: Digest, change: impl FnOnce(&mut Donor) -> T) -> T {
         let (now, mut donors) = (self.tick(), self.donors());
         let number = DonorId(donors.len() as u32 + 1);
@@ -182,15 +185,15 @@ impl RestoreServer {
         Ok(Registered { donor, epoch, start, changes: 0, proof, unproven, now_ms })
     }
 
-    /// Returns whether a manager of this pool really said what a donor tells of it: no donor's own word makes donors
-    /// disobey later managers.
+    /// Returns whether the donor proves that a manager of this pool said what the donor tells of it. Otherwise one
+    /// donor's word could raise the epoch, and donors would disobey later managers.
     fn is_proven(&self, said: &Register) -> bool {
         let (epoch, start) = said.heard;
         let proves = |proof| self.ca.terms().is_proven(epoch, start, said.heard_changes, proof);
         said.heard_proof.is_some_and(proves)
     }
 
-    /// Returns the proof of the server's own term, in which no catalog changes.
+    /// Returns the proof of the server's own term, whose catalog has no changes.
     fn proof(&self) -> Option<Digest> {
         Some(self.ca.terms().prove(self.epoch(), self.start, 0))
     }

@@ -1,4 +1,4 @@
-//! A state directory while it is restored.
+//! A state directory that is being restored.
 //!
 //! Everything is made in the directory [`RESTORING`] inside the new state directory. At the end its
 //! entries move to their places one by one, the catalog last: that one rename makes a pool of the
@@ -22,7 +22,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// More starts than a lost manager can have made after the last that is known of it.
+/// The number by which the restored epoch goes beyond the last known one: more starts than a lost manager is likely to
+/// have made since.
 const STARTS_SINCE: u64 = 1000;
 
 /// The reason of the GC freeze after a restore.
@@ -51,16 +52,18 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Removes what an interrupted restore left, and begins with all that the kit has. Without a kit
-    /// nothing is touched.
+    /// Removes what an interrupted restore left, and begins with all that the kit has.
+    ///
+    /// Errors: the state directory is not empty, the kit cannot be read, another process has the directory, or the
+    /// disk fails. Nothing is touched when the kit cannot be read.
     pub fn begin(ask: &Restore) -> Result<Self, StateError> {
         refuse_used(&ask.state)?;
         let kit = Kit::load(&ask.kit)?;
         let place = StateDir::take(&ask.state)?;
-        refuse_used(&ask.state)?; // somebody may have finished one meanwhile
+        refuse_used(&ask.state)?; // another process may have finished a restore meanwhile
         clear_interrupted(&ask.state)?;
-        // This comes before anything else that can fail, so that no empty pool is made where a restore
-        // began.
+        // The staging directory is made before anything else that can fail, so that no empty pool is made where a
+        // restore began.
         let state = StateDir::take(&place.restoring())?;
         let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
         let ca = ca.map_err(|why| match why {
@@ -75,12 +78,12 @@ impl Staging {
         Ok(Self { kit, state, place, ca })
     }
 
-    /// Begins to make the catalog.
+    /// Begins to make the catalog in the staging directory.
     pub fn rebuild(&self) -> Result<Rebuild, StateError> {
         Ok(Rebuild::begin(&self.state.root().join(UNDER_WAY), &self.kit.pool)?)
     }
 
-    /// Returns the path of a directory in the staging directory.
+    /// Returns the path of an entry of this name in the staging directory.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.state.root().join(name)
     }
@@ -115,8 +118,8 @@ impl Staging {
         let revival = Revival {
             why: if log.has_gaps() { RESTORED_WITH_GAPS } else { RESTORED },
             gaps: log.has_gaps(),
-            // Nobody here knows how often the lost manager started since, and members go to the later
-            // one.
+            // It is not known how often the lost manager started since, and members follow the manager of the later
+            // epoch.
             above: Epoch(above.0 + STARTS_SINCE),
             authority: self.fingerprint(),
             admin: NEW_ADMIN,
@@ -158,9 +161,9 @@ impl Staging {
     }
 }
 
-/// Refuses a state directory that has something in it, which may be somebody's last copy: nothing is ever written
-/// over. Beside a staging directory, the names that a restore moves out of it are allowed, because it began in an
-/// empty one.
+/// Refuses a state directory that has something in it, which may be the last copy of it: nothing is ever written
+/// over. The lock file is allowed; so are, beside a staging directory, the names that a restore moves out of it,
+/// because that restore began in an empty directory.
 fn refuse_used(state: &Path) -> Result<(), StateError> {
     let names = names(state)?;
     let interrupted = names.iter().any(|name| name == RESTORING);
