@@ -2,7 +2,7 @@
 //!
 //! Durations and deadlines are measured on a [`Clock`]'s monotonic side. Wall time is shown to people and stored as a
 //! file attribute. It decides only where nothing else is known: the age of a step of a series follows from its
-//! modification time, and the pace of a donor's scrub from the wall time at which its round began.
+//! modification time, and the speed of a donor's scrub from the wall time at which its round began.
 
 use std::sync::Arc;
 use std::time::Duration;

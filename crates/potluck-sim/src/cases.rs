@@ -14,8 +14,8 @@ use std::time::Duration;
 const REDUNDANCIES: [&str; 4] = ["2", "3", "2+1", "2+2"];
 /// The time at which liars begin to lie. Everything is stored by then.
 const LIES_BEGIN: Duration = Duration::from_secs(5);
-/// The time at which everything is read: long enough after [`LIES_BEGIN`] that a failed read is not excused by a
-/// recent change ([`crate::health`]).
+/// The time at which everything is read: long enough after [`LIES_BEGIN`] that no recent change
+/// allows a read to fail ([`crate::health`]).
 const LIES_READ: Duration = Duration::from_secs(42);
 /// How long the liars lie: until everything was read, and bad copies were reported.
 const LIES_LAST: Duration = Duration::from_secs(60);

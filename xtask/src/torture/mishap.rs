@@ -18,7 +18,8 @@ pub const DONOR_FROZEN: &str = "donor frozen";
 pub const MANAGER_FROZEN: &str = "manager frozen";
 pub const CLIENT_FROZEN: &str = "client frozen";
 /// The names under which power cuts are counted.
-pub const POWER: [&str; 2] = ["power cut of a donor", "power cut of the manager"];
+pub const POWER: [&str; 3] =
+    ["power cut of a donor", "power cut of the manager", "power cut of a donor in mid-session"];
 
 /// A mishap in the middle of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub enum Mishap {
     KillAll,
     /// A donor's machine loses its power, and its disk loses what was not synced.
     CutPower(usize),
+    /// A donor's machine loses its power and is back, without what it had not synced, while the same clients go on. They
+    /// stand still for that time: what the donor acknowledged to them before is gone, and nothing told them so.
+    CutPowerInSession(usize),
     CutPowerOfManager,
     /// Manager and donors lose their power at once, and clients die.
     CutPowerOfAll,
@@ -74,16 +78,20 @@ impl Stage {
         // If memory is enough for an ack, a power cut takes copies that were acknowledged; only victims may lose
         // such.
         let syncs = self.plan.syncs();
-        let powerless = if syncs { donor } else { self.chance.pick(&self.plan.victims) };
+        let mut powerless: Vec<usize> =
+            if syncs { (0..self.plan.donors).collect() } else { self.plan.victims.clone() };
+        powerless.retain(|donor| self.has_power_disk(*donor) && may_fall(self, *donor));
+        let powerless = (!powerless.is_empty()).then(|| self.chance.pick(&powerless));
         let still_for = self.chance.pick(&[100, 500, 1500, 4000]);
         match self.chance.below(100) {
-            0..22 => Mishap::KillClient,
-            22..42 if may_fall(self, donor) => Mishap::KillDonor(donor),
-            42..52 => Mishap::KillManager,
-            52..62 => Mishap::KillAll,
-            62..71 if self.has_power_disk(powerless) && may_fall(self, powerless) => {
-                Mishap::CutPower(powerless)
-            }
+            0..18 => Mishap::KillClient,
+            18..38 if may_fall(self, donor) => Mishap::KillDonor(donor),
+            38..48 => Mishap::KillManager,
+            48..60 => Mishap::KillAll,
+            60..71 if let Some(donor) = powerless => match self.chance.percent(60) {
+                true => Mishap::CutPowerInSession(donor),
+                false => Mishap::CutPower(donor),
+            },
             71..73 if self.manager_disk.is_some() => Mishap::CutPowerOfManager,
             73..75 if self.manager_disk.is_some() && syncs => Mishap::CutPowerOfAll,
             75..81 if may_fall(self, donor) => Mishap::Freeze(donor),
@@ -112,6 +120,13 @@ impl Stage {
                 self.kill_clients(clients)?;
             }
             Mishap::CutPower(number) => self.cut_power(&[number], false)?,
+            Mishap::CutPowerInSession(number) => {
+                self.freeze_clients(clients)?;
+                self.cut_power(&[number], false)?;
+                self.revive(number)?;
+                clients.iter().for_each(|(_, client)| client.thaw());
+                self.counts.count(POWER[2]);
+            }
             Mishap::CutPowerOfManager => self.cut_power(&[], true)?,
             Mishap::CutPowerOfAll => {
                 self.cut_power(&self.running(), true)?;
@@ -270,7 +285,9 @@ impl Stage {
                 self.thaw(number);
                 self.settle()?;
             }
-            Mishap::FreezeManager(_) | Mishap::FreezeAll(_) => self.settle()?,
+            Mishap::CutPowerInSession(_) | Mishap::FreezeManager(_) | Mishap::FreezeAll(_) => {
+                self.settle()?;
+            }
             Mishap::Hostile => {
                 if let Some(under) = self.hostile_at_work.take() {
                     let told = hostile::judge(under.end()?, &mut self.counts)?;

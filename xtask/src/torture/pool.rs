@@ -12,6 +12,10 @@ use serde_json::Value;
 
 use super::process::{Running, code_of, wait_until};
 
+/// The ports of managers are picked as the tests of the program do it.
+#[path = "../../../crates/potluck/tests/pool/ports.rs"]
+mod ports;
+
 /// The time after which a command counts as hung (A2): even a client that waits for a manager, or for donors that
 /// are killed while too few others are left, gives up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(100);
@@ -211,8 +215,11 @@ impl Pool {
 
     /// Starts the manager: at first on a free port, later on the same one.
     pub fn start_manager(&mut self) -> Result<()> {
-        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
-        let mut args: Vec<String> = vec!["manager".into(), "--listen".into(), listen.into()];
+        let listen = match self.address.is_empty() {
+            true => format!("127.0.0.1:{}", ports::free_port()),
+            false => self.address.clone(),
+        };
+        let mut args: Vec<String> = vec!["manager".into(), "--listen".into(), listen];
         args.extend(["--state".into(), self.dir.join("manager").display().to_string()]);
         args.extend(self.options.iter().cloned());
         let (running, address) = self.start_daemon("manager", &args)?;
@@ -426,8 +433,8 @@ impl Pool {
         tails
     }
 
-    /// Starts a daemon, waits until it serves, and returns it with its address. An outgoing connection of this
-    /// machine may have its port for a moment; then it is tried again.
+    /// Starts a daemon, waits until it serves, and returns it with its address. Another program of this machine may have
+    /// its port for a moment; then it is tried again.
     fn start_daemon(&self, name: &str, args: &[String]) -> Result<(Running, String)> {
         let log = self.dir.join(format!("logs/{name}.log"));
         let ready = self.dir.join(format!("{name}.ready"));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -68,8 +68,14 @@ impl PowerDisk {
         self.mount_again()
     }
 
+    /// Mounts the image from a loop device of its own. `mount -o loop` would take the one from before where that is still
+    /// there, and with it the file system without power: a mount namespace that another program made meanwhile keeps it.
     fn mount_again(&self) -> Result<()> {
-        run(Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.dir))
+        let made = output(Command::new("losetup").args(["--find", "--show"]).arg(&self.image))?;
+        let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        let mounted = run(Command::new("mount").arg(&device).arg(&self.dir));
+        // A device in use goes when it is unmounted.
+        run(Command::new("losetup").arg("-d").arg(&device)).and(mounted)
     }
 }
 
@@ -81,9 +87,13 @@ impl Drop for PowerDisk {
 }
 
 fn run(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+fn output(command: &mut Command) -> Result<Output> {
     let done = command.output()?;
     ensure!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    Ok(())
+    Ok(done)
 }
 
 /// Returns the lengths of all files below `dir`, by path.

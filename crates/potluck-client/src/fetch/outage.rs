@@ -67,7 +67,7 @@ struct Away {
     last: Tick,
 }
 
-/// The patience with a manager that does not answer: it is asked once, or for as long as the retry limits say.
+/// The time for which a manager that does not answer is asked: once, or for as long as the retry limits say.
 #[derive(Clone, Copy)]
 enum Asks {
     Once,
@@ -160,7 +160,7 @@ impl Fetcher {
         self.outage.state.lock().expect("no holder panics").locator = Some(locator);
     }
 
-    /// Asks the manager, as patiently as `asks` says, where the chunks of a file are now, and for tickets for their
+    /// Asks the manager, for as long as `asks` says, where the chunks of a file are now, and for tickets for their
     /// donors. If the manager does not answer, nothing changes; if the file was moved or removed, or may not be read
     /// any more, that is noted. Returns false, and asks nothing, if another unit has asked since `began`.
     async fn reopen(&self, recipe: &Recipe, began: Tick, asks: Asks) -> bool {

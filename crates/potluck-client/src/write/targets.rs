@@ -192,7 +192,7 @@ impl Targets {
         self.is_apart(donor, with) || !self.is_any_apart(with, |other| !with.contains(other))
     }
 
-    /// Returns whether a donor fails together with none of the donors `with`, itself aside.
+    /// Returns whether a donor fails together with none of the donors `with`, other than itself.
     pub fn is_apart(&self, donor: &DonorId, with: &[DonorId]) -> bool {
         let Some(own) = self.domains.get(donor) else { return true };
         with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))

@@ -62,7 +62,7 @@ impl CpuTimes {
     /// Parses the first line of `/proc/stat`; the rest of the file may follow it (proc_stat(5)).
     pub fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        // The fields are user nice system idle iowait irq softirq steal; guest time is within user time already.
+        // The fields are user nice system idle iowait irq softirq steal; the times of virtual machines are within user time already.
         let times: Vec<u64> =
             line.split_whitespace().take(8).map_while(|time| time.parse().ok()).collect();
         let sum = |times: &[u64]| times.iter().fold(0, |a: u64, b| a.saturating_add(*b));

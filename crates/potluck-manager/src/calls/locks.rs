@@ -122,7 +122,7 @@ impl Answer<LockKeep> for LockCalls {
         if lost.is_empty() && !is_news {
             let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // after that the reply says that nothing changed
         }
-        // The holder counts as heard when the call came, not now, because it may have gone away during the wait.
+        // The holder counts as heard when the call came, not now, because it may have died during the wait.
         let wanted = self.table().wanted(key);
         Ok(LockKept { unknown: false, lost, wanted })
     }

@@ -206,7 +206,7 @@ fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice
     laptop.sh("potluck cat pot://lab/file | cmp - file").ok();
 }
 
-/// With the interface down every address is unreachable at once, also for the call that asks for other donors.
+/// While the interface is down, every address is unreachable at once, also for the call that asks for other donors.
 #[test]
 fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice() {
     let test = "transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice";

@@ -204,7 +204,6 @@ impl CpReport {
         self.add_failed(done.failed);
     }
 
-    /// Adds failures.
     pub(super) fn add_failed(&mut self, failed: Vec<(PoolPath, Failure)>) {
         let failed = failed.into_iter();
         self.failed
