@@ -252,12 +252,12 @@ fn a_close_that_waits_for_donors_in_vain_waits_once() {
 }
 
 /// The option of a mount that waits for its manager for longer than these tests do for programs.
-const PATIENT: [&str; 2] = ["--retry-for", "5m"];
+const WAITS_LONG: [&str; 2] = ["--retry-for", "5m"];
 
 #[test]
 fn programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed() {
     let test = "programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed";
-    let Some((mut lab, mount)) = mounted(test, 1, &[], &PATIENT) else { return };
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &WAITS_LONG) else { return };
     // Each program has a directory of its own, for the kernel has those that change one wait for one
     // another.
     let scripts = [
@@ -315,7 +315,7 @@ fn programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed() {
 #[test]
 fn a_program_that_is_killed_while_it_opens_a_file_leaves_a_mount_that_serves() {
     let test = "a_program_that_is_killed_while_it_opens_a_file";
-    let Some((mut lab, mount)) = mounted(test, 1, &[], &PATIENT) else { return };
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &WAITS_LONG) else { return };
     fs::write(mount.at("file"), "as it was").expect("written");
     for signal in [Signal::KILL, Signal::TERM] {
         // The kernel believes for a second what it is told here, so the program only waits for its open file.

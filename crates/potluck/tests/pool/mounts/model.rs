@@ -96,6 +96,8 @@ impl Step {
             Self::SetTime(name, nanos) => {
                 let time = UNIX_EPOCH + Duration::from_nanos(*nanos);
                 File::open(at(name))?.set_times(FileTimes::new().set_modified(time))?;
+                let set = fs::metadata(at(name))?.modified()?;
+                return Ok(format!("{set:?}").into_bytes());
             }
             Self::Truncate(name, len) => {
                 OpenOptions::new().write(true).open(at(name))?.set_len(*len)?;
