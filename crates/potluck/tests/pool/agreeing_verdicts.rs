@@ -236,17 +236,24 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
 
 #[test]
 fn what_may_go_is_not_known_before_the_first_look_at_everything() {
-    let mut lab = lab(2);
+    // The grace is longer than a manager that started waits for its donors before it judges.
+    let mut lab = Lab::with_options(2, &["--gc-delay", "1s", "--repair-grace", "60s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "8"]);
+    wait_scanned(&lab);
     store(&lab, "once", 6, &[]);
     lab.kill_donor("donor-2");
-    lab.kill_manager();
-    lab.start_manager();
-    // The manager waits for the second donor before it judges.
-    let told = Told::ask(&lab, "donor-1");
-    let scanned = lab.cli.repair()["scanned_seconds"].is_u64();
-    let known = told.verdicts().iter().all(|said| **said != "not_known");
-    assert!(known || told.verdicts().windows(2).all(|two| two[0] == two[1]), "{told:#?}");
-    assert!(!known || scanned, "{told:#?}");
+    // On a busy machine the commands may take longer than the manager waits.
+    let is_seen = (0..3).any(|_| {
+        lab.kill_manager();
+        lab.start_manager();
+        let told = Told::ask(&lab, "donor-1");
+        let scanned = lab.cli.repair()["scanned_seconds"].is_u64();
+        let known = told.verdicts().iter().all(|said| **said != "not_known");
+        assert!(scanned || told.verdicts().windows(2).all(|two| two[0] == two[1]), "{told:#?}");
+        assert!(!known || scanned, "{told:#?}");
+        !known
+    });
+    assert!(is_seen, "the manager judged at once");
     lab.start_donor("donor-2");
     lab.wait_live();
     wait_scanned(&lab);
@@ -383,8 +390,7 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
 
     lab.donor("donor-3").signal(Signal::CONT);
     wait_until("it to be heard", DEADLINE, || lab.cli.live_donors().len() == 3);
-    assert!(lab.cli.ok(&["status"]).text().starts_with("healthy"), "as soon as it is back");
-    assert_eq!(codes(&lab).map(|(_, code)| code), [0; 4]);
+    wait_all_end(&lab, "heard again", 0);
 }
 
 /// Waits until every command ends with `code`, and fails if the pool is called healthy while a file is less safe than
@@ -393,10 +399,14 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
 fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
     let mut last = codes(lab);
     wait_until(&format!("every command to end with {code}, {stage}"), 2 * DEADLINE, || {
+        // The pool may become worse or better between two questions, but not both within this moment.
+        let state = || lab.cli.status()["verdict"]["state"].clone();
+        let before = state();
         let health = lab.cli.health("pot://lab/f");
-        let now = lab.cli.status()["verdict"]["state"].clone();
+        let states = [before, state()];
         let worse = health["tolerates_now"].as_u64() < health["promised"].as_u64();
-        assert!(!worse || now != "healthy", "{stage}: {health} and {now}");
+        let is_healthy = states.iter().all(|state| state == "healthy");
+        assert!(!worse || !is_healthy, "{stage}: {health} between two answers {states:?}");
         last = codes(lab);
         last.iter().all(|(_, ended)| *ended == code)
     });

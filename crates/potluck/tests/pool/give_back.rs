@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab, Lending};
 use super::lent::Lent;
-use super::program::Ran;
+use super::program::{Ran, Running, code_of};
 use super::small_disk::SmallDisk;
 use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
@@ -275,7 +275,7 @@ fn the_cap_holds_to_the_byte_while_files_race_the_donor() {
             lab.cli.start(&["cp", arg(&input), &format!("pot://lab/{number}")])
         })
         .collect();
-    let mut most = 0;
+    let (mut most, mut codes) = (0, Vec::new());
     wait_until("the writers to end", DEADLINE, || {
         most = most.max(held(&lent));
         // The owner's own files come and go on the same disk.
@@ -283,8 +283,11 @@ fn the_cap_holds_to_the_byte_while_files_race_the_donor() {
         fs::write(&owners, vec![1; (most as usize * 7 + 1) % (20 << 20)])
             .expect("the owner's file");
         assert!(most <= CAP, "{most} bytes are held, and {CAP} are lent");
-        racing.iter_mut().all(|writer| writer.ended().is_some())
+        codes = racing.iter_mut().filter_map(Running::ended).map(code_of).collect();
+        codes.len() == racing.len()
     });
+    // They bring more than fits, so at least one is told that there is no room, and none fails for anything else.
+    assert!(codes.contains(&6) && codes.iter().all(|code| [0, 6].contains(code)), "{codes:?}");
     most = most.max(held(&lent));
     println!("at most {most} of {CAP} bytes were held");
     assert!(most > CAP / 2, "the cap was never near: {most}");

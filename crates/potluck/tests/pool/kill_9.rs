@@ -14,7 +14,7 @@ const KILLS: usize = 20;
 
 #[test]
 fn kill_9_of_the_client_loses_no_committed_byte() {
-    let lab = Lab::with_options(2, &["--lease", "2s", "--gc-delay", "1s"]);
+    let lab = Lab::with_options(2, &["--lease", "10s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of death of the client", 11);
     let len = 6 << 20;
@@ -133,7 +133,7 @@ impl Drop for StopAtEnd<'_> {
 
 #[test]
 fn kill_9_of_a_donor_loses_no_committed_byte() {
-    let mut lab = Lab::with_options(3, &["--lease", "2s", "--gc-delay", "1s"]);
+    let mut lab = Lab::with_options(3, &["--lease", "10s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("donors and moments of their death", 12);
     let (written, len) = (Written::default(), 2 << 20);
@@ -170,7 +170,7 @@ fn kill_9_of_a_donor_loses_no_committed_byte() {
 
 #[test]
 fn kill_9_of_the_manager_loses_no_committed_byte() {
-    let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-delay", "1s"]);
+    let mut lab = Lab::with_options(2, &["--lease", "10s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of death of the manager", 13);
     let (written, len) = (Written::default(), 1 << 20);
@@ -199,7 +199,7 @@ fn kill_9_of_the_manager_loses_no_committed_byte() {
 
 #[test]
 fn kill_9_of_everything_at_once_loses_no_committed_byte() {
-    let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-delay", "1s"]);
+    let mut lab = Lab::with_options(2, &["--lease", "10s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of a power cut", 14);
     let len = 3 << 20;

@@ -465,18 +465,25 @@ impl Lab {
     /// exactly `chunks` chunk files on the donors' disks.
     #[track_caller]
     pub fn wait_clean(&self, chunks: usize) {
-        self.wait_for_leftovers(Some(chunks));
+        self.wait_for_leftovers(&format!("of {chunks}"), |lab| lab.chunk_files() == chunks);
     }
 
-    /// Waits as [`Lab::wait_clean`] does, where a chunk may have more copies than it needs, for having been sent again
-    /// when an answer was lost or late.
+    /// Waits as [`Lab::wait_clean`] does until exactly `chunks` different chunks are left, where a chunk may have more
+    /// copies than it needs, for having been sent again when an answer was lost or late.
+    #[track_caller]
+    pub fn wait_left(&self, chunks: usize) {
+        let wanted = format!("of {chunks} different chunks");
+        self.wait_for_leftovers(&wanted, |lab| lab.chunk_names().len() == chunks);
+    }
+
+    /// Waits as [`Lab::wait_left`] does, where it does not matter how many chunks are left.
     #[track_caller]
     pub fn wait_settled(&self) {
-        self.wait_for_leftovers(None);
+        self.wait_for_leftovers("of any number", |_| true);
     }
 
     #[track_caller]
-    fn wait_for_leftovers(&self, chunks: Option<usize>) {
+    fn wait_for_leftovers(&self, wanted: &str, is_wanted: impl Fn(&Self) -> bool) {
         let mut found = String::new();
         let clean = || {
             let status = self.cli.status();
@@ -486,11 +493,10 @@ impl Lab {
             let (sessions, condemned) = (&status["sessions"], &status["condemned_chunks"]);
             let files = self.chunk_files();
             found = format!(
-                "{files} chunk files of {chunks:?}, {temp} temporary files, {promised} bytes promised, \
+                "{files} chunk files {wanted}, {temp} temporary files, {promised} bytes promised, \
                  {sessions} sessions, {condemned} chunks condemned"
             );
-            let wanted = chunks.is_none_or(|chunks| files == chunks);
-            wanted && sessions == 0 && condemned == 0 && (temp, promised) == (0, 0)
+            is_wanted(self) && sessions == 0 && condemned == 0 && (temp, promised) == (0, 0)
         };
         let waited = catch_unwind(AssertUnwindSafe(|| {
             // An order to delete that a later put made void is given again after half a minute.

@@ -19,7 +19,7 @@ use std::io::Write;
 
 #[test]
 fn leftovers_are_healed() {
-    let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-delay", "1s"]);
+    let mut lab = Lab::with_options(2, &["--lease", "10s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 11, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -44,7 +44,7 @@ fn leftovers_are_healed() {
         lab.start_donor(&name);
     }
     lab.wait_live();
-    lab.wait_clean(16);
+    lab.wait_left(16);
     for name in lab.donor_names() {
         let quarantined = lab.lent(&name).quarantine();
         assert_eq!(quarantined.len(), 2, "quarantined, not deleted: {quarantined:?}");
@@ -101,7 +101,7 @@ fn a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
 /// then no commit names it.
 #[test]
 fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
-    let lab = Lab::with_options(2, &["--lease", "20s", "--gc-delay", "1s"]);
+    let lab = Lab::with_options(2, &["--lease", "2m", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let body = bytes(15, 50_000);
@@ -167,7 +167,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
 #[test]
 fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed() {
     const CHUNK: usize = 64 << 10;
-    let lab = Lab::with_options(2, &["--lease", "20s", "--gc-delay", "1s"]);
+    let lab = Lab::with_options(2, &["--lease", "2m", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let reserve = Reserve {

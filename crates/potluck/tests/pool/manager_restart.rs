@@ -92,9 +92,9 @@ fn new_commands_do_not_notice_an_upgrade_of_the_manager() {
     load.end();
 }
 
-/// No command fails for a manager that is not there yet, whatever it is for.
+/// Commands that read and commands that change something do not fail for a manager that is not there yet.
 #[test]
-fn every_command_waits_for_a_manager_that_is_down_for_seconds() {
+fn reading_and_changing_commands_wait_for_a_manager_that_is_down_for_seconds() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 7, 1 << 20);

@@ -36,29 +36,52 @@ fn listed(above: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// Returns the long name of the option that a line of a help explains, if it does.
+fn option(line: &str) -> Option<&str> {
+    let words = line.strip_prefix("  ")?.trim_start();
+    let long = words.get(4..).filter(|_| words.starts_with('-') && !words.starts_with("--"));
+    let long = long.unwrap_or(words).trim_start();
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    long.starts_with("--").then(|| long.split(|c| !is_name(c)).next())?
+}
+
 #[test]
 fn every_command_has_a_manual_page_with_what_its_help_says() {
     let dir = TempDir::new().expect("a directory");
     let pages = dir.path().join("share/man1");
     potluck(&["man", pages.to_str().expect("UTF-8")]);
 
-    let mut expected = BTreeSet::from(["potluck.1".to_string()]);
-    for verb in listed(&[]) {
-        for sub in listed(&[&verb]) {
-            let below = listed(&[&verb, &sub]);
-            expected.extend(below.iter().map(|last| format!("potluck-{verb}-{sub}-{last}.1")));
-            expected.insert(format!("potluck-{verb}-{sub}.1"));
-        }
-        expected.insert(format!("potluck-{verb}.1"));
+    let mut commands = vec![Vec::new()];
+    let mut at = 0;
+    while let Some(above) = commands.get(at).cloned() {
+        let words: Vec<&str> = above.iter().map(String::as_str).collect();
+        let below = listed(&words).into_iter().map(|name| [&above[..], &[name]].concat());
+        commands.extend(below);
+        at += 1;
     }
+    let page_of = |command: &[String]| {
+        let words = ["potluck".to_owned()].into_iter().chain(command.iter().cloned());
+        format!("{}.1", words.collect::<Vec<_>>().join("-"))
+    };
+    let expected: BTreeSet<String> = commands.iter().map(|command| page_of(command)).collect();
     let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
     let written: BTreeSet<String> = files_of(&pages).iter().map(|path| name(path)).collect();
     assert_eq!(written, expected);
 
-    let cp = fs::read_to_string(pages.join("potluck-cp.1")).expect("a page");
-    let synopsis = r"potluck cp [OPTIONS] <FROM>... <TO>";
-    for part in [synopsis, r"\-\-recursive", ".SH \"GLOBAL OPTIONS\"", ".SH EXAMPLES", "SEE ALSO"] {
-        assert!(cp.contains(part), "no {part} in the page of cp:\n{cp}");
+    for command in &commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = potluck(&words);
+        let text = fs::read_to_string(pages.join(page_of(command))).expect("a page");
+        let text = [r"\fB", r"\fI", r"\fR"].iter().fold(text, |text, font| text.replace(font, ""));
+        let text = text.replace(r"\-", "-");
+        let usage = help.lines().find_map(|line| line.strip_prefix("Usage: ")).expect("a usage");
+        let options = help.lines().filter_map(option);
+        let sections = [".SH \"GLOBAL OPTIONS\"", ".SH EXAMPLE", ".SH \"SEE ALSO\""];
+        let sections = if command.is_empty() { &sections[..1] } else { &sections };
+        assert!(options.clone().count() > 5, "{help}");
+        for part in options.chain([usage]).chain(sections.iter().copied()) {
+            assert!(text.contains(part), "no {part} in the page of {command:?}:\n{text}");
+        }
     }
     let root = potluck(&["man"]);
     assert!(root.contains("potluck\\-cp(1)") && root.contains(".SH \"EXIT CODES\""), "{root}");

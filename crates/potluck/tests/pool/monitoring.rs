@@ -123,8 +123,7 @@ fn the_manager_and_donors_tell_figures_that_agree_with_status() {
         ("potluck_gc_frozen", 0.0),
         ("potluck_repair_queued_chunks{redundancy_left=\"0\"}", 0.0),
     ] {
-        let found = value(&text, sample).unwrap_or(0.0);
-        assert_eq!(found, expected, "{sample} in\n{text}\n{status}");
+        assert_eq!(value(&text, sample), Some(expected), "{sample} in\n{text}\n{status}");
     }
     let version = status["version"].as_str().expect("a version");
     let build = format!("potluck_build_info{{role=\"manager\",version=\"{version}\"}}");

@@ -220,7 +220,7 @@ fn spaces_are_made_listed_and_removed() {
 }
 
 #[test]
-fn every_verb_prints_one_json_object() {
+fn verbs_print_one_json_object() {
     let lab = with_files();
     let (input, _) = file(lab.dir(), "input", 12, 100);
     let out = lab.dir().join("out");

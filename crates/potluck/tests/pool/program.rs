@@ -113,14 +113,19 @@ impl Ran {
             code,
             "exit code of `{}`; it said: {}{}",
             self.command,
-            self.text(),
+            self.beginning(),
             self.stderr
         );
         self
     }
 
-    /// Returns the beginning of the output as text, as much as the message of a failure should show.
+    /// Returns the output as text.
     pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Returns the beginning of the output as text, as much as the message of a failure should show.
+    fn beginning(&self) -> String {
         let shown = &self.stdout[..self.stdout.len().min(2000)];
         String::from_utf8_lossy(shown).into_owned()
     }
@@ -129,7 +134,7 @@ impl Ran {
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|why| {
-            panic!("`{}` did not print one JSON value ({why}): {}", self.command, self.text())
+            panic!("`{}` did not print one JSON value ({why}): {}", self.command, self.beginning())
         })
     }
 

@@ -38,7 +38,7 @@ fn read_parts(lab: &Lab, donors: &[String], path: &str, content: &[u8], places: 
 /// Asserts that one of several tries of these reads moved at most `limit` bytes, and returns what it moved. On a busy
 /// machine a copy that is late is asked for a second time.
 #[track_caller]
-fn moves_at_most(limit: u64, what: &str, mut read: impl FnMut() -> u64) -> u64 {
+pub fn moves_at_most(limit: u64, what: &str, mut read: impl FnMut() -> u64) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..5 {
         least = least.min(read());

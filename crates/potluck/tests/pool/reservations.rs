@@ -58,7 +58,7 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     lab.cli.ok(&["reserve", "release", id]);
     lab.cli.ok(&["reserve", "release", id]);
     assert_eq!(left(&lab), Vec::<u64>::new());
-    lab.cli.ok(&["reserve", "40MiB", "pot://lab/short", "--for", "2s"]);
+    lab.cli.ok(&["reserve", "40MiB", "pot://lab/short", "--for", "10s"]);
     lab.cli.fails(6, &["cp", arg(&thirty), "pot://lab/elsewhere"]);
     wait_until("its end", DEADLINE, || left(&lab).is_empty());
     lab.cli.ok(&["cp", arg(&thirty), "pot://lab/elsewhere"]);
@@ -134,9 +134,9 @@ fn restarts_of_the_manager_take_no_time_off_a_reservation() {
         lab.wait_live();
     }
     // A manager that was killed does not know how long it ran since it last saved the time, which is less than half a
-    // minute.
+    // minute, three times.
     let moved = ends(&lab) - before;
-    assert!((-1000..60_000).contains(&moved), "the end moved by {moved} ms");
+    assert!((-1000..120_000).contains(&moved), "the end moved by {moved} ms");
 }
 
 #[test]

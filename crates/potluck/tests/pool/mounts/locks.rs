@@ -233,7 +233,7 @@ fn sqlite_with_its_default_journal_works_from_several_processes_and_mounts() {
     let reader = sqlite(&db, &reads);
     let of_other = ["c", "d"].map(|who| sqlite(&other.at("db"), &inserts(who)));
     of_one.into_iter().chain(of_other).for_each(|child| drop(said(child)));
-    said(reader);
+    assert_eq!(said(reader), ["1"; 20].join("\n"));
     for mount in [&one, &other] {
         let all = "PRAGMA integrity_check; SELECT count(*), count(DISTINCT who) FROM t;";
         assert_eq!(said(sqlite(&mount.at("db"), all)), "ok\n80|4");

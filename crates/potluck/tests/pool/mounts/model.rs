@@ -96,6 +96,8 @@ impl Step {
             Self::SetTime(name, nanos) => {
                 let time = UNIX_EPOCH + Duration::from_nanos(*nanos);
                 File::open(at(name))?.set_times(FileTimes::new().set_modified(time))?;
+                let set = fs::metadata(at(name))?.modified()?;
+                return Ok(format!("{set:?}").into_bytes());
             }
             Self::Truncate(name, len) => {
                 OpenOptions::new().write(true).open(at(name))?.set_len(*len)?;
@@ -138,12 +140,13 @@ fn errno(why: &io::Error) -> Option<i32> {
     if number == Some(libc::EEXIST) { Some(libc::ENOTEMPTY) } else { number }
 }
 
-/// Returns the names, kinds, modes, link targets, sizes and contents of a tree. Times are left out, since those of
-/// directories differ by when a file is published.
+/// Returns the names, kinds, modes, link targets, sizes and contents of a tree, and the times of files that a step has
+/// set, all of which are before 2010. Times of directories are left out, since they differ by when a file is published.
 fn told(dir: &Path) -> String {
     run(
         r"find . -mindepth 1 -printf '%P %y %m %l ' \( -type d -printf '\n' -o -printf '%s\n' \) | sort; \
-          find . -type f -exec md5sum {} + | sort",
+          find . -type f -exec md5sum {} + | sort; \
+          find . -type f ! -newermt 2010-01-01 -printf '%P %T@\n' | sort",
         dir,
     )
 }

@@ -4,7 +4,7 @@ use super::{Mount, can_mount, mounted};
 use crate::pool::lab::Lab;
 use crate::pool::monitoring::{get, value};
 use crate::pool::ports::free_port;
-use crate::pool::waiting::pause;
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use std::fs::{self, File};
 use std::io::{Error, Write};
 use std::os::fd::IntoRawFd;
@@ -41,36 +41,43 @@ fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it(
     };
     fs::create_dir(mount.at("d")).expect("made");
     let names = |from: u64| (from..from + 200).map(|number| format!("d/{number}"));
-    let before = count();
-    let began = Instant::now();
-    for name in names(0) {
-        fs::write(mount.at(&name), &name).expect("written");
-    }
-    let seconds = began.elapsed().as_secs();
-    let after = count();
-    let [reserved, offered, committed, aborted, asked] =
-        std::array::from_fn(|at| after[at] - before[at]);
-    assert!(reserved <= seconds + 2 && aborted <= seconds + 2, "{after:?} after {before:?}");
-    assert_eq!((offered, committed), (0, 200), "they are in the catalog");
-    assert!(asked <= 50 * (seconds + 2), "{asked} questions about names in {seconds} s");
+    // A call that a busy machine answers late is made again.
+    let is_cheap = (0..3).any(|_| {
+        let before = count();
+        let began = Instant::now();
+        for name in names(0) {
+            fs::write(mount.at(&name), &name).expect("written");
+        }
+        let seconds = began.elapsed().as_secs();
+        let after = count();
+        let [reserved, offered, committed, aborted, asked] =
+            std::array::from_fn(|at| after[at] - before[at]);
+        println!("{after:?} after {before:?} and {seconds} s of writing");
+        assert_eq!(offered, 0, "they are in the catalog");
+        let sessions = reserved.max(aborted);
+        sessions <= seconds + 2 && committed == 200 && asked <= 50 * (seconds + 2)
+    });
+    assert!(is_cheap, "200 files cost more than 200 calls, three times");
 
     for name in names(0) {
         assert_eq!(fs::read(mount.at(&name)).expect("read"), name.as_bytes());
     }
 
-    std::thread::scope(|threads| {
-        for thread in 0..8 {
-            let mount = &mount;
-            threads.spawn(move || {
-                for name in names(200).skip(thread).step_by(8) {
-                    fs::write(mount.at(&name), vec![7; 60_000]).expect("written");
-                }
-            });
-        }
+    let is_shared = (0..3).any(|_| {
+        let before = count();
+        std::thread::scope(|threads| {
+            for thread in 0..8 {
+                let mount = &mount;
+                threads.spawn(move || {
+                    for name in names(200).skip(thread).step_by(8) {
+                        fs::write(mount.at(&name), vec![7; 60_000]).expect("written");
+                    }
+                });
+            }
+        });
+        count()[2] - before[2] < 200
     });
-    let together = count();
-    let committed = together[2] - after[2];
-    assert!(committed < 200, "{committed} commits of 200 files that were closed by 8 at once");
+    assert!(is_shared, "200 files that were closed by 8 at once took 200 commits, three times");
     let listed = lab.cli.json(&["ls", "pot://lab/d"]);
     assert_eq!(listed["entries"].as_array().map(Vec::len), Some(400), "{listed}");
     assert_eq!(lab.cli.cat("pot://lab/d/399"), vec![7; 60_000]);
@@ -92,7 +99,8 @@ fn a_directory_has_the_time_at_which_a_small_file_came_to_it() {
         let at_once = time(&mount);
         assert!(at_once > before, "{at_once:?} after {before:?}");
         pause(COUNTED); // longer than the kernel believes what it was told
-        assert_eq!((time(&mount), time(&other)), (at_once, at_once));
+        assert_eq!(time(&mount), at_once);
+        wait_until("the other mount to be told", DEADLINE, || time(&other) == at_once);
         fs::write(mount.at(&format!("d/{number}")), "y").expect("replaced");
         assert_eq!(time(&mount), at_once, "what is replaced is no entry that comes");
     }

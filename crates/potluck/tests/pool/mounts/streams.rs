@@ -239,8 +239,8 @@ fn a_file_opened_for_reading_and_writing_that_is_written_in_order_takes_no_spool
 
 /// Incremental write keeps what a program is ahead of donors on this machine's disk, within a bound.
 #[test]
-fn incremental_write_keeps_a_bounded_number_of_temporary_files() {
-    if !can_mount("incremental_write_keeps_a_bounded_number_of_temporary_files") {
+fn incremental_write_keeps_a_bounded_amount_in_temporary_files() {
+    if !can_mount("incremental_write_keeps_a_bounded_amount_in_temporary_files") {
         return;
     }
     let mut lab = Lab::with_donors(1);
