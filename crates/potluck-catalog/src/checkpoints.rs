@@ -38,9 +38,6 @@ const MOST_OPEN: u64 = 256;
 /// The time in milliseconds for which a checkpoint that has ended is known, unless the member has more than
 /// [`MOST_ENDED`]: a client that commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
-/// The number of entries of a staging directory that are looked at to find out whether anything but empty directories
-/// is staged: writers that all withdrew leave an empty one.
-const MOST_EMPTY_DIRS: usize = 16;
 /// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
 /// forgotten.
 const MOST_ENDED: i64 = 1024;
@@ -238,15 +235,11 @@ pub(crate) fn abort(
     remove(db, &kept, now_ms)
 }
 
-/// Returns whether more than empty directories is among the first [`MOST_EMPTY_DIRS`] entries of a staging directory.
+/// Returns whether more than empty directories is in a staging directory: writers that all withdrew leave an empty one.
 fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
-    for (_, place) in entries::children(db, dir, MOST_EMPTY_DIRS)? {
-        match place {
-            EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {}
-            EntryPlace::Dir(_) | EntryPlace::File(_) | EntryPlace::Link(_) => return Ok(true),
-        }
-    }
-    Ok(false)
+    let staged = "SELECT 1 FROM entries e WHERE e.parent = ?1
+                  AND (e.dir IS NULL OR EXISTS (SELECT 1 FROM entries b WHERE b.parent = e.dir)) LIMIT 1";
+    db.prepare(staged)?.exists(params![dir.0])
 }
 
 /// Removes what is staged for a checkpoint, if it has not ended.
