@@ -169,7 +169,7 @@ fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> 
     let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
     let at = match committed {
         Some(target) => Some(target),
-        None => kept.open(db)?.map(|open| open.target),
+        None => kept.staging(db)?,
     };
     // Nothing tells where an aborted checkpoint was, so it counts as one of any space; the caller only learns that it
     // ended.
@@ -224,10 +224,10 @@ pub(crate) fn abort(
 ) -> Result<(), Error> {
     let kept = in_space(db, (space, id))?;
     if if_empty
-        && let (Some(dir), Some(open)) = (kept.dir, kept.open(db)?)
+        && let (Some(dir), Some(staging)) = (kept.dir, kept.staging(db)?)
         && has_staged_files(db, dir)?
     {
-        return Err(Error::NotEmpty(open.staging));
+        return Err(Error::NotEmpty(staging));
     }
     if let Some(target) = kept.committed {
         return Err(Error::CheckpointCommitted { id: *id, target });
@@ -245,16 +245,16 @@ fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
 /// Removes what is staged for a checkpoint, if it has not ended.
 fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
     let (id, Some(dir)) = (&kept.id, kept.dir) else { return Ok(()) };
-    if let Some(open) = kept.open(db)?
-        && let Some(above) = open.staging.parent()
+    if let Some(staging) = kept.staging(db)?
+        && let Some(above) = staging.parent()
     {
         entries::delete(db, entries::existing_dir(db, &above)?, &id.staging_name())?;
-        let space = spaces::named(db, open.staging.space())?.id;
+        let space = spaces::named(db, staging.space())?.id;
         match entries::has_children(db, dir)? {
             true => trash::throw(db, dir, space)?,
             false => entries::dir_ended(db, space, dir)?,
         }
-        changes::tell(db, Record::Removed { path: open.staging })?;
+        changes::tell(db, Record::Removed { path: staging })?;
     }
     match kept.style {
         // A shared file's checkpoint is known by its path, at which another may begin.
