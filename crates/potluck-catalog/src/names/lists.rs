@@ -207,6 +207,7 @@ pub(crate) fn usage(
     let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
         EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // the page before ended the file
+        EntryPlace::Link(_) if after.is_some() => {}
         EntryPlace::Link(_) => sums.link(""),
         EntryPlace::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         EntryPlace::Dir(dir) => {
