@@ -481,7 +481,7 @@ call!(Usage => Used, "usage");
 pub struct UsedUpTo {
     /// The last entry, relative to the tree; empty for a file by itself.
     pub path: String,
-    /// The number of chunks of this entry that were added up, if it has more.
+    /// The number of the next chunk of this entry that is added up, as a reply gave it; `None` where none is left.
     pub chunks: Option<u64>,
 }
 
