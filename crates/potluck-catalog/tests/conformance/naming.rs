@@ -129,6 +129,9 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert_eq!(kept, Err(Error::Exists(to)));
     let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, MADE).await;
     empty.expect("made");
+    let (from, to) = (path("pot://lab/b"), path("pot://lab/empty"));
+    let kept = stage.catalog.rename(from, to.clone(), true, None, when(1)).await;
+    assert_eq!(kept, Err(Error::Exists(to)));
     moved(&stage, "pot://lab/b", "pot://lab/empty").await.expect("over an empty directory");
     assert_eq!(stage.listed("pot://lab/empty", false, None).await, ["one", "two"]);
 }

@@ -319,7 +319,7 @@ pub struct Move {
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
-    /// True if the move is refused where it would replace a file or link.
+    /// True if the move is refused where it would replace anything.
     #[serde(default)]
     pub no_replace: bool,
     /// The version that has to be there and is replaced, if one is given.
