@@ -38,9 +38,6 @@ const MOST_OPEN: u64 = 256;
 /// The time in milliseconds for which a checkpoint that has ended is known, unless the member has more than
 /// [`MOST_ENDED`]: a client that commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
-/// The number of entries of a staging directory that are looked at to find out whether anything but empty directories
-/// is staged: writers that all withdrew leave an empty one.
-const MOST_EMPTY_DIRS: usize = 16;
 /// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
 /// forgotten.
 const MOST_ENDED: i64 = 1024;
@@ -172,7 +169,7 @@ fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> 
     let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
     let at = match committed {
         Some(target) => Some(target),
-        None => kept.open(db)?.map(|open| open.target),
+        None => kept.staging(db)?,
     };
     // Nothing tells where an aborted checkpoint was, so it counts as one of any space; the caller only learns that it
     // ended.
@@ -227,10 +224,10 @@ pub(crate) fn abort(
 ) -> Result<(), Error> {
     let kept = in_space(db, (space, id))?;
     if if_empty
-        && let (Some(dir), Some(open)) = (kept.dir, kept.open(db)?)
+        && let (Some(dir), Some(staging)) = (kept.dir, kept.staging(db)?)
         && has_staged_files(db, dir)?
     {
-        return Err(Error::NotEmpty(open.staging));
+        return Err(Error::NotEmpty(staging));
     }
     if let Some(target) = kept.committed {
         return Err(Error::CheckpointCommitted { id: *id, target });
@@ -238,30 +235,26 @@ pub(crate) fn abort(
     remove(db, &kept, now_ms)
 }
 
-/// Returns whether more than empty directories is among the first [`MOST_EMPTY_DIRS`] entries of a staging directory.
+/// Returns whether more than empty directories is in a staging directory: writers that all withdrew leave an empty one.
 fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
-    for (_, place) in entries::children(db, dir, MOST_EMPTY_DIRS)? {
-        match place {
-            EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {}
-            EntryPlace::Dir(_) | EntryPlace::File(_) | EntryPlace::Link(_) => return Ok(true),
-        }
-    }
-    Ok(false)
+    let staged = "SELECT 1 FROM entries e WHERE e.parent = ?1
+                  AND (e.dir IS NULL OR EXISTS (SELECT 1 FROM entries b WHERE b.parent = e.dir)) LIMIT 1";
+    db.prepare(staged)?.exists(params![dir.0])
 }
 
 /// Removes what is staged for a checkpoint, if it has not ended.
 fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
     let (id, Some(dir)) = (&kept.id, kept.dir) else { return Ok(()) };
-    if let Some(open) = kept.open(db)?
-        && let Some(above) = open.staging.parent()
+    if let Some(staging) = kept.staging(db)?
+        && let Some(above) = staging.parent()
     {
         entries::delete(db, entries::existing_dir(db, &above)?, &id.staging_name())?;
-        let space = spaces::named(db, open.staging.space())?.id;
+        let space = spaces::named(db, staging.space())?.id;
         match entries::has_children(db, dir)? {
             true => trash::throw(db, dir, space)?,
             false => entries::dir_ended(db, space, dir)?,
         }
-        changes::tell(db, Record::Removed { path: open.staging })?;
+        changes::tell(db, Record::Removed { path: staging })?;
     }
     match kept.style {
         // A shared file's checkpoint is known by its path, at which another may begin.

@@ -45,7 +45,7 @@ pub use chunks::{CatalogChunk, KnownChunk, UnusedChunk};
 pub use durability::Durability;
 pub use error::Error;
 pub use history::BroughtBack;
-pub use history::bygone_name::BygoneName;
+pub use history::bygone_name::{BygoneLink, BygoneName};
 pub use history::kept_entry::KeptEntry;
 pub use history::series::{Series, SeriesStep};
 pub use history::taken_snapshot::TakenSnapshot;

@@ -126,7 +126,7 @@ pub(crate) fn check_lengths(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(
     if bytes > MAX_PATH { Err(Error::TooLong { to: to.clone(), bytes }) } else { Ok(()) }
 }
 
-/// Moves an entry inside its space. A file or link replaces a file or link unless `no_replace` is set; a directory
+/// Moves an entry inside its space. Unless `no_replace` is set, a file or link replaces a file or link, and a directory
 /// replaces an empty directory, as rename(2) does.
 pub(crate) fn move_entry(
     db: &Tx,
@@ -158,9 +158,6 @@ pub(crate) fn move_entry(
     let mut there = target.map(|target| target.place);
     match (moved.place, &there) {
         (_, None) => {}
-        (File(_) | Link(_), Some(File(_) | Link(_))) if no_replace => {
-            return Err(Error::Exists(to.clone()));
-        }
         (File(_) | Link(_), Some(File(_) | Link(_))) => {}
         (Dir(_), Some(Dir(dir))) => check_empty(db, *dir, to, Error::NotEmpty)?,
         (File(_) | Link(_), Some(Dir(_))) => {
@@ -169,6 +166,9 @@ pub(crate) fn move_entry(
         (Dir(_), Some(File(_) | Link(_))) => {
             return Err(Error::NotADirectory(to.clone()));
         }
+    }
+    if no_replace && there.is_some() {
+        return Err(Error::Exists(to.clone()));
     }
     if let Some(place) = &there {
         // A directory that is replaced is empty to people. It counts as removed, and not as an older version of what

@@ -164,8 +164,8 @@ impl Pool {
         self.call(call).await.map(drop)
     }
 
-    /// Moves a file or directory to the path `to` of the same space, atomically. A file that is there is
-    /// replaced, or with `no_replace` an error ([`code::EXISTS`]).
+    /// Moves a file or directory to the path `to` of the same space, atomically. A file replaces a file that is there, and
+    /// a directory an empty directory; with `no_replace` that is an error ([`code::EXISTS`]).
     ///
     /// Errors: [`code::NO_ENTRY`], [`code::NOT_EMPTY`] and [`code::WRONG_KIND`] where a directory is in the way or
     /// is to replace a file, [`code::OVERLAP`] for a move into itself, [`code::BAD_PATH`] between spaces.

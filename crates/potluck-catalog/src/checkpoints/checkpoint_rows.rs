@@ -77,17 +77,21 @@ pub(crate) fn find(db: &Tx, id: &CheckpointId) -> Result<Option<Kept>, Error> {
 }
 
 impl Kept {
-    /// Returns the checkpoint with its present paths; `None` if it has ended, or the directory that it is in was
-    /// removed.
+    /// Returns the present path of the staging directory; `None` if the checkpoint has ended, or the directory that it is
+    /// in was removed.
+    pub fn staging(&self, db: &Tx) -> Result<Option<PoolPath>, Error> {
+        self.dir.map_or(Ok(None), |dir| entries::path_of(db, dir))
+    }
+
+    /// Returns the checkpoint with its present paths; `None` if it has ended, the directory that it is in was removed, or
+    /// the path of the target is too long by now. A move refuses to make it so, but the checkpoint may have begun after
+    /// that check ([`crate::names::check_lengths`]).
     pub fn open(&self, db: &Tx) -> Result<Option<OpenCheckpoint>, Error> {
-        let Some(dir) = self.dir else { return Ok(None) };
-        let Some(staging) = entries::path_of(db, dir)? else { return Ok(None) };
+        let Some(staging) = self.staging(db)? else { return Ok(None) };
         let Some(holder) = staging.parent() else { return Ok(None) };
         let names = self.target.split('/').filter(|name| !name.is_empty());
         let Kept { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *self;
-        // The directory above may have been moved to a place where the path of the target is too long.
-        let target = holder.join_all(names);
-        let target = target.map_err(|why| Error::Damaged(format!("a checkpoint: {why}")))?;
+        let Ok(target) = holder.join_all(names) else { return Ok(None) };
         Ok(Some(OpenCheckpoint {
             id,
             staging,

@@ -7,11 +7,15 @@
 //! that shows it, or ends too.
 
 use crate::error::Error;
-use crate::history::{bygone_name::BygoneName, kept_rows, snapshot_rows};
+use crate::history::{
+    bygone_name::{BygoneLink, BygoneName},
+    kept_rows, snapshot_rows,
+};
 use crate::log::{changes, records::Record};
 use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
 use crate::sql::{Row, Tx, params};
 use crate::when::{WhatIsKept, When};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::SnapshotId;
 use potluck_core::path::PoolPath;
 
@@ -66,7 +70,7 @@ pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Resu
     let Some(snapshot) = newest else { return Ok(()) };
     insert(db, (dir, name), (since, until, snapshot))?;
     let (path, at) = (path.clone(), path.clone());
-    changes::tell(db, Record::Bygone(BygoneName { path, at, since, until, snapshot }))
+    changes::tell(db, Record::Bygone(BygoneName { path, at, link: None, since, until, snapshot }))
 }
 
 /// Writes a row about what is in a directory under a name.
@@ -102,15 +106,43 @@ fn insert_as(
     Ok(())
 }
 
+/// Writes a row about a link that a name led to and that no entry is any more.
+fn insert_link(
+    db: &Tx,
+    (parent, name): (DirId, &str),
+    link: &BygoneLink,
+    (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions, owner } = link.attributes;
+    db.prepare(
+        "INSERT INTO bygone (parent, name, since, until, snapshot, target, mtime_ns, permissions, uid, gid)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        parent.0,
+        name,
+        since.0 as i64,
+        until.0 as i64,
+        snapshot.0 as i64,
+        link.target.as_str(),
+        mtime.0,
+        permissions.bits(),
+        owner.map(|owner| owner.uid),
+        owner.map(|owner| owner.gid)
+    ])?;
+    Ok(())
+}
+
 /// Takes over a row that a log tells of.
 pub(crate) fn replay(db: &Tx, told: &BygoneName) -> Result<(), Error> {
-    let outside = || Error::OutsideSpaces(told.path.clone());
-    let (above, name) = (told.path.parent().ok_or_else(outside)?, told.path.file_name());
-    let dir = entries::existing_dir(db, &above)?;
-    let (at_above, at_name) = (told.at.parent().ok_or_else(outside)?, told.at.file_name());
-    let at = entries::existing_dir(db, &at_above)?;
-    let name = (dir, name.unwrap_or_default());
-    insert_as(db, name, (at, at_name.unwrap_or_default()), (told.since, told.until, told.snapshot))
+    let (above, name) = entries::split(&told.path)?;
+    let name = (entries::existing_dir(db, &above)?, name);
+    let shown = (told.since, told.until, told.snapshot);
+    if let Some(link) = &told.link {
+        return insert_link(db, name, link, shown);
+    }
+    let (above, at) = entries::split(&told.at)?;
+    insert_as(db, name, (entries::existing_dir(db, &above)?, at), shown)
 }
 
 /// Returns rows after `after`, at most `limit`, as a log tells of them, each with its number; `None` beside the number
@@ -125,13 +157,15 @@ pub(crate) fn told(
         select.query_map(params![after, limit as i64], bygone)?.collect();
     let tell = |row: BygoneRow| {
         let path = entries::path_of(db, row.dir)?.and_then(|dir| dir.join(&row.name).ok());
-        let at = match &row.found.place {
-            EntryPlace::Link(_) => path.clone(), // a past link is nowhere else, so its own name stands for it
-            EntryPlace::File(version) => entries::path_of_version(db, *version)?,
-            EntryPlace::Dir(dir) => entries::path_of(db, *dir)?,
+        let BygoneRow {
+            id, since, until, snapshot, found: FoundEntry { place, attributes }, ..
+        } = row;
+        let (at, link) = match place {
+            EntryPlace::Link(target) => (path.clone(), Some(BygoneLink { target, attributes })),
+            EntryPlace::File(version) => (entries::path_of_version(db, version)?, None),
+            EntryPlace::Dir(dir) => (entries::path_of(db, dir)?, None),
         };
-        let BygoneRow { id, since, until, snapshot, .. } = row;
-        let name = |(path, at)| BygoneName { path, at, since, until, snapshot };
+        let name = |(path, at)| BygoneName { path, at, link, since, until, snapshot };
         Ok((id, path.zip(at).map(name)))
     };
     rows?.into_iter().map(tell).collect()

@@ -485,19 +485,21 @@ pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
 }
 
 /// Returns the length in bytes of the longest path below a directory, relative to it and with the slash before it; 0 if
-/// the directory is empty.
+/// the directory is empty. What a checkpoint stages counts with the path that it gets at the commit, if that is longer.
 pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
-    let longest: Option<Option<i64>> = db
+    let longest: Option<i64> = db
         .prepare(
             "WITH RECURSIVE below (dir, bytes) AS (
-                 SELECT dir, 1 + octet_length(name) FROM entries WHERE parent = ?1
+                 VALUES (?1, 0)
                  UNION ALL
-                 SELECT e.dir, below.bytes + 1 + octet_length(e.name)
-                 FROM below JOIN entries e ON e.parent = below.dir)
+                 SELECT e.dir, below.bytes + 1
+                     + max(octet_length(e.name), ifnull(octet_length(c.target), 0))
+                 FROM below JOIN entries e ON e.parent = below.dir
+                 LEFT JOIN checkpoints c ON c.dir = e.dir)
              SELECT max(bytes) FROM below",
         )?
         .query_one(params![dir.0], |row| row.get(0))?;
-    Ok(longest.flatten().unwrap_or(0) as usize)
+    Ok(longest.unwrap_or(0) as usize)
 }
 
 /// Returns the path that leads to a directory; `None` if none does any more, or it would be too long.

@@ -14,12 +14,10 @@ use crate::versions;
 use crate::versions::wholes;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
-use potluck_core::erasure::Ec;
 use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{Policy, SeriesRule};
-use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, UsedUpTo};
@@ -207,6 +205,7 @@ pub(crate) fn usage(
     let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
         EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // the page before ended the file
+        EntryPlace::Link(_) if after.is_some() => {}
         EntryPlace::Link(_) => sums.link(""),
         EntryPlace::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         EntryPlace::Dir(dir) => {
@@ -298,7 +297,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// Adds the chunks of a file below `path` after the first `chunks`, if it still is there.
+    /// Adds the chunks of a file below `path` from number `chunks` on, if it still is there.
     fn rest_of_file(&mut self, path: &PoolPath, file: &str, chunks: u64) -> Result<(), Error> {
         let whole = path.join_all(file.split('/'));
         let found = whole.ok().map(|whole| entries::resolve(self.db, &whole)).transpose()?;
@@ -310,7 +309,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// Adds a file to the sums, or with `done` only the stored bytes of the chunks after its first `done`.
+    /// Adds a file to the sums, or with `done` only the stored bytes of its chunks from this number on.
     fn file(&mut self, path: &str, version: &Version, done: Option<u64>) -> Result<(), Error> {
         let is_kept = path.split('/').any(is_reserved);
         if done.is_none() && is_kept {
@@ -325,15 +324,14 @@ impl UsageSums<'_> {
             }
         }
         let first = done.unwrap_or(0);
-        let names = some_names(self.db, version, first, self.left)?;
+        let (names, next) = some_names(self.db, version, first, self.left)?;
         for name in &names {
             if let Some(chunk) = chunks::get(self.db, name)? {
                 let copies = placements::holders(self.db, chunk.id)?.len() as u64;
                 self.stored += (copies * u64::from(chunk.len)) as f64 / chunk.refs.max(1) as f64;
             }
         }
-        let done = first + names.len() as u64;
-        let rest = (!names.is_empty()).then_some(done);
+        let rest = (!names.is_empty()).then_some(next);
         self.looked_at(1 + names.len() as u64, || UsedUpTo { path: path.into(), chunks: rest });
         Ok(())
     }
@@ -347,28 +345,66 @@ impl UsageSums<'_> {
     }
 }
 
+/// The distance between the numbers of the first chunks of two parts. It is more than a part has of chunks and parity,
+/// which differ between the parts of a file while it is changed to another redundancy.
+const NUMBERS_PER_PART: u64 = 1 << 32;
+
 /// Returns the names of at most `most` chunks of a version from number `first` on, with parity after the data of each
-/// part.
-fn some_names(db: &Tx, version: &Version, first: u64, most: u64) -> Result<Vec<ChunkName>, Error> {
+/// part, and the number from which on the others are.
+fn some_names(
+    db: &Tx,
+    version: &Version,
+    first: u64,
+    most: u64,
+) -> Result<(Vec<ChunkName>, u64), Error> {
     if version.parts == 0 {
-        return versions::some_names(db, version, first, most);
+        let names = versions::some_names(db, version, first, most)?;
+        let next = first + names.len() as u64;
+        return Ok((names, next));
     }
-    // All parts but the last have as many chunks, and as much parity, as the first.
-    let redundant = |ec: Ec| ec.group_count(PART_CHUNKS) * ec.parity();
-    let of_each = (PART_CHUNKS + version.ec.map_or(0, redundant)) as u64;
-    let mut names = Vec::new();
+    let (mut names, mut next) = (Vec::new(), first);
     while (names.len() as u64) < most {
-        let at = first + names.len() as u64;
-        let (number, skipped) = (at / of_each, at % of_each);
+        let (number, skipped) = (next / NUMBERS_PER_PART, next % NUMBERS_PER_PART);
         if number >= version.parts {
             break;
         }
         let part = wholes::get(db, version.id, number as u32)?;
         let some = versions::some_names(db, &part, skipped, most - names.len() as u64)?;
-        if some.is_empty() {
-            break;
-        }
+        next = match some.len() as u64 {
+            0 => (number + 1) * NUMBERS_PER_PART,
+            more => next + more,
+        };
         names.extend(some);
     }
-    Ok(names)
+    Ok((names, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Fixture, in_parts, path};
+    use potluck_core::policy::Redundancy;
+    use potluck_core::recipe::PART_CHUNKS;
+
+    #[test]
+    fn usage_counts_all_chunks_of_a_file_whose_parts_are_changed_one_by_one() {
+        let mut fixture = Fixture::new();
+        let chunks = 2 * PART_CHUNKS as u64 + 10;
+        let files = in_parts("pot://lab/large", 0, 0..chunks, &[1]).into_iter();
+        let whole = files.map(|file| fixture.put(file)).last().expect("the whole");
+        let db = &fixture.db;
+        // While its last part has a code, the file has it, too; the other parts have copies already.
+        let code = Redundancy::Ec("4+2".parse().expect("a code"));
+        versions::set_redundancy(db, whole, code, &[]).expect("set");
+        for most in [700, u64::MAX] {
+            let part = |after: Option<UsedUpTo>| {
+                usage(db, &path("pot://lab"), after.as_ref(), most, &SeenSpaces::ALL).expect("sums")
+            };
+            let mut used = part(None);
+            while let Some(after) = used.next.take() {
+                used.add(part(Some(after)));
+            }
+            assert_eq!((used.files, used.stored), (1, chunks * 65_536), "by {most}");
+        }
+    }
 }

@@ -100,7 +100,7 @@ impl Catalog {
     }
 
     /// Moves a file, a link or a directory to another path in its space. If `replaces` is given, the file there must be
-    /// of that version; with `no_replace`, no file or link may be there.
+    /// of that version; with `no_replace`, nothing may be there.
     pub async fn rename(
         &self,
         from: PoolPath,

@@ -53,6 +53,12 @@ async fn links_are_listed_moved_and_removed_and_count_as_files_without_bytes() {
     let used = stage.catalog.usage(path("pot://lab"), None, 1000, SeenSpaces::ALL).await;
     let used = used.expect("summed");
     assert_eq!((used.files, used.dirs, used.bytes), (4, 1, 1000));
+    let of_link = async |after| {
+        let used = stage.catalog.usage(path("pot://lab/up"), after, 1, SeenSpaces::ALL).await;
+        used.map(|used| (used.files, used.next)).expect("summed")
+    };
+    let (files, after) = of_link(None).await;
+    assert_eq!((files, of_link(after).await), (1, (0, None)), "the second part has nothing");
     let sums = async || {
         let spaces = stage.catalog.spaces().await.expect("spaces");
         (spaces[0].sums.files, spaces[0].sums.bytes)

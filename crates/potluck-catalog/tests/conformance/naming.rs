@@ -5,11 +5,12 @@ use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{Error, SeenSpaces};
+use potluck_catalog::{Error, NewCheckpoint, SeenSpaces};
 use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
 };
-use potluck_core::ids::VersionId;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{EntryKind, ListedEntry, OnlyIf, Used};
@@ -128,6 +129,9 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert_eq!(kept, Err(Error::Exists(to)));
     let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, MADE).await;
     empty.expect("made");
+    let (from, to) = (path("pot://lab/b"), path("pot://lab/empty"));
+    let kept = stage.catalog.rename(from, to.clone(), true, None, when(1)).await;
+    assert_eq!(kept, Err(Error::Exists(to)));
     moved(&stage, "pot://lab/b", "pot://lab/empty").await.expect("over an empty directory");
     assert_eq!(stage.listed("pot://lab/empty", false, None).await, ["one", "two"]);
 }
@@ -154,6 +158,20 @@ async fn what_would_make_a_path_too_long_is_refused() {
     assert_eq!(stage.listed("pot://lab", false, None).await, ["bbbbbbb"]);
     // A directory can be moved to a shorter path, however long the paths below it are.
     moved(&stage, "pot://lab/bbbbbbb", "pot://lab/a").await.expect("a shorter one");
+    // The directories above the target of a checkpoint are made by its commit, and its path counts all the same.
+    stage.catalog.make_directory(path("pot://lab/c"), false, MADE).await.expect("made");
+    let new = NewCheckpoint {
+        id: CheckpointId([1; 16]),
+        target: path(&long_path("pot://lab/c", 4090)),
+        style: CommitStyle::Replace,
+        made_by: MemberId(1),
+        idle_ms: 1000,
+    };
+    stage.catalog.begin_checkpoint(new, when(1)).await.expect("begun");
+    moved(&stage, "pot://lab/c", "pot://lab/ccccccc").await.expect("4096 bytes");
+    let target = path("pot://lab/cccccccc");
+    let stay = moved(&stage, "pot://lab/ccccccc", "pot://lab/cccccccc").await;
+    assert_eq!(stay, Err(Error::TooLong { to: target, bytes: 4097 }));
 }
 
 #[tokio::test]

@@ -319,7 +319,7 @@ pub struct Move {
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
-    /// True if the move is refused where it would replace a file or link.
+    /// True if the move is refused where it would replace anything.
     #[serde(default)]
     pub no_replace: bool,
     /// The version that has to be there and is replaced, if one is given.
@@ -481,7 +481,7 @@ call!(Usage => Used, "usage");
 pub struct UsedUpTo {
     /// The last entry, relative to the tree; empty for a file by itself.
     pub path: String,
-    /// The number of chunks of this entry that were added up, if it has more.
+    /// The number of the next chunk of this entry that is added up, as a reply gave it; `None` where none is left.
     pub chunks: Option<u64>,
 }
 

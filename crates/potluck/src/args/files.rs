@@ -99,7 +99,7 @@ pub struct MvArgs {
     pub from: PoolPath,
     /// Where to: the new name, or with / at its end the directory that takes it in
     pub to: OsString,
-    /// Never replace a file (exit code 10), and do not ask
+    /// Never replace anything (exit code 10), and do not ask
     #[arg(short, long, alias = "if-absent", conflicts_with = "yes")]
     pub no_replace: bool,
     /// Replace a file that is there without asking

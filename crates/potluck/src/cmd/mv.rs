@@ -25,14 +25,21 @@ pub async fn run(args: MvArgs, client: &Pool, output: &Output) -> Result<Ending,
     let landing = Landing { into: place.into, is_dir, several: false };
     let source = client.stat(&args.from).await?.entry;
     let to = target(to, landing.takes_in(source.kind == EntryKind::Dir).then_some(name))?;
-    rename(&args, &to, client).await?;
+    rename(&args, source.kind, &to, client).await?;
     output.result(&serde_json::json!({ "from": args.from, "to": to }), |_| String::new());
     Ok(Ending::Done)
 }
 
-/// Moves, and replaces a file only with `-y` or after the user agreed.
-async fn rename(args: &MvArgs, to: &PoolPath, client: &Pool) -> Result<(), Failure> {
-    let refused = match client.rename(&args.from, to, !args.yes).await {
+/// Moves, and replaces a file only with `-y` or after the user agreed. A directory replaces only an empty one, with which
+/// nothing is lost.
+async fn rename(
+    args: &MvArgs,
+    kind: EntryKind,
+    to: &PoolPath,
+    client: &Pool,
+) -> Result<(), Failure> {
+    let no_replace = args.no_replace || (kind != EntryKind::Dir && !args.yes);
+    let refused = match client.rename(&args.from, to, no_replace).await {
         Err(refused) if refused.code == code::EXISTS && !args.no_replace => refused,
         result => return result,
     };

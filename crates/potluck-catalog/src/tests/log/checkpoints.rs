@@ -1,11 +1,12 @@
 //! Tests of checkpoints in the log.
 
-use super::{Target, WHEN, base, changes_after, told};
+use super::{MADE, Target, WHEN, base, changes_after, told};
 use crate::checkpoints::{
     checkpoint_rows, publishing, {self, NewCheckpoint},
 };
 use crate::fixture::{Fixture, file, path};
 use crate::history::reaping;
+use crate::names;
 use crate::sql::Tx;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
@@ -54,4 +55,26 @@ fn checkpoints_are_replayed_open_committed_and_aborted() {
         assert_eq!((left_out, told(&target.db)), (0, told(&fixture.db)));
         commit(&Fixture::of(target._dir, target.db), 4);
     }
+}
+
+/// A move measures the paths below before its transaction, and a checkpoint may begin in between.
+#[test]
+fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
+    let fixture = Fixture::new();
+    let db = &*fixture.db;
+    names::make_dir(db, &path("pot://lab/a"), false, MADE).expect("made");
+    let below: String = format!("/{}", "d".repeat(199)).repeat(20);
+    let target = path(&format!("pot://lab/a{below}"));
+    let (id, style, made_by) = (CheckpointId([1; 16]), CommitStyle::Replace, MemberId(1));
+    let new = NewCheckpoint { id, target, style, made_by, idle_ms: 1000 };
+    checkpoints::begin(db, &new, WHEN).expect("begun");
+    let long = path(&format!("pot://lab/{}", "b".repeat(200)));
+    names::move_entry(db, &path("pot://lab/a"), &long, false, WHEN).expect("moved");
+
+    assert_eq!(checkpoint_rows::all(db).map(|known| known.open), Ok(Vec::new()));
+    assert!(!base(&fixture).0.is_empty());
+    assert!(checkpoints::any_due(db, 2000).expect("read"));
+    while checkpoints::expire(db, 1, 2000).expect("removed") {}
+    assert!(!checkpoints::any_due(db, 2000).expect("read"));
+    names::remove(db, &long, false, WHEN).expect("nothing is staged in it");
 }

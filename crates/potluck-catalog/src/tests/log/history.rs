@@ -39,7 +39,8 @@ pub fn told(db: &Tx) -> Vec<String> {
         while let Some(item) = walk.next_item().expect("read") {
             told.push(match item.what {
                 What::File(version) => format!("{} {:?}", item.path, version.id),
-                _ => item.path,
+                What::Link(target) => format!("{} {target} {:?}", item.path, item.attributes),
+                What::Dir(_) => item.path,
             });
         }
     }
@@ -50,6 +51,11 @@ pub fn told(db: &Tx) -> Vec<String> {
 pub fn steps() -> Vec<fn(&mut Fixture)> {
     fn remove(f: &Fixture, at: &str) {
         names::remove(&f.db, &path(at), true, WHEN).expect("removed");
+    }
+    fn link(f: &Fixture, at: &str, leads_to: &str) {
+        let target = leads_to.to_owned().try_into().expect("a target");
+        let new = [NewLink { path: path(at), target, mtime: Some(FileTime(1)), owner: None }];
+        links::make_all(&f.db, &new, true, Condition::Always, WHEN).expect("made");
     }
     fn bring_back(f: &Fixture, at: &str, number: Option<VersionId>, removed: bool) {
         history::bring_back(&f.db, &path(at), number, removed, WHEN).expect("brought back");
@@ -97,10 +103,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             names::move_entry(&f.db, &to, &path("pot://lab/away"), false, WHEN).expect("moved");
         },
         |f| {
-            let (path, target) = (path("pot://lab/kept/d/l"), "x".to_owned().try_into());
-            let target = target.expect("a target");
-            let new = [NewLink { path, target, mtime: Some(FileTime(1)), owner: None }];
-            links::make_all(&f.db, &new, true, Condition::Always, WHEN).expect("made");
+            link(f, "pot://lab/kept/d/l", "x");
             remove(f, "pot://lab/kept/d/l");
             remove(f, "pot://lab/kept/d/a");
         },
@@ -129,6 +132,9 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             f.put(file("pot://lab/kept/e/s/a", &[51], &[1]));
             f.put(file("pot://lab/kept/e/s/sub/b", &[52], &[1]));
             f.put(file("pot://lab/kept/e/s/sub/c", &[53], &[1]));
+            for name in ["replaced", "removed", "moved"] {
+                link(f, &format!("pot://lab/kept/e/s/{name}"), "before");
+            }
             snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "one", WHEN).expect("taken");
         },
         |f| {
@@ -136,6 +142,13 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             f.put(file("pot://lab/kept/e/s/a", &[54], &[1]));
             names::remove(&f.db, &path("pot://lab/kept/e/s/a"), true, forever).expect("removed");
             f.put(file("pot://lab/kept/e/s/new", &[55], &[1]));
+            // Nothing but the snapshot has the first link that was at each of these names.
+            link(f, "pot://lab/kept/e/s/replaced", "after");
+            names::remove(&f.db, &path("pot://lab/kept/e/s/removed"), true, forever)
+                .expect("removed");
+            f.put(file("pot://lab/kept/e/s/removed", &[57], &[1]));
+            let (from, to) = (path("pot://lab/kept/e/s/moved"), path("pot://lab/kept/e/s/to"));
+            names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
             let (from, to) = (path("pot://lab/kept/e/s/sub"), path("pot://lab/out"));
             names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
             while history::expire(&f.db, 1, 6).expect("let go") {}
