@@ -303,7 +303,7 @@ impl CatalogSnapshot {
         meta::epoch(&self.db)
     }
 
-    /// Returns the bytes of the catalog, with those that have not been moved to its file yet.
+    /// Returns the bytes of the pages that the catalog uses, with those that have not been moved to its file yet.
     pub fn bytes(&self) -> Result<u64, Error> {
         self.db.bytes()
     }
