@@ -260,7 +260,7 @@ fn what_a_donor_denies_while_others_fetch_another_copy_is_looked_into_afterwards
         }
         (0..2).for_each(|_| pool.told_more(DonorId(1)));
         assert!(pool.inquire(later, || 1).lies.is_empty());
-        later = later + Duration::from_secs(600);
+        later += Duration::from_secs(600);
         heard(&mut pool, later);
         (1..=3).for_each(|n| pool.chunk_orders.answered(DonorId(1), &chunk(n)));
         pool.pass_time(later);
