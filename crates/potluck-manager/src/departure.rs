@@ -80,7 +80,7 @@ pub struct Outlook {
 pub struct LessSafe {
     /// The paths of the first of these files.
     pub paths: Vec<String>,
-    /// The number of files; each part that is less safe counts.
+    /// The number of files.
     pub files: u64,
 }
 
@@ -89,11 +89,11 @@ pub struct LessSafe {
 pub struct Loss {
     /// The paths of the first of these files.
     pub paths: Vec<String>,
-    /// The number of lost versions and of damaged files; each lost part of a file counts.
+    /// The number of lost or damaged files. A file that was moved during the look may count twice.
     pub files: u64,
     /// The versions of all these files, or of their lost parts, in order.
     pub versions: Vec<VersionId>,
-    /// The number of files whose records are damaged, so that it is not known whether they are lost.
+    /// The number of files, or of parts, whose records are damaged, so that it is not known whether they are lost.
     pub damaged: u64,
 }
 
@@ -132,7 +132,6 @@ impl Departures {
         // A file that was moved meanwhile may have been met twice.
         loss.versions.sort_unstable();
         loss.versions.dedup();
-        loss.files = loss.versions.len() as u64 + loss.damaged;
         let mut leaving = Leaving { awaited: loss.files, ..Leaving::default() };
         for donor in &departure.donors {
             let Moving { chunks, bytes } = findings.moving.get(donor).copied().unwrap_or_default();
@@ -177,6 +176,7 @@ impl Departures {
             findings,
             loss: Loss::default(),
             less_safe: LessSafe::default(),
+            counted: Default::default(),
         })
     }
 }
@@ -196,6 +196,9 @@ struct Looking {
     findings: Findings,
     loss: Loss,
     less_safe: LessSafe,
+    /// The paths of the files that were counted last, as lost and as less safe: the parts of a file are met one after
+    /// the other, and it counts once.
+    counted: [String; 2],
 }
 
 impl Looking {
@@ -205,10 +208,11 @@ impl Looking {
         holders.any(|(donor, _)| is(donor))
     }
 
-    /// Returns whether a file with this layout is listed by its path, after `told` paths were listed.
-    fn is_told(&self, layout: Option<&Layout>, told: usize) -> bool {
+    /// Returns whether a file with this layout is listed by its path, after `told` were listed.
+    fn is_told(&self, layout: Option<&Layout>, told: &[String], path: &str) -> bool {
         let at = |donor: DonorId| layout.is_none_or(|at| Self::lies_at(at, |one| *one == donor));
-        told < LISTED && self.departure.told.is_none_or(at)
+        let is_new = told.len() < LISTED && told.last().is_none_or(|last| last != path);
+        is_new && self.departure.told.is_none_or(at)
     }
 
     /// Returns whether a file has less redundancy without the donors than if they stayed, or less than promised
@@ -235,14 +239,19 @@ impl Looking {
     fn weigh(&mut self, version: &Version, layout: &Layout, path: &str) {
         if self.loses(version, layout) {
             self.loss.versions.push(version.id);
-            if self.is_told(Some(layout), self.loss.paths.len()) {
-                self.loss.paths.push(path.into());
-            }
+            self.count_lost(Some(layout), path);
         } else if self.weakens(version, layout) {
-            self.less_safe.files += 1;
-            if self.is_told(Some(layout), self.less_safe.paths.len()) {
+            self.less_safe.files += u64::from(is_next(&mut self.counted[1], path));
+            if self.is_told(Some(layout), &self.less_safe.paths, path) {
                 self.less_safe.paths.push(path.into());
             }
+        }
+    }
+
+    fn count_lost(&mut self, layout: Option<&Layout>, path: &str) {
+        self.loss.files += u64::from(is_next(&mut self.counted[0], path));
+        if self.is_told(layout, &self.loss.paths, path) {
+            self.loss.paths.push(path.into());
         }
     }
 
@@ -265,11 +274,18 @@ impl Looking {
                 // A damaged file may need what goes. Nothing is trimmed while its needs are unknown.
                 Met::Damaged(_) => {
                     self.loss.damaged += 1;
-                    if self.is_told(None, self.loss.paths.len()) {
-                        self.loss.paths.push(at(&path));
-                    }
+                    self.count_lost(None, &at(&path));
                 }
             }
         }
     }
+}
+
+/// Returns whether a path is another than the last, which it becomes.
+fn is_next(last: &mut String, path: &str) -> bool {
+    let is_next = last != path;
+    if is_next {
+        path.clone_into(last);
+    }
+    is_next
 }

@@ -7,7 +7,7 @@ use crate::deadlines::Deadlines;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{LockHolderId, MemberId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{LOCK_LEASE, LOCK_WAIT, LockAuthority, LockLevel, MOST_LOCKED};
+use potluck_wire::control::{LOCK_LEASE, LOCK_WAIT, LockAuthority, LockLevel};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 /// The most holders that one member may have: its mounts, on all machines that share an identity.
 const HOLDERS_OF_MEMBER: usize = 128;
 /// The most files that all holders of one member may have the authority over, or wait for.
-const LOCKED_OF_MEMBER: usize = 16 * MOST_LOCKED;
+const LOCKED_OF_MEMBER: usize = 65_536;
 /// The time for which a place in the row of waiting holders is kept for a holder that has to ask again.
 const PLACE_KEPT: Duration = LOCK_WAIT.saturating_mul(2);
 
@@ -204,8 +204,8 @@ impl LockTable {
         Some(Arc::clone(&holder.wanted))
     }
 
-    /// Believes what a holder says that it has, as far as nobody else has it and the limits of the holder and its
-    /// member allow it, and returns the files that the holder has lost. Without `is_believed` it has lost all.
+    /// Believes what a holder says that it has, as far as nobody else has it and the limit of its member allows it,
+    /// and returns the files that the holder has lost. Without `is_believed` it has lost all.
     ///
     /// Errors: [`code::TOO_MANY_LOCKS`] where the member has too many holders.
     pub fn reclaim(
@@ -219,11 +219,12 @@ impl LockTable {
         self.release(key);
         self.add_holder(key, now)?;
         let mut lost = Vec::new();
-        for (number, LockAuthority { path, level }) in held.into_iter().enumerate() {
+        for LockAuthority { path, level } in held {
             let file = self.files.get(&path);
             let is_free = file.is_none_or(|file| file.in_the_way(key, level).is_empty());
-            let may = is_believed && is_free && number < MOST_LOCKED;
-            if !may || (!self.has_part(key, &path) && self.count_more(key.0).is_err()) {
+            if !(is_believed && is_free)
+                || (!self.has_part(key, &path) && self.count_more(key.0).is_err())
+            {
                 lost.push(path);
                 continue;
             }

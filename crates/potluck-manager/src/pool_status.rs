@@ -155,9 +155,11 @@ impl Overview {
         }
     }
 
-    /// Returns the state of repair for callers who ask for it alone; `state` is the pool's own.
-    pub fn repair_state(&self, state: RepairState, stats: &Stats) -> RepairState {
-        with_changes(state, self.awaited(&self.donors(stats)), stats)
+    /// Returns the state of repair for callers who ask for it alone.
+    pub fn repair_state(&self, stats: &Stats) -> RepairState {
+        let awaited = self.awaited(&self.donors(stats));
+        let state = self.pool.lock().repair_state(self.time.tick());
+        with_changes(state, awaited, stats)
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Complaints about donors, and what is found out about them.
 #[derive(Debug, Default)]
 pub struct Complaints {
-    /// The complaints about copies that the donor has not looked at yet.
+    /// The complaints about copies that the donor has not looked at yet, or called sound while others fetched another.
     pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, Complaint>>,
     /// The inquiry into one copy of each donor: others fetch a copy that the donor calls sound, or did not look at.
     pub(crate) inquiries: BTreeMap<DonorId, Inquiry>,

@@ -7,7 +7,7 @@
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 
-/// The donors that an earlier term of the manager heard until its end, or never heard.
+/// The donors that an earlier term of the manager heard until its end, or that registered with it just before.
 #[derive(Debug, Default)]
 pub struct ExpectedDonors {
     /// The expected donors that have not registered yet.

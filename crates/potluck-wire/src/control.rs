@@ -45,7 +45,7 @@ pub use history::{
 pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
 pub use locks::{
     LOCK_LEASE, LOCK_WAIT, LockAuthority, LockGive, LockKeep, LockKept, LockLevel, LockTake,
-    LockTaken, MOST_LOCKED,
+    LockTaken,
 };
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,

@@ -304,7 +304,7 @@ impl CatalogSnapshot {
         meta::epoch(&self.db)
     }
 
-    /// Returns the size of the catalog in bytes, with what has not been moved to its file yet.
+    /// Returns the number of bytes of the pages that the catalog uses, with those that have not been moved to its file yet.
     pub fn bytes(&self) -> Result<u64, Error> {
         self.db.bytes()
     }

@@ -85,11 +85,14 @@ impl Database {
         Ok(self.connection().pragma_update(None, "synchronous", "OFF")?)
     }
 
-    /// Returns the bytes of all pages, those that deleted rows left free included: the file is never made smaller.
+    /// Returns the bytes of the pages in use. Those that deleted rows left free do not count; the file is never made
+    /// smaller, so it may be much larger.
     pub fn bytes(&self) -> Result<u64, Error> {
-        let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));
-        let (pages, size): (i64, i64) = (read("page_count")?, read("page_size")?);
-        Ok(pages.saturating_mul(size).max(0) as u64)
+        let read = |pragma| -> Result<i64, Error> {
+            Ok(self.connection().pragma_query_value(None, pragma, |row| row.get(0))?)
+        };
+        let used = read("page_count")?.saturating_sub(read("freelist_count")?);
+        Ok(used.saturating_mul(read("page_size")?).max(0) as u64)
     }
 
     /// Moves the write-ahead log into the file. It waits for readers of the log no longer than the busy timeout, and

@@ -631,3 +631,16 @@ fn a_file_in_parts_is_logged_part_by_part_and_comes_back_d4() {
         assert_eq!(left, 2);
     }
 }
+
+#[test]
+fn pages_that_removed_rows_left_free_do_not_count_as_the_size_of_a_base() {
+    let fixture = Fixture::new();
+    let bytes = || CatalogSnapshot::begin(&fixture.file()).and_then(|at| at.bytes()).expect("read");
+    let before = bytes();
+    let run = |sql| fixture.db.raw().execute_batch(sql).expect("done");
+    run("CREATE TABLE large (bytes); INSERT INTO large VALUES (zeroblob(1000000));");
+    let large = bytes();
+    assert!(large > before + 1_000_000, "{large}");
+    run("DELETE FROM large");
+    assert!(bytes() < before + 100_000, "{}", bytes());
+}

@@ -135,7 +135,7 @@ impl AuditFiles {
             let numbers = self.numbers(kept)?;
             // A file ends before the next of its kind begins.
             let ends = numbers.iter().skip(1).copied().chain([u64::MAX]);
-            let wanted = numbers.iter().zip(ends).filter(|(_, end)| *end > after + 1);
+            let wanted = numbers.iter().zip(ends).filter(|(_, end)| *end > after.saturating_add(1));
             files.extend(wanted.map(|(number, _)| (*number, kept)));
         }
         files.sort_unstable_by_key(|(number, _)| *number);
@@ -204,6 +204,8 @@ mod tests {
         }
         assert_eq!(all(&files, 0), (1..=2500).collect::<Vec<_>>());
         assert_eq!(all(&files, 48), (2401..=2500).collect::<Vec<_>>());
+        let none = files.read(0, u64::MAX).expect("read");
+        assert!(none.entries.is_empty() && none.next.is_none());
         let mut again = AuditFiles::new(at.clone());
         fs::OpenOptions::new()
             .append(true)

@@ -43,8 +43,7 @@ const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 impl Answer<RepairStatus> for RepairCalls {
     async fn answer(self, _call: RepairStatus, _: CallingMember) -> Result<RepairState, Failure> {
         let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
-        let state = self.pool.lock().repair_state(self.time.tick());
-        Ok(self.overview.repair_state(state, &stats))
+        Ok(self.overview.repair_state(&stats))
     }
 }
 
@@ -52,7 +51,7 @@ impl Answer<RepairControl> for RepairCalls {
     async fn answer(self, call: RepairControl, _: CallingMember) -> Result<RepairState, Failure> {
         let paused = (call.action == RepairAction::Pause).then(|| PAUSED.to_string());
         let now = self.time.tick();
-        let (state, breaker) = {
+        let breaker = {
             let mut pool = self.pool.lock();
             pool.repairs.paused.clone_from(&paused);
             if call.action == RepairAction::Now {
@@ -61,7 +60,7 @@ impl Answer<RepairControl> for RepairCalls {
             if call.action != RepairAction::Pause {
                 pool.declare_dead(now);
             }
-            (pool.repair_state(now), pool.circuit_breaker())
+            pool.circuit_breaker()
         };
         self.catalog.note_repair(paused, breaker).await?;
         if call.action != RepairAction::Pause {
@@ -69,7 +68,7 @@ impl Answer<RepairControl> for RepairCalls {
             self.scan_state.hurry(now);
         }
         let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
-        Ok(self.overview.repair_state(state, &stats))
+        Ok(self.overview.repair_state(&stats))
     }
 }
 

@@ -103,6 +103,10 @@ fn what_one_member_may_take_is_bounded_and_nothing_is_left_of_what_is_given_back
         let path = format!("pot://lab/{number}");
         assert!(matches!(take(&mut table, EVE, &path, Shared, later), Taking::Granted));
     }
+    let held: Vec<_> =
+        table.holders[&EVE].held.iter().map(|path| at(&path.to_string(), Shared)).collect();
+    let lost = LockTable::default().reclaim(EVE, held, true, T).expect("few holders");
+    assert_eq!(lost.len(), 0, "a manager that was started again believes as many");
     let refused = table.take(EVE, false, &at("pot://lab/f", Shared), true, later);
     assert_eq!(refused.map(drop).map_err(|failure| failure.code), Err(code::TOO_MANY_LOCKS.into()));
     assert!(!table.files.contains_key(&at("pot://lab/f", Shared).path), "nothing is left of it");

@@ -8,7 +8,7 @@ use potluck_catalog::{Catalog, Error, LEASE, Upkeep};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most steps of one kind in a round, so that other work has its turn. Checkpoints are not bounded by it.
+/// The most steps of one kind in a round, so that other work has its turn.
 const STEPS: usize = 128;
 /// The most entries of removed trees and chunks of their files in one step, which ends sooner when that takes long.
 const ENTRIES: usize = 2000;
@@ -38,39 +38,29 @@ impl Trash {
             true => u64::MAX,
             false => self.settings.get().gc_delay.as_millis() as u64,
         };
-        for _ in 0..STEPS {
-            let step = Upkeep::Trash { entries: ENTRIES, kept_ms };
-            if !self.catalog.upkeep(step, self.time.now_ms()).await? {
-                break;
-            }
-        }
-        Ok(())
+        self.steps(Upkeep::Trash { entries: ENTRIES, kept_ms }).await
     }
 
     /// Aborts checkpoints that nothing was written to for long.
     pub async fn expire_checkpoints(&self) -> Result<(), Error> {
-        let step = Upkeep::Checkpoints { most: CHECKPOINTS };
-        while self.catalog.upkeep(step, self.time.now_ms()).await? {}
-        Ok(())
+        self.steps(Upkeep::Checkpoints { most: CHECKPOINTS }).await
     }
 
     /// Lets the old versions and removed files go that were kept as long as their policy says.
     pub async fn let_go(&self) -> Result<(), Error> {
-        for _ in 0..STEPS {
-            if !self.catalog.upkeep(Upkeep::Kept { most: KEPT }, self.time.now_ms()).await? {
-                break;
-            }
-        }
-        Ok(())
+        self.steps(Upkeep::Kept { most: KEPT }).await
     }
 
     /// Forgets the replies that were kept for [`REPLIES_KEPT`].
     pub async fn prune_replies(&self) -> Result<(), Error> {
-        let now_ms = self.time.now_ms();
-        let before_ms = now_ms.saturating_sub(REPLIES_KEPT.as_millis() as u64);
-        let step = Upkeep::Replies { before_ms, replies: REPLIES };
+        let before_ms = self.time.now_ms().saturating_sub(REPLIES_KEPT.as_millis() as u64);
+        self.steps(Upkeep::Replies { before_ms, replies: REPLIES }).await
+    }
+
+    /// Repeats a step while it leaves something to do, [`STEPS`] times at most.
+    async fn steps(&self, step: Upkeep) -> Result<(), Error> {
         for _ in 0..STEPS {
-            if !self.catalog.upkeep(step, now_ms).await? {
+            if !self.catalog.upkeep(step, self.time.now_ms()).await? {
                 break;
             }
         }

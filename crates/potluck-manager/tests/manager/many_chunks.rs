@@ -10,7 +10,8 @@ use potluck_core::policy::AckLevel;
 use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Commit, Committed, Condition, FileCommit, InParts, List, Open, OpenPart, Outcome, Remove,
+    Commit, Committed, Condition, Departing, FileCommit, InParts, List, Open, OpenPart, Outcome,
+    Remove,
 };
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
@@ -61,6 +62,23 @@ fn part(
     (file, digest)
 }
 
+fn whole(
+    session: &SessionId,
+    chunks: u64,
+    parts: u32,
+    tree: &Tree,
+    donors: &[&Donor],
+) -> FileCommit {
+    FileCommit {
+        size: u64::from(CHUNK) * chunks,
+        digest: Digest(tree.root()),
+        pages: Vec::new(),
+        acknowledged: Packed::default(),
+        in_parts: Some(InParts::Whole { file: 0, parts }),
+        ..part(session, 0, 0..1, donors).0
+    }
+}
+
 async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit, done: bool) {
     let commit = Commit { session, batch, files: vec![file], done };
     let Committed { files } = user.call(&commit).await.expect("committed");
@@ -109,14 +127,7 @@ async fn written_read_and_removed(chunks: u64) {
         batch += 1;
     }
     let (staged, parts) = (now() - began, batch);
-    let whole = FileCommit {
-        size: u64::from(CHUNK) * chunks,
-        digest: Digest(tree.root()),
-        pages: Vec::new(),
-        acknowledged: Packed::default(),
-        in_parts: Some(InParts::Whole { file: 0, parts }),
-        ..part(&session, 0, 0..1, &donors).0
-    };
+    let whole = whole(&session, chunks, parts, &tree, &donors);
     let call = now();
     commit(&user, session, batch, whole, true).await;
     let flipped = now() - call;
@@ -172,4 +183,29 @@ async fn written_read_and_removed(chunks: u64) {
 async fn a_file_of_many_parts_takes_no_more_memory_than_a_small_one() {
     let chunks = std::env::var("MANY_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
     written_read_and_removed(chunks.unwrap_or(20_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_many_parts_is_one_file_that_a_departure_loses_or_makes_less_safe() {
+    let lab = Lab::new().await;
+    let (user, donors) = (lab.user().await, [lab.donor("a").await, lab.donor("b").await]);
+    for donor in &donors {
+        donor.report(&[]).await;
+    }
+    let donors: Vec<&Donor> = donors.iter().collect();
+    let session = reserve(&user, 1 << 30).await.expect("reserved").session;
+    let (mut tree, step) = (Tree::default(), PART_CHUNKS as u64);
+    for (number, range) in (0..).zip([0..step, step..2 * step, 2 * step..2 * step + 1]) {
+        offer(&user, session, &range.clone().collect::<Vec<_>>()).await;
+        let (file, digest) = part(&session, number, range, &donors);
+        tree.push(digest.0);
+        commit(&user, session, number, file, false).await;
+    }
+    commit(&user, session, 3, whole(&session, 2 * step + 1, 3, &tree, &donors), true).await;
+    for (leave, lost, less_safe) in [(&donors[..1], 0, 1), (&donors[..], 1, 0)] {
+        let departing = Departing { donors: leave.iter().map(|at| at.id).collect(), over: None };
+        let told = lab.admin().call(&departing).await.expect("told");
+        assert_eq!((told.lost_files, told.less_safe_files), (lost, less_safe), "{told:?}");
+        assert_eq!((told.lost.len(), told.less_safe.len()), (lost as usize, less_safe as usize));
+    }
 }

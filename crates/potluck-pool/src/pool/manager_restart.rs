@@ -10,10 +10,13 @@ use std::time::Duration;
 const HEARD_LATELY: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// Expects those donors that an earlier term of this manager heard until its end, and those that were never heard.
+    /// Expects those donors that an earlier term of this manager heard until its end, and those that registered with it
+    /// so shortly before its end that it did not note when they were heard. A donor that was invited and has never lent
+    /// anything is not waited for: it may never come.
     pub fn expect_donors(&mut self) {
         let lately = |silent: Option<Duration>| silent.is_none_or(|silent| silent <= HEARD_LATELY);
-        let donors = self.donors.iter().filter(|(_, donor)| lately(donor.record.silent_before));
+        let lent = self.donors.iter().filter(|(_, donor)| !donor.has_never_lent());
+        let donors = lent.filter(|(_, donor)| lately(donor.record.silent_before));
         let donors: BTreeSet<DonorId> = donors.map(|(id, _)| id).collect();
         self.expected = ExpectedDonors { report: donors.clone(), listing: donors };
     }

@@ -148,12 +148,15 @@ impl Pool {
     }
 
     /// Notes that a donor calls chunks sound. Others are to fetch the first of them that somebody complained about,
-    /// unless they fetch another copy of this donor already; the complaints about the rest are dropped.
+    /// unless they fetch another copy of this donor already. The complaints about the rest stay: the donor is reminded
+    /// of them, and when it denies them again, others may be free to look.
     pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) {
-        let Some(open) = self.complaints.open.get_mut(&donor) else { return };
-        let complaints =
-            chunks.iter().filter_map(|chunk| open.remove(chunk).map(|why| (*chunk, why)));
-        if let Some((name, complaint)) = complaints.collect::<Vec<_>>().into_iter().next() {
+        let Complaints { open, inquiries, .. } = &mut self.complaints;
+        let Some(open) = open.get_mut(&donor).filter(|_| !inquiries.contains_key(&donor)) else {
+            return;
+        };
+        let first = chunks.iter().find_map(|chunk| open.remove_entry(chunk));
+        if let Some((name, complaint)) = first {
             self.begin_inquiry(donor, name, complaint);
         }
     }

@@ -242,6 +242,38 @@ fn a_donor_that_never_looks_at_what_members_complain_about_is_looked_into_all_th
 }
 
 #[test]
+fn what_a_donor_denies_while_others_fetch_another_copy_is_looked_into_afterwards() {
+    let mut pool = donors(6);
+    let now = at(10.0);
+    heard(&mut pool, now);
+    for (n, witness) in [(1, ADA), (2, BOB), (3, MemberId(1003))] {
+        pool.accuse(DonorId(1), copy(n), witness, now);
+    }
+    pool.denied(DonorId(1), &[chunk(1), chunk(2)]);
+    pool.denied(DonorId(1), &[chunk(3)]);
+    let mut later = now;
+    for n in 1..=3 {
+        let asked = pool.inquire(later, || 1).by_donors;
+        assert_eq!(asked.len(), 3, "chunk {n}");
+        for (by, ..) in asked {
+            assert!(pool.inquired(DonorId(1), &chunk(n), by, &got(true)));
+        }
+        (0..2).for_each(|_| pool.told_more(DonorId(1)));
+        assert!(pool.inquire(later, || 1).lies.is_empty());
+        later += Duration::from_secs(600);
+        heard(&mut pool, later);
+        (1..=3).for_each(|n| pool.chunk_orders.answered(DonorId(1), &chunk(n)));
+        pool.pass_time(later);
+        for n in (1..=3).filter(|n| pool.is_asked_about(DonorId(1), &chunk(*n))).collect::<Vec<_>>()
+        {
+            pool.denied(DonorId(1), &[chunk(n)]);
+        }
+    }
+    assert!(pool.complaints.inquiries.is_empty());
+    assert!(pool.complaints.open.get(&DonorId(1)).is_none_or(|open| open.is_empty()));
+}
+
+#[test]
 fn a_doubt_lasts_until_the_donor_has_looked_and_not_for_ever() {
     let mut pool = donors(2);
     let now = at(10.0);

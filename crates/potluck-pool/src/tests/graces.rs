@@ -1,9 +1,10 @@
 //! Tests of how long a silent donor is waited for.
 
 use super::{at, pool, register, send_heartbeat};
-use crate::Pool;
+use crate::{DonorRecord, Pool};
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::repair_plan::Worth;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::DonorState;
 
 #[test]
@@ -48,4 +49,20 @@ fn a_donor_that_claims_a_grace_of_a_year_is_given_up_after_the_longest_absence()
     assert_eq!(hours_until_dead(0.0), Some(1), "after the pool's ten minutes");
     assert_eq!(hours_until_dead(5.0), Some(6));
     assert_eq!(hours_until_dead(365.0 * 24.0), Some(25), "after the day that the pool grants");
+}
+
+#[test]
+fn a_manager_that_was_started_again_does_not_wait_for_a_donor_that_never_lent_anything() {
+    let mut pool = pool();
+    for donor in 1..=4 {
+        pool.add_donor(DonorId(donor), "d", None);
+    }
+    let heard = |seconds| DonorRecord { silent_before: Some(at(seconds)), ..Default::default() };
+    pool.recall(DonorId(1), heard(1.0));
+    pool.recall(DonorId(2), heard(61.0));
+    let addresses: Addresses = "10.0.0.7:7000".parse().expect("an address");
+    pool.recall(DonorId(3), DonorRecord { addresses, ..Default::default() });
+    pool.expect_donors();
+    let expected = (1..=4).filter(|donor| pool.expects_report(DonorId(*donor)));
+    assert_eq!(expected.collect::<Vec<_>>(), [1, 3], "it may have registered just before");
 }

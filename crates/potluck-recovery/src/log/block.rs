@@ -117,7 +117,7 @@ pub struct Base {
     pub change: ChangeNumber,
     /// The manager's epoch at the moment of the state.
     pub epoch: Epoch,
-    /// The size of the catalog's pages in bytes, free ones included; its records are about as long as the used pages.
+    /// The size in bytes of the pages that the catalog uses; its records are about as long.
     pub bytes: u64,
     /// True if the catalog was itself made of a log with gaps, and no admin has accepted it yet.
     pub has_gaps: bool,

@@ -3,7 +3,7 @@
 
 use super::{Call, Done, call};
 use potluck_core::ids::LockHolderId;
-use potluck_core::path::{MAX_PATH, PoolPath};
+use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -13,10 +13,6 @@ pub const LOCK_LEASE: Duration = Duration::from_secs(10);
 
 /// The time for which a call about locks waits for something to change.
 pub const LOCK_WAIT: Duration = Duration::from_secs(2);
-
-/// The most authorities that a manager believes of one holder after a restart; those beyond are lost. Before a restart,
-/// one holder may have as many as its member may.
-pub const MOST_LOCKED: usize = 4096;
 
 /// The level of an authority over a file's locks, which says which locks its holder may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,8 +91,9 @@ pub struct LockKeep {
 }
 impl Call for LockKeep {
     const NAME: &'static str = "lock-keep";
-    /// The most bytes of a call: all authorities of a holder, and as many paths that others want, of any length.
-    const MOST_BODY: usize = MOST_LOCKED * 2 * (MAX_PATH + 64);
+    /// The most bytes of a call: all 65 536 authorities that a member may have, with one holder, if their paths have
+    /// 400 bytes on average.
+    const MOST_BODY: usize = 32 << 20;
     const DEADLINE: Duration = LOCK_WAIT.saturating_mul(3);
     type Reply = LockKept;
 }
