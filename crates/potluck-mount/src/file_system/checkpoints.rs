@@ -11,15 +11,6 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::MutexGuard;
-<<<<<<< HEAD
-=======
-use std::time::Duration;
-
-/// The time that the kernel may take to tell the mount that a file was closed.
-const RELEASED_WITHIN: Duration = Duration::from_secs(1);
-/// The time between two checks whether the kernel has told that a file was closed.
-const LOOK: Duration = Duration::from_millis(10);
->>>>>>> wt-r7
 
 /// The requests that a program makes by setting the checkpoint attribute of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,12 +181,8 @@ impl FileSystem {
         Ok(())
     }
 
-<<<<<<< HEAD
-    /// Refuses what must not be done while programs write files in a directory or below it.
-=======
     /// Fails while programs write files in a directory or below it. The kernel tells a moment after close() returned,
-    /// or after the program ended, that a file is not open any more, so this waits for [`RELEASED_WITHIN`].
->>>>>>> wt-r7
+    /// or after the program ended, that a file is not open any more, so this waits for that.
     async fn check_unwritten_below(&self, dir: u64) -> Result<(), Errno> {
         self.wait_until_closed(|| self.is_written_below(dir)).await
     }

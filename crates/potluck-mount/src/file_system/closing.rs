@@ -200,7 +200,6 @@ impl FileSystem {
         self.release(handle, None).await;
     }
 
-<<<<<<< HEAD
     /// Waits until files are closed, of which `is_open` says whether one is open. The kernel tells that a file is not open
     /// any more a moment after close() returned, or the program ended.
     ///
@@ -219,10 +218,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Whether a program has a file open that it writes.
-=======
     /// Returns whether a program has any file open for writing.
->>>>>>> wt-r7
     pub fn is_written(&self) -> bool {
         self.handles().is_written()
     }
