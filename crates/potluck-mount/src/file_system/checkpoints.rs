@@ -181,8 +181,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Fails while programs write files in a directory or below it. The kernel tells a moment after close() returned,
-    /// or after the program ended, that a file is not open any more, so this waits for that.
+    /// Fails while programs write files in a directory or below it.
     async fn check_unwritten_below(&self, dir: u64) -> Result<(), Errno> {
         self.wait_until_closed(|| self.is_written_below(dir)).await
     }

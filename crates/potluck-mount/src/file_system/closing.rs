@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the kernel may take to tell the mount that a file was closed.
+/// The time that the kernel may take to tell the mount that a file was closed.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
-/// The time between looks whether the kernel has told that a file was closed.
+/// The time between two checks whether the kernel has told that a file was closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The programs that may still write to a file after a descriptor of it was closed.
@@ -200,8 +200,8 @@ impl FileSystem {
         self.release(handle, None).await;
     }
 
-    /// Waits until files are closed, of which `is_open` says whether one is open. The kernel tells that a file is not open
-    /// any more a moment after close() returned, or the program ended.
+    /// Waits until `is_open` says no, for [`RELEASED_WITHIN`] at most. The kernel tells that a file is not open any more a
+    /// moment after close() returned, or after the program ended.
     ///
     /// Errors: [`Errno::BUSY`] where one stays open.
     pub(super) async fn wait_until_closed(
