@@ -107,7 +107,7 @@ fn refuse(why: &clap::Error) -> ExitCode {
     let output = if to_programs { Output::for_programs() } else { Output::for_people() };
     let source = why.source().and_then(|source| source.downcast_ref::<BadPath>());
     if let Some(path) = source {
-        return output.fail(&Failure::new(ErrorKind::Usage, code::BAD_PATH, path.to_string()));
+        return output.fail(&cmd::bad_path(path.clone()));
     }
     if !why.use_stderr() || !to_programs {
         why.exit();
