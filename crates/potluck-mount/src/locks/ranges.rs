@@ -66,8 +66,7 @@ impl RangeLocks {
 
     /// Removes the locks of an owner in a range.
     pub fn remove(&mut self, owner: u64, start: u64, end: u64) -> Result<(), TooManyRanges> {
-        let splits =
-            |lock: &RangeLock| lock.owner == owner && lock.start < start && end < lock.end;
+        let splits = |lock: &RangeLock| lock.owner == owner && lock.start < start && end < lock.end;
         if self.0.len() >= MOST_RANGES && self.0.iter().any(splits) {
             return Err(TooManyRanges);
         }
