@@ -293,7 +293,7 @@ impl Heartbeats {
         let (load, disk, room) = self.sample().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
-            return Ok(()); // a report is of no use before the manager has compared the whole inventory
+            return self.register().await; // a report is of no use before the manager has compared the whole inventory
         }
         self.service.peer_connections.close_idle(self.service.env.clock.now());
         // The results are taken before the changes, so that a chunk that a task stored is reported no later than the

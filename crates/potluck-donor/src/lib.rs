@@ -230,7 +230,7 @@ impl Donor {
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let told = ToldAddresses::of(&*env.net, address, &config.advertise).await?;
-        let OpenedBulk { state, store, scrub } = {
+        let OpenedDonor { state, store, scrub } = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
             env.offload.run(move || open(&config, &lender, disk, &*entropy)).await?
         };
@@ -271,7 +271,7 @@ impl Donor {
 }
 
 /// The state of a donor on its disk, once it was opened.
-struct OpenedBulk {
+struct OpenedDonor {
     state: State,
     store: Store,
     scrub: Scrub,
@@ -282,7 +282,7 @@ fn open(
     lender: &Lender,
     disk: Arc<dyn Disk>,
     entropy: &dyn Entropy,
-) -> Result<OpenedBulk, DonorError> {
+) -> Result<OpenedDonor, DonorError> {
     let cannot_keep = |why| DonorError::State { dir: config.state.clone(), why };
     let Lender { owner, claiming } = lender;
     let mut state = State::load(&*disk, entropy, &config.state, owner).map_err(cannot_keep)?;
@@ -295,5 +295,5 @@ fn open(
     let incarnation = Incarnation(entropy.u64());
     let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);
     let store = Store::open(disk, claim, config.limits, incarnation)?;
-    Ok(OpenedBulk { state, store, scrub })
+    Ok(OpenedDonor { state, store, scrub })
 }

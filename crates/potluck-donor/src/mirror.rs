@@ -8,6 +8,7 @@ mod deferred;
 pub(crate) use deferred::Deferred;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::policy::AckLevel;
@@ -106,7 +107,9 @@ impl Routes {
             if self.open(env, *route) {
                 let (tell, told) = oneshot::channel();
                 copying.answer = Some(told);
-                self.send(env, &mut copying, Message::Begin(put, tell)).await;
+                if self.send(env, &mut copying, Message::Begin(put, tell)).await.is_err() {
+                    self.give_up(env, *route);
+                }
             }
             copies.push(copying);
         }
@@ -119,8 +122,11 @@ impl Routes {
             return;
         }
         let piece = Bytes::copy_from_slice(piece);
-        for copying in &mut forwarding.copies {
-            self.send(env, copying, Message::Piece(piece.clone())).await;
+        // Mirrors that stall at the same time hold up the put together, and not one after the other.
+        let copies = forwarding.copies.iter_mut();
+        let sending = copies.map(|copying| self.send(env, copying, Message::Piece(piece.clone())));
+        for stalled in join_all(sending).await.into_iter().filter_map(Result::err) {
+            self.give_up(env, stalled);
         }
     }
 
@@ -169,9 +175,12 @@ impl Routes {
         true
     }
 
-    async fn send(&mut self, env: &Env, copying: &mut Copying, message: Message) {
+    /// Sends a message to one mirror, if it was not given up.
+    ///
+    /// Errors: the route of a mirror that is to be given up.
+    async fn send(&self, env: &Env, copying: &mut Copying, message: Message) -> Result<(), u8> {
         if copying.answer.is_none() {
-            return;
+            return Ok(());
         }
         let line = self.routes.get(&copying.route).and_then(|route| route.line.as_ref());
         let began = env.clock.now();
@@ -179,14 +188,18 @@ impl Routes {
             Some(line) => {
                 tokio::time::timeout(copying.stall_timeout, line.pieces.send(message)).await
             }
-            None => return copying.answer = None,
+            None => {
+                copying.answer = None;
+                return Ok(());
+            }
         };
         let waited = env.clock.now().saturating_sub(began);
         copying.stall_timeout = copying.stall_timeout.saturating_sub(waited);
-        if !matches!(sent, Ok(Ok(()))) {
-            copying.answer = None;
-            self.give_up(env, copying.route);
+        if matches!(sent, Ok(Ok(()))) {
+            return Ok(());
         }
+        copying.answer = None;
+        Err(copying.route)
     }
 
     fn give_up(&mut self, env: &Env, number: u8) {

@@ -259,15 +259,18 @@ impl MountLocks {
     }
 
     /// Removes the locks of `owner` from a range of a file.
-    pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
+    ///
+    /// Errors: [`Errno::NOLCK`] if that would split a lock and the file has too many.
+    pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) -> Result<(), Errno> {
         let mut state = self.state();
-        let Some(file) = state.files.get_mut(&inode) else { return };
-        file.ranges.remove(owner, start, end);
+        let Some(file) = state.files.get_mut(&inode) else { return Ok(()) };
+        file.ranges.remove(owner, start, end).map_err(|_| Errno::NOLCK)?;
         if !file.ranges.has_owner(owner) {
             file.lost.retain(|lost| *lost != owner);
         }
         drop(state);
         self.given_up();
+        Ok(())
     }
 
     /// Removes all locks of `owner` from a file that it closes.

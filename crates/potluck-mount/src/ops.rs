@@ -681,17 +681,17 @@ impl Filesystem for KernelRequests {
                     None => files.unlock(inode.0, owner, start, end),
                     Some(level) => {
                         let lock = RangeLock { owner, pid, start, end, level };
-                        files.lock(inode.0, lock, waits.then_some(thread)).await?;
+                        files.lock(inode.0, lock, waits.then_some(thread)).await
                     }
                 }
-                Ok(())
             };
             let reply = move |done: Result<&(), Errno>| match done {
                 Ok(()) => reply.ok(),
                 Err(why) => reply.error(number(why)),
             };
             if answered(thread, lock, reply).await.is_some() {
-                files.unlock(inode.0, owner, start, end); // no program was told that it has the lock
+                // No program was told that it has the lock. If it cannot be removed, it ends when the file is closed.
+                let _ = files.unlock(inode.0, owner, start, end);
             }
         });
     }

@@ -187,14 +187,16 @@ impl RecordState {
                 self.end = first;
                 self.file.set_len(first)
             }
-            false if self.end - first > OVERTAKEN * (1 + self.open.len() as u64 / 1024) => {
-                self.write_anew()
-            }
             false => {
                 let line = line_of(draft, unpublished);
                 let at = self.end;
                 self.end += line.len() as u64;
-                self.file.write_all_at(&line, at)
+                let lines = self.end - first;
+                let is_long = lines > OVERTAKEN * (1 + self.open.len() as u64 / 1024);
+                self.file.write_all_at(&line, at).and_then(|()| match is_long {
+                    true => self.write_anew(),
+                    false => Ok(()),
+                })
             }
         };
         if let Err(why) = said
@@ -211,8 +213,8 @@ impl RecordState {
             text.extend(line_of(*draft, Some(unpublished.clone())));
         }
         self.end = text.len() as u64;
-        // A process that is killed between these two calls leaves the rest of the earlier lines, which end in the same
-        // state but for the latest change.
+        // A process that is killed between these two calls leaves the rest of the earlier lines. They end in the same
+        // state, for the latest change was added to them.
         self.file.write_all_at(&text, 0)?;
         self.file.set_len(self.end)
     }
@@ -469,6 +471,33 @@ mod tests {
         let size = std::fs::metadata(&record.place).expect("there").len();
         assert!(size < 1 << 20, "{size} bytes");
         assert_eq!(fixture.after_death(record), [open("kept")]);
+    }
+
+    #[test]
+    fn a_mount_that_dies_while_its_record_is_written_anew_leaves_the_latest_state() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        let fixture = Fixture::new();
+        let record = fixture.take();
+        // A file that cannot shrink is left as by a process that dies before it cuts off the earlier lines.
+        let file = memfd_create("record", MemfdFlags::ALLOW_SEALING).expect("made");
+        fcntl_add_seals(&file, SealFlags::SHRINK).expect("sealed");
+        record.state().file = file.into();
+        let mut note = record.draft();
+        let mut states = [UnpublishedState::Open, UnpublishedState::Publishing].into_iter().cycle();
+        let mut before = 0;
+        let state = loop {
+            let state = states.next().expect("it never ends");
+            note.say(&path("f"), state.clone());
+            let end = record.state().end;
+            if end < before {
+                break state;
+            }
+            before = end;
+        };
+        let mut text = vec![0; 1 << 20];
+        let len = record.state().file.read_at(&mut text, 0).expect("read");
+        assert!(len as u64 > OVERTAKEN, "{len} bytes");
+        assert_eq!(unpublished_in(&text[..len]), [Unpublished { state, ..open("f") }]);
     }
 
     #[test]

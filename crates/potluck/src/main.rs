@@ -21,12 +21,13 @@ mod signals;
 mod systemd;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use output::Output;
 use potluck_core::path::BadPath;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::open_files;
 use std::error::Error as _;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -107,7 +108,7 @@ fn refuse(why: &clap::Error) -> ExitCode {
     let output = if to_programs { Output::for_programs() } else { Output::for_people() };
     let source = why.source().and_then(|source| source.downcast_ref::<BadPath>());
     if let Some(path) = source {
-        return output.fail(&Failure::new(ErrorKind::Usage, code::BAD_PATH, path.to_string()));
+        return output.fail(&cmd::bad_path(path.clone()));
     }
     if !why.use_stderr() || !to_programs {
         why.exit();
@@ -118,7 +119,21 @@ fn refuse(why: &clap::Error) -> ExitCode {
     let what = lines.collect::<Vec<_>>().join(" ");
     let what = what.trim_start_matches("error: ");
     let failure = Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what);
-    output.fail(&failure.hint("`potluck --help` shows how commands are called"))
+    let command = called(std::env::args_os().skip(1));
+    output.fail(&failure.hint(format!("`{command} --help` shows how it is called")))
+}
+
+/// Returns the command that these arguments name, such as `potluck space create`, as far as there is such a command.
+fn called(args: impl Iterator<Item = OsString>) -> String {
+    let program = Args::command();
+    let (mut called, mut command) = (program.get_name().to_owned(), &program);
+    for arg in args {
+        if let Some(below) = command.find_subcommand(&arg) {
+            called = format!("{called} {}", below.get_name());
+            command = below;
+        }
+    }
+    called
 }
 
 /// The size in bytes of the stack of the runtime's threads, on which commands run: as much as the system usually gives
@@ -134,4 +149,22 @@ fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     };
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     builder.worker_threads(workers).thread_stack_size(STACK).enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_line_with_a_mistake_is_found() {
+        for (line, command) in [
+            ("--jason ls", "potluck ls"),
+            ("sl", "potluck"),
+            ("--json space create --wide 3 lab", "potluck space create"),
+            ("space destroy lab", "potluck space"),
+            ("cp --recursif mv pot://lab/", "potluck cp"),
+        ] {
+            assert_eq!(called(line.split(' ').map(OsString::from)), command, "{line}");
+        }
+    }
 }

@@ -84,9 +84,9 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                         b'f' => is_fake = true,
                         b'v' => flags.push("-v".into()),
                         b'n' => {}
-                        b'o' => options.push(value(&mut args, "-o")?),
+                        b'o' => options.push(value(&mut args, *letter)?),
                         // Type and namespace are ignored: mount(8) has entered the namespace already.
-                        b't' | b'N' => drop(value(&mut args, "-t")?),
+                        b't' | b'N' => drop(value(&mut args, *letter)?),
                         other => return Err(format!("unknown flag -{}", char::from(*other))),
                     }
                 }
@@ -126,9 +126,9 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
 
 fn value<'a>(
     args: &mut impl Iterator<Item = &'a OsString>,
-    flag: &str,
+    letter: u8,
 ) -> Result<OsString, String> {
-    args.next().cloned().ok_or_else(|| format!("{flag} needs a value"))
+    args.next().cloned().ok_or_else(|| format!("-{} needs a value", char::from(letter)))
 }
 
 #[cfg(test)]
@@ -156,7 +156,10 @@ mod tests {
             translate("pot://lab /m -s -o ra"),
             Ok(Some("mount --quiet -- pot://lab /m".into()))
         );
-        assert!(translate("pot://lab -o").expect_err("no value").contains("-o needs"));
+        for flag in ["-o", "-t", "-N"] {
+            let why = translate(&format!("pot://lab {flag}")).expect_err("no value");
+            assert!(why.contains(&format!("{flag} needs")), "{why}");
+        }
         assert!(translate("pot://lab").expect_err("no directory").contains("there are 1"));
     }
 }

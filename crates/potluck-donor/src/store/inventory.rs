@@ -99,8 +99,8 @@ impl Store {
             let held = self.bucket(bucket, None)?;
             found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
         }
-        // The quarantine is counted last, so that a chunk that is quarantined meanwhile is counted twice at worst. A
-        // chunk that is taken out of quarantine meanwhile may be missed.
+        // The quarantine is counted last, so that a chunk that is quarantined meanwhile is counted twice at worst. One
+        // that is taken out of quarantine meanwhile may be missed, and is noted as a file that may be.
         self.disk().list(self.layout().quarantine(), &mut |entry| {
             found += entry.file.map_or(0, taken);
         })?;

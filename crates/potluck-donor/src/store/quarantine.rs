@@ -242,6 +242,8 @@ impl Store {
             self.remove_quarantined(file); // the chunk was stored again meanwhile
             return Ok(());
         }
+        // A recount may list the bucket before the rename and the quarantine after it. The file stays counted.
+        let _unlisted = self.usage().removal(file.len);
         if let Err(why) = self.rename(&file.path, &path) {
             tracing::warn!("cannot take {} out of quarantine: {why}", file.path.display());
             return Err(file);

@@ -398,6 +398,30 @@ fn open_below(dir: &Path) -> usize {
 }
 
 #[test]
+fn a_chunk_that_leaves_quarantine_during_a_recount_stays_counted_s2() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    let path = store.layout().chunk(&name);
+    let sound = std::fs::read(&path).expect("stored");
+    std::fs::write(&path, vec![0; sound.len()]).expect("spoil");
+    assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
+    std::fs::write(&store.quarantine().paths()[0], sound).expect("written");
+    let used = store.report().0.lent_used;
+    // The recount lists the bucket, the chunk is found sound, and the recount lists the quarantine.
+    store.usage().begin_recount();
+    assert_eq!(store.look_at_quarantined(Tick::ZERO), 1);
+    assert_eq!(store.usage().end_recount(used - taken(file_len(100))), 0);
+    assert_eq!(store.report().0.lent_used, used);
+    // The next recount finds the chunk, and nothing is forgotten of files that vanish.
+    store.recount().expect("counted");
+    assert_eq!(store.report().0.lent_used, used);
+    std::fs::remove_file(&path).expect("removed");
+    store.recount().expect("counted");
+    assert_eq!(store.report().0.lent_used, used - taken(file_len(100)));
+}
+
+#[test]
 fn a_chunk_that_parts_are_read_of_is_open_until_it_is_removed_replaced_or_quarantined() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());

@@ -127,7 +127,8 @@ impl StoreUsage {
         self.counts().used += taken(len);
     }
 
-    /// Notes that a file of `len` bytes is about to be removed: a recount may miss it from now on.
+    /// Notes that a file of `len` bytes is about to be removed, or moved to where a recount may have looked already: a
+    /// recount may miss it from now on.
     pub fn removal(&self, len: u64) -> Removal<'_> {
         let bytes = taken(len);
         let mut counts = self.counts();

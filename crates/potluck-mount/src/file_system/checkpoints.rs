@@ -265,6 +265,7 @@ impl FileSystem {
             checkpoint.is_open = false;
         }
         self.forget_below(inode);
+        self.forget(inode, 0); // the kernel may have forgotten the number while the directory was staged
     }
 }
 

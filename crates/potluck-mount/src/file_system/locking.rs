@@ -89,8 +89,8 @@ impl FileSystem {
     }
 
     /// Unlocks a range.
-    pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
-        self.locks.unlock(self.locked_number(inode), owner, start, end);
+    pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) -> Result<(), Errno> {
+        self.locks.unlock(self.locked_number(inode), owner, start, end)
     }
 
     /// Takes the authority over the locks of a file from the manager. If it is new, programs then find what others

@@ -2,8 +2,8 @@
 
 use potluck_wire::control::LockLevel;
 
-/// The number of ranges of one file at which no lock is added, so that a program that locks byte by byte does not fill
-/// the memory of the daemon. Unlocking the middle of a range may still split it.
+/// The number of ranges of one file at which no lock is added, and none is split by unlocking its middle, so that a
+/// program that locks or unlocks single bytes does not fill the memory of the daemon.
 const MOST_RANGES: usize = 16_384;
 
 /// A lock that a program has or wants.
@@ -27,7 +27,7 @@ impl RangeLock {
     }
 }
 
-/// The error for a lock on a file that has too many ranges already.
+/// The error for a lock, or for unlocking the middle of one, on a file that has too many ranges already.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
@@ -48,7 +48,7 @@ impl RangeLocks {
         if self.0.len() >= MOST_RANGES {
             return Err(TooManyRanges);
         }
-        self.remove(lock.owner, lock.start, lock.end);
+        self.remove(lock.owner, lock.start, lock.end)?;
         // Locks that adjoin become one, so that a program that goes through a file byte by byte has one lock.
         let mut lock = lock;
         self.0.retain(|other| {
@@ -65,7 +65,11 @@ impl RangeLocks {
     }
 
     /// Removes the locks of an owner in a range.
-    pub fn remove(&mut self, owner: u64, start: u64, end: u64) {
+    pub fn remove(&mut self, owner: u64, start: u64, end: u64) -> Result<(), TooManyRanges> {
+        let splits = |lock: &RangeLock| lock.owner == owner && lock.start < start && end < lock.end;
+        if self.0.len() >= MOST_RANGES && self.0.iter().any(splits) {
+            return Err(TooManyRanges);
+        }
         let mut left = Vec::new();
         self.0.retain(|lock| {
             if lock.owner != owner || !lock.overlaps(start, end) {
@@ -80,6 +84,7 @@ impl RangeLocks {
             false
         });
         self.0.extend(left);
+        Ok(())
     }
 
     /// Removes all locks of an owner; returns whether there were any.
@@ -140,7 +145,7 @@ mod tests {
         assert_eq!(locks.conflict(&lock(3, 0, 9, Shared)), None, "what is left of it is shared");
         assert_eq!(locks.conflict(&lock(3, 19, 19, Shared)), Some(lock(1, 10, 19, Exclusive)));
         assert_eq!(locks.level(), Some(Exclusive));
-        locks.remove(1, 15, 200);
+        locks.remove(1, 15, 200).expect("few");
         assert_eq!(locks.conflict(&lock(3, 15, 49, Exclusive)), None);
         assert!(locks.conflict(&lock(3, 14, 14, Shared)).is_some());
         assert!(locks.remove_owner(1) && !locks.remove_owner(1));
@@ -158,5 +163,11 @@ mod tests {
             locks.add(lock(2, 10_000 + 2 * at, 10_000 + 2 * at, Shared)).expect("not too many");
         }
         assert_eq!(locks.add(lock(2, 0, 0, Shared)), Err(TooManyRanges));
+        assert_eq!(locks.remove(1, 500, 500), Err(TooManyRanges), "it would split a range");
+        assert!(locks.has_owner(1) && locks.0.len() == MOST_RANGES);
+        locks.remove(1, 500, 2000).expect("the range becomes shorter");
+        locks.remove(2, 10_000, 10_000).expect("a whole range");
+        assert_eq!(locks.0.len(), MOST_RANGES - 1);
+        locks.remove(1, 5, 5).expect("there is room for one more");
     }
 }

@@ -102,6 +102,17 @@ struct FailedFile {
     error: Failure,
 }
 
+impl FailedFile {
+    /// Returns what went wrong, with the path of the file before it unless it names the file already.
+    fn message(&self) -> String {
+        let Self { path, error: Failure { message, .. } } = self;
+        // A name without a slash may be a part of any other word.
+        let is_named = message.starts_with(&format!("“{path}”"))
+            || (path.contains('/') && message.contains(path.as_str()));
+        if is_named { message.clone() } else { format!("{}: {message}", told(path)) }
+    }
+}
+
 pub async fn run(
     mut args: CpArgs,
     client: &Pool,
@@ -252,7 +263,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     let mut advice = BTreeSet::new();
     for failed in &report.failed {
         let mut failure = failed.error.clone();
-        failure.message = format!("{}: {}", told(&failed.path), failure.message);
+        failure.message = failed.message();
         if !advice.insert(failed.error.hint.as_str()) {
             failure.hint.clear();
         }
@@ -386,6 +397,19 @@ pub fn with_retention(over: Override, options: &RetentionOptions) -> Override {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_went_wrong_with_a_file_names_it_once() {
+        for (path, what, said) in [
+            ("100", "“100”: no copy of it", "“100”: no copy of it"),
+            ("100", "no copy of chunk 1001", "100: no copy of chunk 1001"),
+            ("pot://lab/f", "pot://lab/f is a link", "pot://lab/f is a link"),
+            ("pot://lab/f", "the pool is full", "pot://lab/f: the pool is full"),
+        ] {
+            let error = Failure::new(ErrorKind::Retry, code::UNREADABLE, what);
+            assert_eq!(FailedFile { path: path.into(), error }.message(), said);
+        }
+    }
 
     #[test]
     fn an_unsafe_window_is_worded_by_what_the_files_tolerate() {

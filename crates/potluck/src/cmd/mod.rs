@@ -55,6 +55,7 @@ mod up;
 mod verify;
 mod versions;
 
+pub use cp::place::bad_path;
 pub use ending::Ending;
 
 use crate::args::Command;

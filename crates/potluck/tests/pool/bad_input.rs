@@ -101,8 +101,10 @@ fn names_that_no_file_may_have_are_refused() {
             &["cat", &path],
             &["mkdir", "-p", &path],
             &["mv", "pot://lab/x", &path],
+            &["stat", &path],
         ] {
-            lab.cli.run(command).exits(2);
+            let refused = lab.cli.fails(2, command);
+            assert!(refused.hint.contains("pot://lab/run-1"), "{command:?}: {refused:?}");
         }
     }
     for bad in ["Lab", "a/b", "", "-x", "ü", &too_long, "..", "a b"] {

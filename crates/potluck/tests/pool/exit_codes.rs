@@ -29,10 +29,15 @@ fn whatever_people_set_a_flag_to_in_the_environment_is_no_error() {
 
 #[test]
 fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
-    for (args, named) in [
-        (&["ls", "--json", "--frobnicate"][..], "--frobnicate"),
-        (&["--json", "frobnicate"], "frobnicate"),
-        (&["cp", "--json"], "<FROM>"),
+    for (args, named, help) in [
+        (&["ls", "--json", "--frobnicate"][..], "--frobnicate", "`potluck ls --help`"),
+        (&["--json", "frobnicate"], "frobnicate", "`potluck --help`"),
+        (&["cp", "--json"], "<FROM>", "`potluck cp --help`"),
+        (
+            &["--json", "space", "create", "a", "--width", "x"],
+            "--width",
+            "`potluck space create --help`",
+        ),
     ] {
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))
             .args(args)
@@ -44,6 +49,8 @@ fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
         assert_eq!(said["exit_code"], 2, "{said}");
         let message = said["error"]["message"].as_str().expect("a message");
         assert!(message.contains(named), "{message}");
+        let hint = said["error"]["hint"].as_str().expect("a hint");
+        assert!(hint.contains(help), "{hint}");
     }
 }
 

@@ -172,6 +172,7 @@ pub fn not_utf8(local: &Path) -> Failure {
 /// Makes the failure that a text is not a valid path.
 pub fn bad_path(why: BadPath) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
+        .hint("a path in the pool has a space and the names below it: pot://lab/run-1/data")
 }
 
 #[cfg(test)]

@@ -113,8 +113,9 @@ pub async fn serve(
     let mounted = match attach(&args, client, settings, dir) {
         Ok(mounted) => mounted,
         Err(failure) => {
+            let kind = failure.kind;
             report(&StartReport::Failed(failure));
-            return Ok(Ending::Said(ErrorKind::Other));
+            return Ok(Ending::Said(kind));
         }
     };
     let log = log_of(settings, dir);
