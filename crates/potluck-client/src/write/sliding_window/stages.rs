@@ -182,6 +182,13 @@ impl Committing {
         self.ready.is_empty() && !self.under_way
     }
 
+    /// Notes what is left of the ready files once some were taken for a commit. They count as ready since the first of
+    /// all was, because an event is scheduled for the end of the time that this one waits, and none for a later one.
+    pub fn note_left(&mut self) {
+        self.ready_since = self.ready_since.filter(|_| !self.ready.is_empty());
+        self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
+    }
+
     /// Returns whether so many parts of files wait for a commit that no more should be cut.
     pub fn has_many_parts(&self) -> bool {
         self.ready.len() >= MANY_PARTS
