@@ -77,6 +77,8 @@ pub struct Send {
     pub donor: DonorId,
     /// The donors to which that donor forwards the chunk, if it is to.
     pub forward: Option<Forwarding>,
+    /// True if the chunk was sent to nobody before, as far as the session remembers it.
+    pub is_first: bool,
 }
 
 /// The failure to find enough donors for a group, with no busy donor left to wait for.
@@ -143,6 +145,8 @@ struct Shard {
     under_way: Vec<DonorId>,
     /// The donor that forwards the chunk and has not answered, and those to which it forwards it.
     forwarded: Option<(DonorId, Vec<DonorId>)>,
+    /// True once the chunk was sent to a donor.
+    was_sent: bool,
     /// True while a donor may be asked to forward the chunk; each chunk is forwarded once.
     may_forward: bool,
     /// The slots that wait for the chunk, by group and position.
@@ -212,6 +216,7 @@ impl Groups {
                     acks: Vec::new(),
                     under_way: Vec::new(),
                     forwarded: None,
+                    was_sent: false,
                     may_forward: self.rules.mirror.is_server(),
                     slots: BTreeSet::new(),
                 }
@@ -405,7 +410,8 @@ impl Groups {
             if let Some(Forwarding { to, .. }) = &forward {
                 shard.forwarded = Some((donor, to.iter().map(|to| to.donor).collect()));
             }
-            sends.push(Send { name: slot.name, donor, forward });
+            let is_first = !std::mem::replace(&mut shard.was_sent, true);
+            sends.push(Send { name: slot.name, donor, forward, is_first });
         }
         let left = targets.left(|donor| !taken.contains(donor));
         if open > left {
@@ -585,7 +591,7 @@ impl Groups {
                 group.slots[position].at.push(donor);
             }
         }
-        Some(Send { name: *name, donor, forward: None })
+        Some(Send { name: *name, donor, forward: None, is_first: false })
     }
 
     /// Notes that the chunk of a slot is at `donor`, or with `None` that the slot is left to repair.

@@ -34,7 +34,7 @@ pub(super) struct Cutting {
     /// The channel that tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
     /// The number of plaintext bytes that were cut so far. Chunks that are kept of another version are added when they
-    /// are sent, with the stored bytes of each copy.
+    /// are first sent.
     pub bytes: u64,
 }
 
