@@ -34,6 +34,8 @@ pub struct KeptChunk {
     pub position: usize,
     /// The number of stored bytes of the chunk.
     pub len: u32,
+    /// The number of plaintext bytes of the chunk; 0 for parity.
+    pub plain: u32,
 }
 
 /// Reads chunks that are stored together.

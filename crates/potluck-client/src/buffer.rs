@@ -20,6 +20,10 @@ const ONE_SEGMENT: Range<usize> = SEGMENT as usize..2 * SEGMENT as usize;
 /// The most free buffers for segments that are kept: as many as are read at once.
 const SEGMENTS_KEPT: usize = 64;
 
+/// The divisor of a budget that gives at least what its buffers may exceed it by, since they have room for what sealing
+/// adds.
+const SEALING_ADDS: usize = 1024;
+
 /// The number of bytes per permit of the budget.
 const GRAIN: usize = 4096;
 
@@ -44,14 +48,25 @@ impl Buffers {
         }
     }
 
-    /// Returns the free list for buffers of this size, and the most buffers that it keeps.
-    fn free_list(&self, size: usize) -> Option<(MutexGuard<'_, Vec<Vec<u8>>>, usize)> {
-        let (free, most) = match size {
-            LARGE.. => (&self.large, usize::MAX),
-            _ if ONE_SEGMENT.contains(&size) => (&self.segments, SEGMENTS_KEPT),
+    /// Returns the free list for buffers of this size.
+    fn free_list(&self, size: usize) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
+        let free = match size {
+            LARGE.. => &self.large,
+            _ if ONE_SEGMENT.contains(&size) => &self.segments,
             _ => return None,
         };
-        Some((free.lock().expect("no holder panics"), most))
+        Some(free.lock().expect("no holder panics"))
+    }
+
+    /// Returns whether a buffer of `size` bytes is kept beside the `free` ones of its list. Large ones take no more than
+    /// the budget together: where sizes differ, they could be more than were ever claimed at once.
+    fn keeps(&self, free: &[Vec<u8>], size: usize) -> bool {
+        let kept: usize = free.iter().map(Vec::capacity).sum();
+        let room = self.size();
+        match size {
+            LARGE.. => kept + size <= room + room / SEALING_ADDS,
+            _ => free.len() < SEGMENTS_KEPT,
+        }
     }
 
     /// Returns the budget in bytes.
@@ -88,9 +103,10 @@ impl Claim {
 
     /// Returns a buffer of `len` bytes with unspecified content: it may be that of an earlier chunk.
     pub fn buffer(self, len: usize) -> Buffer {
-        let kept = self.buffers.free_list(len).and_then(|(mut free, _)| free.pop());
+        let kept = self.buffers.free_list(len).and_then(|mut free| free.pop());
         let mut bytes = kept.unwrap_or_default();
-        if bytes.capacity() < len {
+        // A buffer that is much larger than was claimed would take memory that the budget does not know of.
+        if !(len..=2 * len).contains(&bytes.capacity()) {
             // Room for what sealing adds, so that it does not move the chunk. Fresh memory is
             // zeros already.
             bytes = vec![0; sealed_len(len as u32) as usize];
@@ -129,8 +145,9 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some((mut free, most)) = self.claim.buffers.free_list(self.bytes.capacity())
-            && free.len() < most
+        let (buffers, size) = (&self.claim.buffers, self.bytes.capacity());
+        if let Some(mut free) = buffers.free_list(size)
+            && buffers.keeps(&free, size)
         {
             free.push(std::mem::take(&mut self.bytes));
         }
@@ -159,6 +176,25 @@ mod tests {
         drop(two);
         let huge = tokio::time::timeout(Duration::from_secs(1), buffers.claim(1 << 30)).await;
         assert!(huge.is_ok(), "a claim above the budget is served alone");
+    }
+
+    #[tokio::test]
+    async fn free_buffers_take_no_more_than_the_budget_whatever_their_sizes() {
+        let buffers = Buffers::new(16 << 20);
+        let free = || buffers.large.lock().expect("free").iter().map(Vec::capacity).sum::<usize>();
+        drop(buffers.claim(8 << 20).await.buffer(8 << 20));
+        let small = buffers.claim(1 << 20).await.buffer(1 << 20);
+        assert!(small.bytes.capacity() <= 2 << 20, "not much more than was claimed");
+        drop(small);
+        // One that is larger than the budget is not kept, and neither are many of all sizes.
+        for size in [64 << 20, 1 << 20, 8 << 20, 15 << 20, 3 << 20] {
+            let mut all = vec![buffers.claim(size).await.buffer(size)];
+            while buffers.budget.available_permits() * GRAIN >= size {
+                all.push(buffers.claim(size).await.buffer(size));
+            }
+            drop(all);
+            assert!(free() <= (16 << 20) + (1 << 14), "{} free", free());
+        }
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use potluck_wire::bulk::{
 use potluck_wire::control::Source;
 use potluck_wire::error::Failure;
 use potluck_wire::net::{BoxStream, FileSender};
-use potluck_wire::ticket::Receipt;
+use potluck_wire::ticket::{Caveat, Ops, Receipt};
 use potluck_wire::upgrade::{OpenedBulk, UpgradeError};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -436,8 +436,10 @@ impl Sending {
             }
             Job::Put { name, ack, body, forward, done } => {
                 let (new, forward) = self.routes.forward(forward);
-                for (route, description) in new {
-                    if !self.request(route, &description, Owed::Route).await {
+                for (number, mut body) in new {
+                    self.lane.seal_body(&mut body);
+                    let route = Request::Route { number, len: body.len() as u32 };
+                    if !self.request(route, &body, Owed::Route).await {
                         return false;
                     }
                 }
@@ -473,9 +475,10 @@ struct Routes {
 }
 
 impl Routes {
-    /// Returns the requests to send before a put so that it can be forwarded, and the way in which the put refers to
-    /// them.
-    fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(Request, Vec<u8>)>, Forward) {
+    /// Returns the routes to tell before a put so that it can be forwarded, each a number and its description, and the
+    /// way in which the put refers to them. The other donor's ticket is told for puts only, since forwarding takes no
+    /// more.
+    fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(u8, Vec<u8>)>, Forward) {
         let Some(Forwarding { to, wait }) = forwarding else { return (Vec::new(), Forward::NONE) };
         let mut new = Vec::new();
         let mut numbers = Vec::new();
@@ -483,8 +486,9 @@ impl Routes {
             let known = self.known.iter().find(|(_, known)| **known == source);
             let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
                 let number = self.free(&numbers);
-                let body = serde_json::to_vec(&source).expect("a source is JSON");
-                new.push((Request::Route { number, len: body.len() as u32 }, body));
+                let mut told = source.clone();
+                told.ticket.narrow(&Caveat::Ops(Ops::PUT));
+                new.push((number, serde_json::to_vec(&told).expect("a source is JSON")));
                 self.known.insert(number, source);
                 number
             });

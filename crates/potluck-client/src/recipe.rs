@@ -192,13 +192,20 @@ impl Recipe {
     }
 }
 
-/// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more;
-/// for a file that is cut by content and has no parts they may be too small.
+/// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
 pub fn largest(file: &OpenFile) -> (usize, usize) {
-    // In a file that is cut by size the first chunk is no shorter than the others.
-    let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
-    let in_parts = !file.parts.is_empty();
-    let chunk = if in_parts { sealed_len(file.chunk_size) } else { first().unwrap_or(0) } as usize;
+    let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().copied();
+    // In a file that is cut by size the first chunk is no shorter than the others. One that is cut by content has no
+    // erasure code, and its chunks may have up to `chunk_size` bytes, wherever the first ends.
+    let most = file.chunk_size.min(u32::try_from(file.size).unwrap_or(u32::MAX));
+    let longest = |first: Entry| match file.ec {
+        Some(_) => first,
+        None => Entry { len: first.len.max(most), ..first },
+    };
+    let chunk = match file.parts.is_empty() {
+        true => first().map_or(0, |first| longest(first).stored_len()),
+        false => sealed_len(file.chunk_size),
+    } as usize;
     (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
 

@@ -398,7 +398,9 @@ impl Making<'_> {
         for left in closed {
             let taken = self.new_closed()?;
             self.client.rename(&below(staging, &[&left.path])?, &taken, true).await?;
-            outcome = self.go_on(&taken, over).await?;
+            if self.go_on(&taken, over).await? == SharedOutcome::Published {
+                outcome = SharedOutcome::Published;
+            }
         }
         let entries = list_if_there(self.client, &open).await?;
         let is_kept_back = entries.iter().any(|it| it.path == KEPT_BACK);

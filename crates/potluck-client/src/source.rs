@@ -238,16 +238,14 @@ impl Cutter {
         Self { inline: false, ..self }
     }
 
-    /// Returns the bytes of buffers that are to be claimed for one call of [`Cutter::next`] under `policy`. Without an
-    /// erasure code a call may cut almost two chunks, the last of a file and the first of the next; the second then
-    /// exceeds the claim.
+    /// Returns the bytes of buffers that are to be claimed for one call of [`Cutter::next`] under `policy`.
     pub fn room(policy: &Policy) -> usize {
         // The last group of a unit may begin when almost a chunk's worth is cut already.
         policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.width() + 1)
     }
 
-    /// Cuts until a chunk's worth of bytes is reached or exceeded, or a number of small files are done, into buffers
-    /// that count against `claim` ([`Cutter::room`]); returns nothing when all files are done.
+    /// Cuts until a chunk's worth of bytes is reached, or the next chunk would exceed it, or a number of small files are
+    /// done, into buffers that count against `claim` ([`Cutter::room`]); returns nothing when all files are done.
     pub fn next(&mut self, mut claim: Claim) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let (mut bytes, mut files) = (0, 0);
@@ -256,6 +254,14 @@ impl Cutter {
             else {
                 break;
             };
+            // With an erasure code the claim has room for another whole group.
+            if bytes > 0
+                && self.grouping.is_none()
+                && bytes + current.next_len(self.chunk_size) > self.chunk_size
+            {
+                self.current = Some(current);
+                break;
+            }
             match self.cut_one(&mut current, &mut claim) {
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
@@ -540,6 +546,15 @@ impl Current {
             owner,
             stream: left.is_none(),
         })
+    }
+
+    /// Returns the most bytes that the next chunk may have.
+    fn next_len(&self, chunk_size: usize) -> usize {
+        match (self.ended, self.left) {
+            (true, _) => 0,
+            (false, Some(left)) => chunk_size.min(self.uncut.len().saturating_add(left as usize)),
+            (false, None) => chunk_size,
+        }
     }
 
     /// Begins another part if the current one is full.

@@ -83,14 +83,16 @@ impl KeptRow {
     /// Returns the data chunks of the row and its parity, to be stored in the new file.
     pub fn chunks(self: &Arc<Self>) -> RowBodies {
         let entries = self.entries();
-        let body =
-            |position, len| Body::Kept(KeptChunk { row: Arc::clone(self) as _, position, len });
+        let body = |position, len, plain| {
+            Body::Kept(KeptChunk { row: Arc::clone(self) as _, position, len, plain })
+        };
         let data = entries.iter().enumerate();
-        let data = data.map(|(at, entry)| (*entry, body(at, entry.stored_len()))).collect();
+        let data =
+            data.map(|(at, entry)| (*entry, body(at, entry.stored_len(), entry.len))).collect();
         let Some(ec) = self.rows.recipe.file.ec else { return (data, Vec::new()) };
         let group = self.rows.recipe.group(ec, self.data.start);
         let parity = (ec.data()..ec.width()).filter_map(|at| Some((at, group.chunk(at)?)));
-        (data, parity.map(|(at, (name, len))| (name, body(at, len))).collect())
+        (data, parity.map(|(at, (name, len))| (name, body(at, len, 0))).collect())
     }
 
     fn entries(&self) -> &[Entry] {

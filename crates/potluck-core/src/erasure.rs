@@ -153,14 +153,16 @@ impl Codec {
     }
 
     /// Computes the parity of `data`, up to m chunks. The `parity` buffers are of one length, which no data chunk
-    /// exceeds: bytes beyond it would not be coded.
+    /// exceeds.
     ///
     /// # Panics
-    /// If there are more data chunks than m, or another number of parity buffers than k, or if a parity buffer is
-    /// shorter than the first.
+    /// If there are more data chunks than m, or another number of parity buffers than k, or if the lengths are not as
+    /// said: bytes of a longer chunk would not be coded, and could not be rebuilt.
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
         assert!(data.len() <= self.ec.data() && parity.len() == self.ec.parity());
         let len = parity[0].len();
+        assert!(data.iter().all(|chunk| chunk.len() <= len));
+        assert!(parity.iter().all(|chunk| chunk.len() == len));
         let mut padding = Padding::default();
         for at in (0..len).step_by(PIECE) {
             let piece = at..(at + PIECE).min(len);
@@ -266,6 +268,13 @@ mod tests {
         let one_by_one = (0..4).map(|number| ec.group(9, number));
         assert_eq!(one_by_one.collect::<Vec<_>>(), [Some(0..4), Some(4..8), Some(8..9), None]);
         assert_eq!((ec.group_count(0), ec.group_count(8), ec.group_count(9)), (0, 2, 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "chunk.len() <= len")]
+    fn a_chunk_is_never_coded_in_part() {
+        let codec = Codec::new(Ec::new(4, 2).expect("a code"));
+        codec.encode(&[&[1, 2], &[3, 4, 5]], &mut [&mut [0; 2], &mut [0; 2]]);
     }
 
     /// Checks the test vectors of docs/format/erasure.md.

@@ -75,6 +75,14 @@ pub enum StateError {
         /// The fault, in words.
         detail: String,
     },
+    /// The recovery key is lost, and the kit that may have it cannot be read.
+    #[error("{} is lost, and the recovery kit cannot be read: {detail}", path.display())]
+    LostKey {
+        /// The path of the recovery key.
+        path: PathBuf,
+        /// The fault of the kit, in words.
+        detail: String,
+    },
     /// No donor answered, and none of those that were named was reached; each with the reason.
     #[error("none of the donors that were named is reached: {0}")]
     NobodyReached(String),
@@ -180,6 +188,11 @@ impl StateError {
                 ErrorKind::Usage,
                 code::LOCAL_IO,
                 "name with --kit a copy of the pool's recovery.kit; it is JSON, begins with potluck_recovery_kit, and holds the pool's name",
+            ),
+            Self::LostKey { .. } => failure(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                "put a copy of the pool's recovery.kit in its place; without one, remove it, and a new key is made: copies of the kit then open nothing that donors keep from now on",
             ),
             Self::NobodyReached(_) => failure(
                 ErrorKind::Retry,

@@ -70,6 +70,8 @@ impl Kit {
 /// elsewhere. A manager that has lost its network knows no address by which others would find it: then the kit keeps
 /// the addresses that it has. A lost recovery key is taken from the kit, so that copies of the kit which lie elsewhere
 /// stay good; without a kit the key is replaced, with a warning.
+///
+/// Errors: [`StateError::LostKey`] where the key is lost and the kit that is there cannot be read: it may have the key.
 pub fn keep(
     state: &StateDir,
     pool: &str,
@@ -78,8 +80,21 @@ pub fn keep(
 ) -> Result<(), StateError> {
     let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
     let path = state.kit();
-    let kept = Kit::load(&path).ok().filter(|kit| kit.ca_certificate == ca_certificate);
-    if !state.ca().join(KEY).exists() {
+    let loaded = match path.try_exists() {
+        Ok(false) => None,
+        _ => Some(Kit::load(&path)),
+    };
+    let is_lost = !state.ca().join(KEY).exists();
+    let kept = match loaded {
+        Some(Err(why)) if is_lost => {
+            return Err(StateError::LostKey {
+                path: state.ca().join(KEY),
+                detail: why.to_string(),
+            });
+        }
+        loaded => loaded.and_then(Result::ok).filter(|kit| kit.ca_certificate == ca_certificate),
+    };
+    if is_lost {
         match &kept {
             Some(kit) => keep_key(state, &kit.recovery_key())?,
             None => {
@@ -133,4 +148,35 @@ pub fn load_key(ca: &Path) -> Result<RecoveryKey, StateError> {
     let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "this is no recovery key");
     let key: Digest = text.trim().parse().map_err(bad).map_err(StateDir::io(path))?;
     Ok(RecoveryKey::from_bytes(key.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::entropy::SeededEntropy;
+
+    #[test]
+    fn a_kit_that_cannot_be_read_is_not_taken_for_none_where_it_may_have_the_key() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::take(dir.path()).expect("taken");
+        Ca::create(&state.ca(), "lab").expect("made");
+        let kept = || keep(&state, "lab", &Addresses::default(), &SeededEntropy::new(1));
+        make_key(&state, &SeededEntropy::new(7)).expect("made");
+        kept().expect("kept");
+        let kit = fs::read_to_string(state.kit()).expect("read");
+        // As of a newer release.
+        let newer = kit.replace("\"potluck_recovery_kit\": 1", "\"potluck_recovery_kit\": 2");
+        assert_ne!(newer, kit);
+        fs::write(state.kit(), &newer).expect("written");
+        let key = state.ca().join(KEY);
+        let had = fs::read(&key).expect("read");
+        fs::remove_file(&key).expect("lost");
+        assert!(matches!(kept(), Err(StateError::LostKey { .. })));
+        assert_eq!(fs::read_to_string(state.kit()).expect("read"), newer);
+        assert!(!key.exists());
+        // A copy of the kit in its place brings the key back.
+        fs::write(state.kit(), kit).expect("written");
+        kept().expect("kept");
+        assert_eq!(fs::read(&key).expect("read"), had);
+    }
 }

@@ -8,12 +8,14 @@
 //! ```
 //! The MAC is keyed BLAKE3 over a sequence number, header and extension, with one key for each direction and
 //! connection. Bodies carry no MAC: a chunk verifies itself by its name, which is in the MACed extension of the
-//! request. The body of a route has neither a MAC nor a name. A frame that does not check ends the connection.
+//! request. The body of a route, which has the secret of a ticket, is sealed ([`Lane::seal_body`]). A frame that does not
+//! check ends the connection.
 //!
 //! Requests are pipelined; a donor answers in the order asked, and every answer carries the
 //! request's tag.
 
 mod forward;
+mod sealed_body;
 
 pub use forward::{Forward, Forwarded};
 
@@ -147,7 +149,8 @@ pub enum Request {
         forward: Forward,
     },
     /// The donor is to learn, from the body, how to reach a donor that later puts are forwarded to. The body is JSON of
-    /// a [`crate::control::Source`] whose ticket lets the bearer put. The answer is a bare status.
+    /// a [`crate::control::Source`] whose ticket lets the bearer put, sealed ([`Lane::seal_body`]). The answer is a bare
+    /// status.
     Route {
         /// The number of the route on this connection; a later route of the same number replaces it.
         number: u8,

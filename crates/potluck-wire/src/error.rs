@@ -117,8 +117,7 @@ pub mod code {
     pub const WRONG_KIND: &str = "POT-E022";
     /// The directory or space is not empty, or files need the donor that is to be removed.
     pub const NOT_EMPTY: &str = "POT-E023";
-    /// More files, or others, would be lost than was agreed to; or a checkpoint in a mount cannot begin or end, because
-    /// programs write there or another checkpoint is open.
+    /// More files, or others, would be lost than was agreed to.
     pub const NOT_AGREED: &str = "POT-E024";
     /// The path is a directory, and the command was not told to take whole trees.
     pub const NOT_RECURSIVE: &str = "POT-E025";
@@ -161,7 +160,8 @@ pub mod code {
     /// A member has as many reservations, or as much room reserved, as one may.
     pub const TOO_MUCH_RESERVED: &str = "POT-E047";
     /// Another writer of a shared file has claimed bytes that are to be written, or has the name, or writes a file that
-    /// is to be renamed; or a version is being made, which new writers have to wait for.
+    /// is to be renamed; or a version is being made, which new writers have to wait for; or a checkpoint in a mount
+    /// cannot begin or end, because programs write there or another checkpoint is open.
     pub const CLAIMED: &str = "POT-E048";
     /// No version can be made of what the writers of a shared file wrote: some have not finished, they wrote the same
     /// bytes, a contribution is lost, or another client is making the version.

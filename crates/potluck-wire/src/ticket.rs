@@ -3,7 +3,7 @@
 //! The manager shares a secret with every donor (the donor draws it and sends it when it
 //! registers). A ticket is a random id and a chain of caveats, macaroon-style: each caveat is
 //! folded into the signature with keyed BLAKE3, so anybody may narrow a ticket and nobody can
-//! widen it (Birgisson et al., NDSS 2014). The final signature never travels on the bulk plane: it
+//! widen it (Birgisson et al., NDSS 2014). The final signature never travels readably on the bulk plane: it
 //! keys the connection ([`crate::bulk`]), the way a Kerberos session key does. So a
 //! forged ticket fails at the first frame, whose MAC is wrong.
 
@@ -182,7 +182,8 @@ pub struct Grant {
 pub struct Ticket {
     /// The public part, which the donor is shown.
     pub public: PublicTicket,
-    /// The secret that only the manager, the client and the donor can know; it is sent under TLS only.
+    /// The secret that only the manager, the client and the donor can know, and a donor that is to forward puts. It is
+    /// sent under TLS, and in the sealed body of a route.
     pub secret: Secret,
 }
 

@@ -38,7 +38,7 @@ impl CacheDir {
     /// only.
     pub fn open(dir: &Path, most: u64) -> io::Result<Self> {
         let cache = Self { dir: dir.into(), most, next: AtomicU64::new(0) };
-        // Another process may have left more than this one allows, or was killed before it counted a file.
+        // Another process may have left more than this one allows, or was killed while it wrote a file.
         let mut sum = cache.sum()?;
         sum.recount(&cache)?;
         Ok(cache)
@@ -73,16 +73,15 @@ impl CacheDir {
         }
         let mut sum = self.sum()?;
         sum.make_room(self, size)?;
+        // The file is counted before it is there, so that the sum is never too small, even if this process is killed.
+        sum.add(size)?;
         let temporary = self.temporary();
         let written = self.write_whole(&temporary, run, bytes);
         let kept = written.and_then(|()| fs::rename(&temporary, &path));
-        match kept {
-            Ok(()) => sum.add(size),
-            Err(why) => {
-                let _ = fs::remove_file(&temporary); // it may not be there
-                Err(why)
-            }
+        if kept.is_err() {
+            let _ = fs::remove_file(&temporary); // it may not be there
         }
+        kept
     }
 
     fn write_whole(&self, path: &Path, run: &SegmentRun, bytes: &[u8]) -> io::Result<()> {
@@ -152,8 +151,8 @@ impl CacheDir {
 /// The sum of the sizes of all files in the directory, locked.
 struct Sum {
     file: File,
-    /// The sum that was written last, in bytes. It is too large after a damaged file was removed, and too small after a
-    /// process was killed before it counted its file.
+    /// The sum that was written last, in bytes. It is too large after a damaged file was removed, or one was not written
+    /// to its end; it is right again once room is made.
     bytes: u64,
 }
 

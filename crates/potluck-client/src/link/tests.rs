@@ -85,6 +85,12 @@ fn source(donor: u32, number: u8) -> Source {
     }
 }
 
+/// Returns the source with a ticket that allows its bearer nothing but puts.
+fn for_puts(mut source: Source) -> Source {
+    source.ticket.narrow(&Caveat::Ops(Ops::PUT));
+    source
+}
+
 #[test]
 fn a_route_is_told_once_and_again_when_it_changes() {
     let mut routes = Routes::default();
@@ -107,13 +113,12 @@ fn no_more_routes_are_told_than_a_donor_remembers() {
         // One source is known from the put before, and one is new.
         let to = vec![source(round, 1), source(round + 1, 1)];
         let (new, forward) = routes.forward(Some(Forwarding { to: to.clone(), wait: false }));
-        for (request, body) in new {
-            let Request::Route { number, .. } = request else { panic!("not a route") };
+        for (number, body) in new {
             donor.insert(number, serde_json::from_slice::<Source>(&body).expect("a source"));
         }
         assert!(donor.len() <= KNOWN_ROUTES);
         let meant: Vec<_> = forward.routes().iter().map(|number| donor[number].clone()).collect();
-        assert_eq!(meant, to, "round {round}");
+        assert_eq!(meant, to.into_iter().map(for_puts).collect::<Vec<_>>(), "round {round}");
     }
 }
 
@@ -147,7 +152,9 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
                 filled += inbox.body(&mut io, &mut body[filled..]).await.expect("a body");
             }
             if matches!(request, Request::Route { .. }) {
-                told.push(serde_json::from_slice::<Source>(&body).expect("a source").donor);
+                assert!(serde_json::from_slice::<Source>(&body).is_err(), "its secret is readable");
+                let body = inbox.open_body(&mut body).expect("sealed");
+                told.push(serde_json::from_slice::<Source>(body).expect("a source"));
             }
             io.write(&reply.encode(tag, &mut lane), &[]).await.expect("an answer");
         }
@@ -164,7 +171,7 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
         assert_eq!(stored.forwarded, [None, Some(receipt(9))]);
     }
     drop(link);
-    assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
+    assert_eq!(donor.await.expect("no panic"), [source(4, 4), source(5, 5)].map(for_puts));
 }
 
 /// Makes the body of a chunk of `len` bytes in memory.

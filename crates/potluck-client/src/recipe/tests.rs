@@ -78,4 +78,9 @@ fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
     let coded = OpenFile { ec: Some("4+2".parse().expect("a code")), ..file };
     assert_eq!(largest(&coded), (stored, 6 * stored));
     assert_eq!(largest(&opened(&[], false)), (0, 0), "what lives in the catalog");
+    // The first chunk of a file that is cut by content may be the shortest.
+    let by_content = OpenFile { chunk_size: 4 << 20, ..opened(&[1 << 20, 3 << 20, 9], false) };
+    assert_eq!(largest(&by_content), (4 << 20, 4 << 20));
+    let small = OpenFile { chunk_size: 4 << 20, ..opened(&[100, 200], false) };
+    assert_eq!(largest(&small), (300, 300), "no more than the file has");
 }

@@ -106,6 +106,41 @@ async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
     }
 }
 
+#[tokio::test]
+async fn a_chunk_that_exceeds_what_was_claimed_is_cut_by_the_next_call() {
+    let policy = policy();
+    let lens = [CHUNK / 2, CHUNK / 4, CHUNK - 1, CHUNK + CHUNK / 2, CHUNK, INLINE_MAX as usize + 1];
+    let items: Vec<Item> = lens
+        .iter()
+        .map(|len| {
+            let (mtime, permissions) = (FileTime(0), Permissions::FILE);
+            let reader = Box::new(io::Cursor::new(content(*len)));
+            let bytes = *len as u64;
+            item("f", Input::Reader { reader, bytes, mtime, permissions, owner: None })
+        })
+        .collect();
+    let buffers = Buffers::new(64 << 20);
+    let mut cutter = Cutter::new(Box::new(items.into_iter()), &policy, None, Default::default());
+    let (mut bytes, mut ends) = (0, 0);
+    loop {
+        let cuts = cutter.next(buffers.claim(Cutter::room(&policy)).await);
+        if cuts.is_empty() {
+            break;
+        }
+        let mut now = 0;
+        for cut in &cuts {
+            match cut {
+                Cut::Group { data, .. } => now += data[0].1.len(),
+                Cut::End { .. } => ends += 1,
+                Cut::PartEnd { .. } | Cut::Failed { .. } => panic!("whole small files"),
+            }
+        }
+        assert!(now <= Cutter::room(&policy), "{now} bytes in one call");
+        bytes += now;
+    }
+    assert_eq!((bytes, ends), (lens.iter().sum::<usize>(), lens.len()));
+}
+
 /// A reader that delivers a few bytes at a time, as pipes do.
 struct Dribble(io::Cursor<Vec<u8>>);
 

@@ -9,15 +9,17 @@
 //! The mirroring protocol (docs/papers.md, CEFT) says who makes the copies of a chunk, and which of them a write waits
 //! for: the donor of the first copy may be asked to forward the chunk to the others.
 
+mod rules;
+
 use super::targets::{Ack, At, Targets, count};
 use crate::body::Body;
 use crate::link::Forwarding;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::policy::{AckLevel, Mirror, Policy};
-use potluck_wire::bulk::MAX_ROUTES;
+use potluck_core::policy::{Mirror, Policy};
 use potluck_wire::ticket::Receipt;
+use rules::Rules;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -77,6 +79,8 @@ pub struct Send {
     pub donor: DonorId,
     /// The donors to which that donor forwards the chunk, if it is to.
     pub forward: Option<Forwarding>,
+    /// True if the chunk was sent to nobody before, as far as the session remembers it.
+    pub is_first: bool,
 }
 
 /// The failure to find enough donors for a group, with no busy donor left to wait for.
@@ -100,16 +104,6 @@ pub struct Groups {
     abandoned: u64,
     /// The number of chunks of which no second copy is made.
     left_alone: u64,
-}
-
-/// The rules of a session's policy for each group.
-struct Rules {
-    /// The number of copies of each chunk, which is one with an erasure code.
-    copies: usize,
-    /// The number of slots of a group that may be left to repair while donors are away.
-    spare: usize,
-    mirror: Mirror,
-    ack: AckLevel,
 }
 
 struct Group {
@@ -143,26 +137,12 @@ struct Shard {
     under_way: Vec<DonorId>,
     /// The donor that forwards the chunk and has not answered, and those to which it forwards it.
     forwarded: Option<(DonorId, Vec<DonorId>)>,
+    /// True once the chunk was sent to a donor.
+    was_sent: bool,
     /// True while a donor may be asked to forward the chunk; each chunk is forwarded once.
     may_forward: bool,
     /// The slots that wait for the chunk, by group and position.
     slots: BTreeSet<(u64, usize)>,
-}
-
-impl Rules {
-    fn new(policy: &Policy) -> Self {
-        let redundancy = policy.redundancy();
-        let copies = policy.ec.map_or(policy.copies as usize, |_| 1);
-        let mirror = match policy.mirror {
-            _ if copies < 2 => Mirror::ClientSync,
-            // A donor forwards to few others, so the client itself sends more copies than that.
-            Mirror::ServerSync if copies > MAX_ROUTES + 1 => Mirror::ClientSync,
-            Mirror::ServerAsync if copies > MAX_ROUTES + 1 => Mirror::ClientAsync,
-            mirror => mirror,
-        };
-        let spare = (redundancy.donors() - policy.least_donors()) as usize;
-        Self { copies, spare, mirror, ack: policy.ack }
-    }
 }
 
 impl Groups {
@@ -212,6 +192,7 @@ impl Groups {
                     acks: Vec::new(),
                     under_way: Vec::new(),
                     forwarded: None,
+                    was_sent: false,
                     may_forward: self.rules.mirror.is_server(),
                     slots: BTreeSet::new(),
                 }
@@ -405,7 +386,8 @@ impl Groups {
             if let Some(Forwarding { to, .. }) = &forward {
                 shard.forwarded = Some((donor, to.iter().map(|to| to.donor).collect()));
             }
-            sends.push(Send { name: slot.name, donor, forward });
+            let is_first = !std::mem::replace(&mut shard.was_sent, true);
+            sends.push(Send { name: slot.name, donor, forward, is_first });
         }
         let left = targets.left(|donor| !taken.contains(donor));
         if open > left {
@@ -585,7 +567,7 @@ impl Groups {
                 group.slots[position].at.push(donor);
             }
         }
-        Some(Send { name: *name, donor, forward: None })
+        Some(Send { name: *name, donor, forward: None, is_first: false })
     }
 
     /// Notes that the chunk of a slot is at `donor`, or with `None` that the slot is left to repair.
@@ -622,30 +604,6 @@ impl Groups {
         if self.shards.get(&oldest).is_some_and(|shard| shard.slots.is_empty()) {
             self.shards.remove(&oldest);
         }
-    }
-}
-
-impl Rules {
-    /// Gives the `slots` after a chunk's first copy donors to which the donor of the first copy forwards the chunk;
-    /// returns that order, if any slot got a donor.
-    fn forward(
-        &self,
-        targets: &Targets,
-        planned: &[DonorId],
-        slots: &mut [Slot],
-        taken: &mut Vec<DonorId>,
-        shard: &mut Shard,
-    ) -> Option<Forwarding> {
-        let mut to = Vec::new();
-        for slot in slots.iter_mut().filter(|slot| !slot.done && slot.at.is_empty()) {
-            let Some(donor) = shard.pick(targets, planned, taken) else { break };
-            let Some(route) = targets.route(donor) else { continue };
-            taken.push(donor);
-            slot.send_to(donor, shard);
-            to.push(route);
-        }
-        let wait = self.mirror == Mirror::ServerSync;
-        (!to.is_empty()).then_some(Forwarding { to, wait })
     }
 }
 

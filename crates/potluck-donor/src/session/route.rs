@@ -20,7 +20,7 @@ impl BulkSession {
         while filled < text.len() {
             filled += self.inbox.body(io, &mut text[filled..]).await?;
         }
-        let Ok(to) = serde_json::from_slice::<Source>(&text) else {
+        let Ok(to) = serde_json::from_slice::<Source>(self.inbox.open_body(&mut text)?) else {
             return Err(FrameError::Malformed("a route that names no donor"));
         };
         if let Err(status) = self.allowed(Ops::PUT) {

@@ -29,7 +29,8 @@ async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -
 }
 
 async fn tell(client: &mut Client, number: u8, source: &Source) -> BulkStatus {
-    let body = serde_json::to_vec(source).expect("plain data");
+    let mut body = serde_json::to_vec(source).expect("plain data");
+    client.opened.lane.seal_body(&mut body);
     let route = Request::Route { number, len: body.len() as u32 };
     client.send(route, &body).await.expect("a connection");
     client.reply().await.expect("a connection").expect("an answer").status

@@ -212,6 +212,19 @@ async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
 }
 
 #[tokio::test]
+async fn a_chunk_is_sent_for_the_first_time_once_however_many_copies_it_has() {
+    let (mut targets, _donors) = targets(3);
+    let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
+    group(&mut groups, 0, &[1]).await;
+    let sends = groups.place(&targets, false, Tick::ZERO).expect("enough donors");
+    assert_eq!(sends.iter().map(|send| send.is_first).collect::<Vec<_>>(), [true, false]);
+    groups.failed(&name(1), sends[0].donor);
+    targets.give_up(sends[0].donor);
+    let again = groups.place(&targets, false, Tick::ZERO).expect("one is left");
+    assert_eq!(again.iter().map(|send| send.is_first).collect::<Vec<_>>(), [false]);
+}
+
+#[tokio::test]
 async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_group() {
     let rooms = [(1, "a"), (2, "b"), (7, "a"), (8, "b")];
     let (mut targets, _donors) = labelled(8, &rooms);

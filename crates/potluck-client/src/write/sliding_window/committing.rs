@@ -144,8 +144,7 @@ impl Window {
         }
         let rest = stage.ready.split_off(stage.ready.len().min(COMMIT_FILES));
         let files = std::mem::replace(&mut stage.ready, rest);
-        stage.ready_since = (!stage.ready.is_empty()).then_some(now);
-        stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
+        stage.note_left();
         // Copies that are made after the commit need the session, so the commit does not close it then.
         stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
         stage.under_way = true;
@@ -171,8 +170,7 @@ impl Window {
             }
         }
         stage.ready = others;
-        stage.ready_since = stage.ready_since.filter(|_| !stage.ready.is_empty());
-        stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
+        stage.note_left();
         stage.under_way = true;
         let batch = stage.batch;
         stage.batch += 1;

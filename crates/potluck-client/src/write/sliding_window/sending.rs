@@ -39,15 +39,17 @@ impl Window {
         Ok(())
     }
 
-    fn put(&mut self, Send { name, donor, forward }: Send, sent_at: Tick) {
+    fn put(&mut self, Send { name, donor, forward, is_first }: Send, sent_at: Tick) {
         let Some(body) = self.groups.body(&name) else { return };
         let (donors, clock) = (self.donors.clone(), self.client.env.clock.clone());
         let (bytes, offload) = (body.len() as u32, self.client.env.offload);
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
-        if let Body::Kept(_) = &*body {
+        if let Body::Kept(chunk) = &*body
+            && is_first
+        {
             // This chunk was not counted when it was cut, since a kept chunk usually need not be sent.
-            self.cutting.bytes += u64::from(bytes);
+            self.cutting.bytes += u64::from(chunk.plain);
         }
         self.events.push(Box::pin(async move {
             let put = async {

@@ -34,7 +34,7 @@ pub(super) struct Cutting {
     /// The channel that tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
     /// The number of plaintext bytes that were cut so far. Chunks that are kept of another version are added when they
-    /// are sent, with the stored bytes of each copy.
+    /// are first sent.
     pub bytes: u64,
 }
 
@@ -180,6 +180,13 @@ impl Committing {
     /// Returns whether no file waits for a commit and no commit is under way.
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty() && !self.under_way
+    }
+
+    /// Notes what is left of the ready files once some were taken for a commit. They count as ready since the first of
+    /// all was, because an event is scheduled for the end of the time that this one waits, and none for a later one.
+    pub fn note_left(&mut self) {
+        self.ready_since = self.ready_since.filter(|_| !self.ready.is_empty());
+        self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
     }
 
     /// Returns whether so many parts of files wait for a commit that no more should be cut.

@@ -80,3 +80,20 @@ fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
     assert!(window.files.contains_key(&filling), "the other file is cut on");
     assert_eq!(window.report.failed.len(), 1, "{:?}", window.report.failed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn files_that_a_commit_leaves_are_ready_since_the_first_of_all_was() {
+    let mut window = window();
+    cut_part(&mut window, 0, "pot://lab/a", 1);
+    cut_part(&mut window, 0, "pot://lab/a", 2);
+    let (part, _) = window.committing.ready.pop().expect("a part that is stored");
+    window.committing.ready.clear();
+    let whole = FileCommit { in_parts: None, ..part };
+    let since = Some(Tick::from_secs(7));
+    window.committing.ready_since = since;
+    window.committing.ready.extend((0..200).map(|_| (whole.clone(), None)));
+    window.commit().expect("begun");
+    assert!(window.committing.under_way);
+    // One event is scheduled, for the end of the time that the first one waits.
+    assert_eq!((window.committing.ready.len(), window.committing.ready_since), (72, since));
+}

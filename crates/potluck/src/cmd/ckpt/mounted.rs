@@ -80,7 +80,7 @@ fn failure(dir: &Path, refusal: &str, why: Errno) -> Failure {
     match why {
         Errno::BUSY => Failure::new(
             ErrorKind::Conflict,
-            code::NOT_AGREED,
+            code::CLAIMED,
             what("programs have files open there that they write, or another checkpoint is open"),
         )
         .hint("close them, and run the same command again"),
