@@ -213,6 +213,12 @@ fn mv_replaces_a_file_only_when_told_to() {
     assert_eq!(refused.code, "POT-E023");
     lab.cli.ok(&["mv", "pot://lab/new", "pot://lab/current/"]);
     lab.cli.ok(&["stat", "pot://lab/current/new/x"]);
+    // With an empty directory nothing is lost.
+    lab.cli.ok(&["mkdir", "pot://lab/empty"]);
+    let refused = lab.cli.fails(10, &["mv", "-n", "pot://lab/current", "pot://lab/empty"]);
+    assert_eq!(refused.code, "POT-E020");
+    lab.cli.ok(&["mv", "pot://lab/current", "pot://lab/empty"]);
+    lab.cli.ok(&["stat", "pot://lab/empty/new/x"]);
 }
 
 #[test]
