@@ -28,7 +28,7 @@ pub enum WhatIsKept {
     /// The policies of directories say how much is kept.
     #[default]
     AsPoliciesSay,
-    /// Nothing is kept: the file is gone for good, with what was kept of its name before.
+    /// Nothing is kept, nor what was kept of the name before, except what a snapshot shows.
     Nothing,
     /// The change is replayed: the log tells of what was kept by records of their own.
     AsTheLogSays,

@@ -151,7 +151,7 @@ impl Donors {
         })
     }
 
-    /// Returns the name that people call a donor by.
+    /// Returns the name of a donor, or its number if the manager did not tell the name.
     pub fn name(&self, donor: DonorId) -> String {
         self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name.clone())
     }

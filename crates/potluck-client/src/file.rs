@@ -349,7 +349,7 @@ pub struct Unreadable {
 /// the pool handle share, until they are given out and dropped or the reader is dropped.
 pub struct Reader {
     file: File,
-    /// The unread rest of a file that lives in the catalog.
+    /// The range to give of a file whose content is in the catalog; `None` once it was given, and for other files.
     inline: Option<Range<usize>>,
     /// The range whose units have not been looked up yet.
     rest: Range<u64>,

@@ -426,7 +426,7 @@ async fn write_file(
         let units = units.into_iter().map(move |unit| Ok((Arc::clone(&recipe), at, unit)));
         Ok(Some((stream::iter(units), rest)))
     });
-    // Boxed, so that the compiler finds that it may move between threads.
+    // The stream is boxed below, so that the compiler finds that it may move between threads.
     let units = units.try_flatten().map_ok(|(recipe, at, pieces)| {
         let writer = local.writer();
         async move {

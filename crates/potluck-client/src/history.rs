@@ -80,7 +80,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Removes what is at a path as [`Pool::remove`] does, and keeps nothing of it, whatever the policy says.
+    /// Removes what is at a path as [`Pool::remove`] does. Nothing of it is kept, nor what was kept of its name before,
+    /// whatever the policy says, except what a snapshot shows.
     pub async fn remove_forever(
         &self,
         path: &PoolPath,

@@ -57,7 +57,8 @@ pub struct Pool {
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// The cache of chunks that were read, if there is one.
     pub(crate) cache: Option<ChunkCache>,
-    /// The memory that all write sessions of the client share; `None` until the first session.
+    /// The memory that write sessions of the client share; `None` until the first session. A session that needs more
+    /// replaces it for itself and for later sessions.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
     /// The versions that are open under a lease.

@@ -105,7 +105,7 @@ pub fn overdue(
     let waited = now.saturating_sub(sent_at).as_secs_f64();
     let quiet = now.saturating_sub(sent_at.max(estimate.since())).as_secs_f64();
     let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
-    // If the answer is due, this is the time left; if it is late, it is taken to stay late for as long again.
+    // Before the answer is due, this is the time left; once it is late, it is taken to stay late for as long again.
     waited >= elsewhere.max(JITTER_S) && (due - quiet).abs() > elsewhere
 }
 

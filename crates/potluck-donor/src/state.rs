@@ -49,7 +49,7 @@ pub struct HeardManager {
     pub epoch: Epoch,
     /// The number that tells managers of one epoch apart; 0 when it is not known.
     pub start: u64,
-    /// The most changes that the manager said its catalog had.
+    /// The greatest number of changes that the manager said its catalog had.
     pub changes: u64,
     /// The manager's proof of its term, for the managers after it.
     pub proof: Option<Digest>,

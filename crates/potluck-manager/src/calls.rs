@@ -1,7 +1,6 @@
 //! The calls, from a request's bytes to its answer. Each group of calls is in a file of its own, which translates
 //! requests into operations on the pool and the catalog.
 
-mod advice;
 mod answer;
 mod audit;
 mod checkpoints;
@@ -20,6 +19,7 @@ mod locks;
 mod membership;
 mod naming;
 mod policy;
+mod policy_advice;
 mod prepare;
 mod quotas;
 mod reading;

@@ -43,7 +43,7 @@ handles! {
 
 /// The most files that are listed by their paths.
 const LISTED: usize = 100;
-/// The most chunks and entries that one step looks at.
+/// The numbers of chunks and of entries at which a step ends; the file or part that reaches one is still looked at.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 
 /// Donors that leave together, or that are to hold less.

@@ -7,7 +7,7 @@ use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
-use crate::tickets::TicketIssuer;
+use crate::ticket_issuer::TicketIssuer;
 use potluck_core::ids::DonorId;
 use potluck_pool::Inquiring;
 use potluck_wire::bulk::BulkStatus;

@@ -47,7 +47,7 @@ mod shared_pool;
 mod stale_catalog;
 mod stats_cache;
 mod tasks;
-mod tickets;
+mod ticket_issuer;
 mod trim;
 mod unproven_terms;
 mod verdict;

@@ -2,7 +2,7 @@
 //!
 //! The control port wants a certificate of the pool, which no monitoring has. Therefore the metrics have a listener of
 //! their own, plain HTTP, which is there only where it was asked for. It tells the names and the states of donors and
-//! spaces; no paths, no keys.
+//! spaces, but neither paths nor keys.
 
 pub mod counted;
 

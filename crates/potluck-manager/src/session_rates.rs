@@ -18,7 +18,8 @@ const MIB: f64 = (1 << 20) as f64;
 #[derive(Debug, Default)]
 pub struct SessionRates(Mutex<Written>);
 
-/// The sums over all sessions that are over and made files visible. Open sessions are not counted yet.
+/// The sums over the sessions opened since the manager's start that are over and made files visible. Open sessions are
+/// not counted yet.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct WrittenSoFar {
     /// The plaintext bytes of the files that these sessions made visible.

@@ -10,7 +10,7 @@
 //! 3. A chunk that a session offered keeps its copies. A session that offers it after the copy was
 //!    marked is not told of the copy; one that did so before is seen when the deletion is ordered,
 //!    and the copy stays.
-//! 4. The order carries the donor's count of puts from before all this, so that a later put voids it.
+//! 4. The order carries the donor's count of puts from before the copy was marked, so that a later put voids it.
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;

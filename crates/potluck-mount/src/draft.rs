@@ -100,8 +100,8 @@ enum Content {
     /// The bytes are written in order: `written` of them so far. `size` is larger if a program extended the file beyond
     /// them.
     Streamed { stream: Streamed, written: u64, size: u64 },
-    /// The content is a version, or what donors were given before, with the changes since then. The changes are on this
-    /// machine, and go to donors when the file is synced or published.
+    /// The content is a version, what donors were given before, or nothing, with the changes since then. The changes
+    /// are on this machine, and go to donors when the file is synced or published.
     Edited(Box<Edit>),
     /// Other mounts may write other bytes of the file at the same time.
     Shared(Box<JointContent>),

@@ -58,9 +58,9 @@ struct State {
     durable: Tree,
     locks: BTreeSet<PathBuf>,
     capacity: u64,
-    /// Bytes of all files that programs see.
+    /// The number of bytes of all files that programs see.
     used: u64,
-    /// Bytes that files of other users take.
+    /// The number of bytes that files of other users take.
     foreign: u64,
     /// The number of processes that were killed. Handles of an earlier incarnation fail.
     incarnation: u64,

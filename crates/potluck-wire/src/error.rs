@@ -121,7 +121,7 @@ pub mod code {
     pub const NOT_AGREED: &str = "POT-E024";
     /// The path is a directory, and the command was not told to take whole trees.
     pub const NOT_RECURSIVE: &str = "POT-E025";
-    /// An empty file or stream would replace a file that has content.
+    /// An empty file or stream would replace a file that has content, or an empty stream would replace a named version.
     pub const EMPTY_INPUT: &str = "POT-E026";
     /// The source of a copy or of a new name is equal to its target, or one lies inside the other, or two sources would
     /// become one name.
@@ -144,7 +144,8 @@ pub mod code {
     pub const OVER_QUOTA: &str = "POT-E035";
     /// The write session is over.
     pub const NO_SESSION: &str = "POT-E040";
-    /// A commit names chunks that no donor acknowledged, or whose donors are away or dead since.
+    /// A commit names chunks that were not offered, that too few donors acknowledged, or whose donors are away or dead
+    /// since or have not reported yet; or a file has too many chunks to be copied without being read.
     pub const NOT_ACKNOWLEDGED: &str = "POT-E041";
     /// A member has as many write sessions as one may have, or they are to write as many chunks as one member may.
     pub const TOO_MANY_SESSIONS: &str = "POT-E042";
@@ -187,7 +188,7 @@ pub mod code {
     pub const NOT_OURS: &str = "POT-E066";
     /// The member lacks the right that this needs in the space.
     pub const NO_RIGHT: &str = "POT-E067";
-    /// No manager answers, or it cannot answer now.
+    /// No manager answers, or it cannot answer now, or a part of a demonstration does not come up.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog cannot be read or written, or the manager failed at a call or has not finished its work for it.
     pub const CATALOG: &str = "POT-E080";

@@ -1,4 +1,4 @@
-//! Opening a bulk connection: `GET /bulk` with `Upgrade: potluck-bulk/1` on a donor's HTTP port.
+//! The opening of a bulk connection: `GET /bulk` with `Upgrade: potluck-bulk/1` on a donor's HTTP port.
 //!
 //! The client shows its ticket and a nonce, the donor answers 101 with a nonce of its own, and
 //! both derive the connection's keys ([`crate::bulk::SessionKeys`]). Nothing secret is sent.

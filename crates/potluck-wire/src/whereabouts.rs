@@ -60,7 +60,7 @@ pub struct Whereabouts {
 pub struct SignedWhereabouts {
     /// The whereabouts as JSON, in the text that was signed.
     text: String,
-    /// The signature of the text, ECDSA on P-256 with SHA-256.
+    /// The signature of [`PURPOSE`] followed by the text, ECDSA on P-256 with SHA-256.
     signature: Blob,
 }
 

@@ -37,9 +37,9 @@ pub const BY_DONOR: [&str; 6] = [SOME_AT, COUNTED_AT, NAMES_COUNTED_AT, HELD_AT,
 pub enum CopyState {
     /// The copy is there.
     Here = 0,
-    /// The donor does not have it.
+    /// The donor does not have the copy.
     Missing = 1,
-    /// The donor found it damaged, or could not read it, and quarantined it.
+    /// The donor found the copy damaged, or could not read it, and quarantined it.
     Spoiled = 2,
     /// The copy is there and leaving: it can be read and counts for nothing else. It is to be deleted, or an earlier
     /// order to delete it may still be carried out.

@@ -28,9 +28,9 @@ pub(crate) struct BygoneRow {
     pub dir: DirId,
     /// The name that led there.
     pub name: String,
-    /// The first snapshot in which the name leads there.
+    /// The lower bound of the numbers of the snapshots in which the name leads there; snapshots are numbered pool-wide.
     pub since: SnapshotId,
-    /// The first later snapshot in which the name does not lead there.
+    /// The upper bound of these numbers, which itself is not one of them.
     pub until: SnapshotId,
     /// The newest snapshot in which the name leads there.
     pub snapshot: SnapshotId,

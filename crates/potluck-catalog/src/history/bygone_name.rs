@@ -16,9 +16,9 @@ pub struct BygoneName {
     /// The link that the name led to, if no entry is that link any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<BygoneLink>,
-    /// The first snapshot in which the name leads there.
+    /// The lower bound of the numbers of the snapshots in which the name leads there; snapshots are numbered pool-wide.
     pub since: SnapshotId,
-    /// The first later snapshot in which the name does not lead there.
+    /// The upper bound of these numbers, which itself is not one of them.
     pub until: SnapshotId,
     /// The newest snapshot in which the name leads there.
     pub snapshot: SnapshotId,

@@ -145,7 +145,8 @@ impl Out {
         }
     }
 
-    /// Adds the first snapshot that shows an entry, unless that is snapshot 1, and that the entry is pinned, if it is.
+    /// Adds a record of the first snapshot that shows an entry, unless that is snapshot 1, and a record of the pin if
+    /// the entry is pinned.
     fn marks(&mut self, path: PoolPath, marks: EntryMarks) {
         if marks.pinned {
             self.add(Record::Pinned { path: path.clone(), pinned: true });

@@ -39,7 +39,7 @@ pub(crate) fn set(db: &Tx, space: SpaceId, dir: DirId, over: &Override) -> Resul
     Ok(())
 }
 
-/// Refuses a policy of `dir` if the space has as many other directories with one as it may have.
+/// Refuses a policy of `dir` if [`MOST`] other directories of the space have a policy already.
 pub(crate) fn admit(db: &Tx, space: &Space, dir: DirId) -> Result<(), Error> {
     let mut others =
         db.prepare("SELECT count(*) FROM dir_policies WHERE space = ?1 AND dir <> ?2")?;

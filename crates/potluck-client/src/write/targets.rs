@@ -35,7 +35,7 @@ pub type Ack = (DonorId, AckLevel, Receipt);
 /// The donors that have a chunk.
 #[derive(Debug, Clone, Default)]
 pub struct At {
-    /// The donors that acknowledged the chunk.
+    /// The acknowledgements of the chunk, one for each donor.
     pub acks: Vec<Ack>,
     /// The donors that held the chunk before.
     pub held: Vec<DonorId>,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most old versions of one name that are kept, whatever a policy asks for: this many rows are looked at when the
-/// file is replaced again.
+/// The most old versions of one name that a policy keeps, whatever it asks for: all of them are read when the file is
+/// replaced again. What is kept for snapshots does not count.
 pub const MOST_VERSIONS: u32 = 1000;
 /// The longest time that anything is kept for.
 pub const LONGEST_KEPT: KeptTime = KeptTime(100 * 365 * DAY);

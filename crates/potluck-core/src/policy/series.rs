@@ -32,7 +32,8 @@ const LONGEST_UNNOTED_MS: u64 = 3_600_000;
 pub struct StepAge {
     /// The milliseconds since the step was modified, by the wall clock; negative for a time in the future.
     pub modified_ms: i64,
-    /// The milliseconds since the step was read or written, by the pool's time; `None` where that is not known yet.
+    /// The milliseconds since a use of the step was last noted, by the pool's time; `None` where none is noted yet. The
+    /// first look at a step without a noted use counts as one.
     pub unused_ms: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Answers the call that changes the policy of a space, a directory or a file, or tells what a change would do.
 
 use super::Answer;
-use super::advice::{self, DonorCounts};
+use super::policy_advice::{self, DonorCounts};
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::failure;
@@ -79,8 +79,8 @@ impl Answer<PolicySet> for PolicyCalls {
             }
         }
         let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
-        changed.lacks = advice::lacking(&changed, donors);
-        changed.notes.extend(advice::below_policy(&changed.policy, donors));
+        changed.lacks = policy_advice::lacking(&changed, donors);
+        changed.notes.extend(policy_advice::below_policy(&changed.policy, donors));
         self.background.wake();
         self.stats.forget();
         if !dry_run && changed.files > 0 {

@@ -10,8 +10,8 @@ use crate::read_turns::ReadTurns;
 use crate::scan_state::{BAD_COPY_MET, ScanState};
 use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
-use crate::tickets;
-use crate::tickets::TicketIssuer;
+use crate::ticket_issuer;
+use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{Catalog, LEASE, MOST_LEASES, OpenedPage};
 use potluck_core::ids::DonorId;
@@ -88,7 +88,7 @@ impl Answer<RenewLeases> for ReadingCalls {
             self.catalog.renew_leases(member, &space, versions, now_ms, has_just_started).await;
         gone.extend(rest);
         donors.truncate(MOST_DONORS);
-        let contacts = tickets::contacts(&self.pool.lock(), donors, self.time.tick());
+        let contacts = ticket_issuer::contacts(&self.pool.lock(), donors, self.time.tick());
         Ok(RenewedLeases { donors: self.tickets.for_reading(contacts), gone })
     }
 }
@@ -105,7 +105,7 @@ impl ReadingCalls {
             .await;
         let contacts = {
             let now = self.time.tick();
-            tickets::contacts(&self.pool.lock(), everybody, now)
+            ticket_issuer::contacts(&self.pool.lock(), everybody, now)
         };
         let donors = self.tickets.for_reading(contacts);
 

@@ -12,8 +12,8 @@ use crate::session_rates::SessionRates;
 use crate::sessions::{InSession, WriteSessions};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use crate::tickets;
-use crate::tickets::TicketIssuer;
+use crate::ticket_issuer;
+use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{
     AdmittedWrite, Catalog, Error, KnownChunk, QuotaLimits, StoredSession, UnusedChunk,
@@ -130,7 +130,7 @@ impl Answer<Reserve> for WriteSessionCalls {
                 whole: limits.whole(promised),
             };
             let ticketed = pool.open_session_at(&path, new.clone(), bytes, quotas, now)?;
-            let contacts = tickets::contacts(pool, ticketed.plan.donors(), now);
+            let contacts = ticket_issuer::contacts(pool, ticketed.plan.donors(), now);
             Ok(Ok((ticketed, contacts)))
         });
         let refused = |why| {
@@ -204,7 +204,7 @@ impl WriteSessionCalls {
         let contacts = {
             let pool = self.pool.lock();
             let distrusted = pool.distrusted_by(member, now);
-            let mut contacts = tickets::contacts(&pool, ticketed.plan.donors(), now);
+            let mut contacts = ticket_issuer::contacts(&pool, ticketed.plan.donors(), now);
             let others = contacts.iter().filter(|it| it.live && !distrusted.contains(&it.donor));
             if others.count() >= ticketed.policy.redundancy().donors() as usize {
                 for contact in contacts.iter_mut().filter(|it| distrusted.contains(&it.donor)) {
@@ -254,7 +254,7 @@ impl Answer<Grow> for WriteSessionCalls {
             let mut donors = self.access(&caller, session, &entered)?;
             let others = call.holders.into_iter().collect::<BTreeSet<_>>();
             let others = &others - &entered.plan.donors().into_iter().collect();
-            let contacts = tickets::contacts(&self.pool.lock(), others, self.time.tick());
+            let contacts = ticket_issuer::contacts(&self.pool.lock(), others, self.time.tick());
             donors.extend(self.tickets.for_reading(contacts));
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
@@ -267,7 +267,7 @@ impl Answer<Grow> for WriteSessionCalls {
             let (bytes, places) = (call.bytes, (&call.avoid[..], call.whole));
             let before = pool.counted(&session);
             let plan = pool.grow_session_within(&session, bytes, quotas, places, now)?;
-            let contacts = tickets::contacts(pool, plan.donors(), now);
+            let contacts = ticket_issuer::contacts(pool, plan.donors(), now);
             let counted = pool.counted(&session).saturating_sub(before);
             Ok((plan, pool.ticketed(&session), counted, contacts))
         });

@@ -1,7 +1,7 @@
 //! Answers the calls that make, remove and list spaces.
 
 use super::Answer;
-use super::advice::{self, DonorCounts};
+use super::policy_advice::{self, DonorCounts};
 use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
@@ -54,7 +54,7 @@ impl Answer<SpaceCreate> for SpaceCalls {
         let key = call.policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
         let wall_ms = self.time.wall_ms();
         let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
-        let advice = advice::of_space(&call.name, &call.policy, donors);
+        let advice = policy_advice::of_space(&call.name, &call.policy, donors);
         let made_by = Some(who.member);
         let new = NewSpace { name: call.name, policy: call.policy, key, made_by };
         let most = (who.role != Role::Admin).then_some(MOST_SPACES);

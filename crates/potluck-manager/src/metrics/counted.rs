@@ -3,7 +3,7 @@
 /// The counts since the manager's start, and the last exposition.
 #[derive(Debug, Default)]
 pub struct ManagerMetrics {
-    /// Counts of the calls to the control port.
+    /// The counts of the calls to the control port.
     pub calls: potluck_wire::metrics::Calls,
     pub(super) cached: potluck_wire::metrics::CachedMetrics,
     pub(super) making: tokio::sync::Mutex<()>,

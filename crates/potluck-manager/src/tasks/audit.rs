@@ -11,7 +11,7 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use crate::tickets::TicketIssuer;
+use crate::ticket_issuer::TicketIssuer;
 use potluck_catalog::{Catalog, DonorNote, Error};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};

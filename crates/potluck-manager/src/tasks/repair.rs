@@ -14,7 +14,7 @@ use crate::scan_state::{Priority, ScanScope, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
-use crate::tickets::TicketIssuer;
+use crate::ticket_issuer::TicketIssuer;
 use crate::trim::Trim;
 use crate::trim::Trimmed;
 use potluck_catalog::{Catalog, Computed, Error};

@@ -52,8 +52,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 /// which is no lie: the second heartbeat was composed when all had fetched it.
 const TOLD_BY: u32 = 2;
 
-/// The number of donors whose copies others found right after which a member that complained about them is not relied
-/// on itself.
+/// The number of donors after which the complaints of a member count for nothing: the member complained about copies of
+/// each, and others found those copies right.
 const FALSE_COMPLAINTS: usize = 3;
 
 /// The time for which complaints are remembered: bits flip now and then in the best of machines.

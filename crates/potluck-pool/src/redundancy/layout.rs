@@ -65,7 +65,7 @@ impl LayoutChunk {
     }
 }
 
-/// The chunks of a version that live and die together.
+/// The chunks of a version whose redundancy is counted together: the copies of one chunk, or one erasure-coded group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
     /// The number of the unit in its version, from 0.

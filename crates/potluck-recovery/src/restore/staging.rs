@@ -161,9 +161,9 @@ impl Staging {
     }
 }
 
-/// Refuses a state directory that has something in it, which may be the last copy of it: nothing is ever written
-/// over. The lock file is allowed; so are, beside a staging directory, the names that a restore moves out of it,
-/// because that restore began in an empty directory.
+/// Refuses a state directory that holds more than a lock file: its content may be the last copy of a pool, so nothing
+/// is ever written over. Of an interrupted restore, the staging directory and the names that move out of it are allowed
+/// too, because that restore began in an empty directory.
 fn refuse_used(state: &Path) -> Result<(), StateError> {
     let names = names(state)?;
     let interrupted = names.iter().any(|name| name == RESTORING);

@@ -423,7 +423,8 @@ pub struct Remove {
     /// True if directories are removed with everything in them.
     #[serde(default)]
     pub recursive: bool,
-    /// True if nothing of the removed entry is kept, whatever the policy says, nor what was kept of its name before.
+    /// True if nothing of the removed entry is kept, nor what was kept of its name before, whatever the policy says,
+    /// except what a snapshot shows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forever: bool,
     /// The entry that has to be there for anything to be removed.

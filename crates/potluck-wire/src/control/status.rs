@@ -58,7 +58,8 @@ pub struct PoolStatus {
     /// The state of repair.
     #[serde(default)]
     pub repair: RepairState,
-    /// The reason why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
+    /// The reason why nothing is reclaimed now, for example that the catalog was restored or is older than one that ran
+    /// before, so that chunks which it does not know may be in use; `None` if chunks are reclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_frozen: Option<String>,
     /// The seconds since the copy of the metadata log in a file was last known to have all changes.

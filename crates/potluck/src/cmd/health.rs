@@ -78,7 +78,7 @@ pub fn width(width: Width) -> String {
     }
 }
 
-/// Formats the chunks that files are cut into.
+/// Formats the size of the chunks that files are cut into.
 pub fn chunks(policy: &Policy) -> String {
     let most = format_size(policy.chunk_size.into());
     match policy.is_cut_by_content() {

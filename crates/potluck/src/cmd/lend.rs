@@ -80,7 +80,7 @@ pub struct LendPlace {
 /// The settings that all donors of one process share.
 #[derive(Debug)]
 pub struct Machine {
-    /// The label of the donors if several directories are lent, because they fail together.
+    /// The label of the donors if several directories are lent and the settings give none: the donors fail together.
     name: String,
     place: LendPlace,
 }

@@ -52,7 +52,8 @@ async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result
     Ok(())
 }
 
-/// Removes a space. The user is asked first, unless the space is empty.
+/// Removes a space. The user is asked first if the space has files and is to be removed with them, unless `--yes` is
+/// given; with `--dry-run` nothing is removed.
 async fn remove(args: SpaceRmArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
     let SpaceRmArgs { name, recursive, caution } = args;
     let spaces = client.spaces().await?;

@@ -40,9 +40,10 @@ fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle
             text.contains(&format!("kept as    {goal}")) && lab.cli.is_safe("pot://lab/d/f")
         });
         lab.bring_back(&[victim]);
-        // Copies that are too many now go, and do not look like a change later.
+        // Copies that are too many now go, and do not look like a change later. An order to delete that a later put made
+        // void is given again after half a minute.
         if goal == "4+2" {
-            wait_until("one copy of each chunk", DEADLINE * 2, || {
+            wait_until("one copy of each chunk", DEADLINE * 6, || {
                 lab.chunk_files() == lab.chunk_names().len()
             });
         }
