@@ -79,10 +79,10 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
 
     // One selection of packages serves for all: with another one, dependencies have other features and are
     // compiled once more. Tests inside a process wait for timers and their own clients nine tenths of the time;
-    // two pools of processes to a core leave room for the simulation.
+    // three pools of processes to a core leave an eighth of the cores to the simulation.
     let selections: [(&[&str], usize); 3] = [
         (&[&["--lib", "--bins"], &others[..]].concat(), 8),
-        (&["--test", POOL], 2),
+        (&["--test", POOL], 3),
         // Examples in documentation, which no other selection of targets runs.
         (&["--doc"], 2),
     ];
