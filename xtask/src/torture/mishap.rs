@@ -88,11 +88,11 @@ impl Stage {
             18..38 if may_fall(self, donor) => Mishap::KillDonor(donor),
             38..48 => Mishap::KillManager,
             48..60 => Mishap::KillAll,
-            60..71 if let Some(donor) = powerless => match self.chance.percent(60) {
+            60..69 if let Some(donor) = powerless => match self.chance.percent(60) {
                 true => Mishap::CutPowerInSession(donor),
                 false => Mishap::CutPower(donor),
             },
-            71..73 if self.manager_disk.is_some() => Mishap::CutPowerOfManager,
+            69..73 if self.manager_disk.is_some() => Mishap::CutPowerOfManager,
             73..75 if self.manager_disk.is_some() && syncs => Mishap::CutPowerOfAll,
             75..81 if may_fall(self, donor) => Mishap::Freeze(donor),
             81..84 => Mishap::FreezeManager(still_for),
