@@ -173,6 +173,25 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
         assert!(refused || empty_list, "{what}: {said:.300}");
         assert!(!said.starts_with("HTTP/1.1 500"), "{what}: {said:.300}");
     }
+    // A sender that still sends when it is refused can send the rest, and read the whole answer.
+    let request = post("status", &long);
+    let (first, rest) = request.split_at(100_000);
+    let mut stream = admin.stream();
+    let said = admin.runtime.block_on(async {
+        stream.write_all(first).await.expect("a manager that reads");
+        stream.flush().await.expect("a manager that reads");
+        let mut said = vec![0; 12];
+        let answer = tokio::time::timeout(DROPPED_WITHIN, stream.read_exact(&mut said)).await;
+        answer.expect("an answer").expect("an answer");
+        for piece in rest.chunks(16 << 10) {
+            stream.write_all(piece).await.expect("a manager that reads on");
+            stream.flush().await.expect("a manager that reads on");
+        }
+        let read = tokio::time::timeout(DROPPED_WITHIN, stream.read_to_end(&mut said)).await;
+        read.expect("an end").expect("no reset");
+        said
+    });
+    assert!(said.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&said));
     // These bodies are promised and never come, or are too long.
     for request in [
         "POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{",
