@@ -23,6 +23,21 @@ pub fn path(text: &str) -> PoolPath {
     text.parse().expect("a path")
 }
 
+/// Fails unless the refusals of calls about the space “hers”, which is hidden, are those of the same calls about the
+/// space “none”, which does not exist.
+pub fn assert_told_the_same(hidden: &[Failure], missing: &[Failure]) {
+    assert_eq!(hidden.len(), missing.len());
+    for (hidden, missing) in hidden.iter().zip(missing) {
+        let told = (hidden.kind, hidden.code.as_str());
+        assert_eq!(told, (ErrorKind::NotFound, code::NO_SPACE_NAMED), "{hidden}");
+        assert_eq!(hidden.message.replace("hers", "none"), missing.message);
+        assert_eq!(
+            (hidden.kind, &hidden.code, &hidden.hint),
+            (missing.kind, &missing.code, &missing.hint)
+        );
+    }
+}
+
 fn list(at: &str) -> List {
     List { path: path(at), recursive: true, after: None }
 }
@@ -156,15 +171,7 @@ async fn who_has_no_right_in_a_space_cannot_tell_it_from_one_that_does_not_exist
     lab.take("hers", "everyone", &Right::ALL).await;
 
     let (hidden, missing) = (refusals(&bert, "hers").await, refusals(&bert, "none").await);
-    for (hidden, missing) in hidden.into_iter().zip(missing) {
-        let told = (hidden.kind, hidden.code.as_str());
-        assert_eq!(told, (ErrorKind::NotFound, code::NO_SPACE_NAMED), "{hidden}");
-        assert_eq!(hidden.message.replace("hers", "none"), missing.message);
-        assert_eq!(
-            (hidden.kind, &hidden.code, &hidden.hint),
-            (missing.kind, &missing.code, &missing.hint)
-        );
-    }
+    assert_told_the_same(&hidden, &missing);
     let spaces = async |caller: &Caller| -> Vec<String> {
         let spaces = caller.call(&SpaceList {}).await.expect("listed").spaces;
         spaces.into_iter().map(|space| space.name).collect()
