@@ -134,7 +134,7 @@ impl Fetcher {
     /// Returns the rows of a recipe, from which its chunks can be read to be stored again.
     pub fn rows_of(&self, recipe: Arc<Recipe>) -> StoredRows {
         let (key, offload) = (self.key.clone(), self.client.env.offload);
-        StoredRows { recipe, fetcher: self.clone(), key, offload }
+        StoredRows { recipe, fetcher: self.clone(), key, offload, local: None }
     }
 
     /// Learns how to reach the holders of more files.

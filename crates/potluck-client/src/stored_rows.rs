@@ -1,17 +1,23 @@
-//! Rows of a file that the pool has. A row is a chunk, or with an erasure code the chunks that are encoded together.
-//! Its data chunks are read as by any reader, and then sealed and encoded again as they were stored.
+//! Rows of a file that the pool has, or had. A row is a chunk, or with an erasure code the chunks that are encoded
+//! together. Its data chunks are read as by any reader, or from the local file that they were cut from, and then sealed
+//! and encoded again as they were stored.
 
 use crate::body::{Body, KeptChunk, ReadRow};
+use crate::buffer::{Buffer, Claim};
 use crate::fetch::Fetcher;
 use crate::recipe::Recipe;
 use crate::source::{RowBodies, RowBytes, cut_again};
+use potluck_core::chunk::Digest;
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::env::Offload;
 use potluck_wire::error::Failure;
 use potluck_wire::net::BoxFuture;
+use std::fs::{self, File};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -29,26 +35,78 @@ pub(crate) struct StoredRows {
     pub key: Option<SpaceKey>,
     /// The threads on which chunks are sealed and encoded.
     pub offload: Offload,
+    /// The local file that the rows were cut from, if there is one.
+    pub local: Option<LocalRows>,
+}
+
+/// The part of a local file that rows were cut from.
+#[derive(Clone)]
+pub(crate) struct LocalRows {
+    /// The path of the local file.
+    pub path: PathBuf,
+    /// The offset in the file at which the first row begins, in bytes.
+    pub offset: u64,
+}
+
+impl LocalRows {
+    /// Reads the plaintext of chunks that follow one another from `at` bytes after the first row, into buffers that
+    /// count against `claim`; `None` if the file cannot be read, or has other bytes by now. It blocks.
+    fn read(&self, entries: Vec<Entry>, at: u64, mut claim: Claim) -> Option<Vec<(Entry, Buffer)>> {
+        // If there is a pipe at the path by now, opening it could wait for ever.
+        if !fs::metadata(&self.path).ok()?.is_file() {
+            return None;
+        }
+        let file = File::open(&self.path).ok()?;
+        let mut at = self.offset + at;
+        let mut read = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let len = entry.len as usize;
+            let mut bytes = claim.split(len).buffer(len);
+            file.read_exact_at(&mut bytes, at).ok()?;
+            if Digest::of(&bytes) != entry.digest {
+                return None;
+            }
+            at += u64::from(entry.len);
+            read.push((entry, bytes));
+        }
+        Some(read)
+    }
 }
 
 impl StoredRows {
     /// Reads the data chunks of a row, and makes the stored bytes of the whole row from them.
     pub async fn read(&self, data: Range<usize>) -> Result<RowBytes, Failure> {
-        let Self { recipe, fetcher, key, offload } = self;
+        let Self { recipe, fetcher, key, offload, .. } = self;
         let entries = &recipe.entries[data.clone()];
         let piece =
             |(index, entry): (usize, &Entry)| Piece { index, skip: 0, take: entry.len, at: 0 };
         let pieces: Vec<Piece> = data.clone().zip(entries).map(piece).collect();
         let place = fetcher.memory.on_demand(fetcher.need(recipe, &pieces)).await;
-        let read = fetcher.unit(recipe, &pieces, place).await?;
-        let bodies = read.into_iter().map(|fetched| fetched.bytes);
-        let read: Vec<_> = entries.iter().copied().zip(bodies).collect();
+        let read = match self.read_locally(data.clone()).await {
+            Some(read) => read,
+            None => {
+                let read = fetcher.unit(recipe, &pieces, place).await?;
+                let bodies = read.into_iter().map(|fetched| fetched.bytes);
+                entries.iter().copied().zip(bodies).collect()
+            }
+        };
         let ec = recipe.file.ec;
         let parity = ec.map_or(0, |ec| ec.parity() * recipe.group(ec, data.start).len as usize);
         let claim = fetcher.memory.buffers.claim(parity).await;
         let key = key.clone();
         let again = offload.run(move || cut_again(read, ec, key.as_ref(), claim)).await;
         again.map_err(|error| error.failure())
+    }
+
+    /// Reads the data chunks of a row from the local file that they were cut from; `None` if there is none, or it has
+    /// other bytes by now.
+    async fn read_locally(&self, data: Range<usize>) -> Option<Vec<(Entry, Buffer)>> {
+        let local = self.local.clone()?;
+        let len = |entries: &[Entry]| entries.iter().map(|entry| u64::from(entry.len)).sum::<u64>();
+        let at = len(&self.recipe.entries[..data.start]);
+        let entries = self.recipe.entries[data].to_vec();
+        let claim = self.fetcher.memory.buffers.claim(len(&entries) as usize).await;
+        self.offload.run(move || local.read(entries, at, claim)).await
     }
 }
 
@@ -113,5 +171,36 @@ impl ReadRow for KeptRow {
             let bodies: &Vec<_> = self.read.get_or_try_init(read).await?;
             Ok(Arc::clone(&bodies[position]))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffers;
+    use potluck_core::chunk::ChunkName;
+
+    #[tokio::test]
+    async fn chunks_are_read_again_from_their_local_file_unless_it_has_other_bytes_by_now() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("f");
+        let content: Vec<u8> = (0..300_000_u32).map(|at| (at / 1000) as u8).collect();
+        fs::write(&path, &content).expect("written");
+        let local = LocalRows { path: path.clone(), offset: 50_000 };
+        let entry = |bytes: &[u8]| {
+            let digest = Digest::of(bytes);
+            Entry { name: ChunkName(digest.0), digest, len: bytes.len() as u32, sealed: false }
+        };
+        let entries = vec![entry(&content[60_000..160_000]), entry(&content[160_000..200_000])];
+        let buffers = Buffers::new(1 << 20);
+        let claim = || buffers.claim(140_000);
+        let read = local.read(entries.clone(), 10_000, claim().await).expect("as it was cut");
+        let read: Vec<&[u8]> = read.iter().map(|(_, bytes)| &bytes[..]).collect();
+        assert!(read.concat() == content[60_000..200_000]);
+        assert!(local.read(entries.clone(), 10_001, claim().await).is_none(), "other bytes");
+        fs::write(&path, &content[..199_999]).expect("written");
+        assert!(local.read(entries.clone(), 10_000, claim().await).is_none(), "too short");
+        fs::remove_file(&path).expect("removed");
+        assert!(local.read(entries, 10_000, claim().await).is_none(), "no file");
     }
 }

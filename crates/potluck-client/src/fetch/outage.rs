@@ -160,6 +160,14 @@ impl Fetcher {
         self.outage.state.lock().expect("no holder panics").locator = Some(locator);
     }
 
+    /// Learns that the manager does not hear these donors: they are away from now on, until they answer.
+    pub fn not_heard(&self, donors: &BTreeSet<DonorId>) {
+        let now = self.client.env.clock.now();
+        let mut state = self.outage.state.lock().expect("no holder panics");
+        let away = |donor: &DonorId| (*donor, Away { since: Some(now), last: now });
+        state.away.extend(donors.iter().map(away));
+    }
+
     /// Asks the manager, for as long as `asks` says, where the chunks of a file are now, and for tickets for their
     /// donors. If the manager does not answer, nothing changes; if the file was moved or removed, or may not be read
     /// any more, that is noted. Returns false, and asks nothing, if another unit has asked since `began`.

@@ -134,6 +134,9 @@ struct Shard {
     /// The donors that held the chunk when it was offered, or that get it from another donor later.
     held: Vec<DonorId>,
     acks: Vec<Ack>,
+    /// The acknowledgements that did not count any more when a file was refused: their donors were away or had been
+    /// started again.
+    void_acks: Vec<Ack>,
     under_way: Vec<DonorId>,
     /// The donor that forwards the chunk and has not answered, and those to which it forwards it.
     forwarded: Option<(DonorId, Vec<DonorId>)>,
@@ -190,6 +193,7 @@ impl Groups {
                     body: None,
                     held: Vec::new(),
                     acks: Vec::new(),
+                    void_acks: Vec::new(),
                     under_way: Vec::new(),
                     forwarded: None,
                     was_sent: false,
@@ -227,11 +231,14 @@ impl Groups {
         self.offered(vec![number]);
     }
 
-    /// Forgets the acknowledgements and holders of all chunks, apart from acknowledgements for which `counts` is true
-    /// and donors for which `is_held` is true.
+    /// Stops counting the acknowledgements and holders of all chunks, apart from acknowledgements for which `counts` is
+    /// true and donors for which `is_held` is true.
     pub fn keep_only(&mut self, counts: impl Fn(&Ack) -> bool, is_held: impl Fn(&DonorId) -> bool) {
         for shard in self.shards.values_mut() {
-            shard.acks.retain(&counts);
+            let (acks, void): (_, Vec<Ack>) =
+                std::mem::take(&mut shard.acks).into_iter().partition(&counts);
+            shard.acks = acks;
+            shard.void_acks.extend(void);
             shard.held.retain(&is_held);
         }
     }
@@ -279,9 +286,11 @@ impl Groups {
         self.shards.get(name)?.body.clone()
     }
 
-    /// Returns the acknowledgements of a chunk of this session, as far as they are remembered.
-    pub fn acks(&self, name: &ChunkName) -> &[Ack] {
-        self.shards.get(name).map_or(&[], |shard| &shard.acks)
+    /// Returns the acknowledgements of a chunk of this session, as far as they are remembered, with those that did not
+    /// count any more at [`Groups::keep_only`].
+    pub fn all_acks(&self, name: &ChunkName) -> impl Iterator<Item = &Ack> {
+        let shard = self.shards.get(name).into_iter();
+        shard.flat_map(|shard| shard.acks.iter().chain(&shard.void_acks))
     }
 
     /// Returns the donors that have a chunk, as far as the session remembers it.

@@ -10,6 +10,7 @@ mod committing;
 mod cutting;
 mod denials;
 mod in_parts;
+mod local_files;
 mod locating;
 mod offering;
 mod outage;
@@ -274,6 +275,7 @@ impl Window {
     /// Notes that a file does not become visible: its writer is told, or the report has the failure where there is no
     /// writer.
     fn fail(&mut self, path: PoolPath, failure: Failure, finished: Option<Finished>) {
+        self.rereads.local.forget(&path);
         match finished {
             Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone
             None => self.report.failed.push((path, failure)),

@@ -224,6 +224,7 @@ impl Window {
                 (Outcome::Stored { .. }, Some(part)) => self.part_committed(part),
                 (Outcome::Refused(failure), Some(part)) => self.fail_part(part, file.path, failure),
                 (Outcome::Stored { version, below_policy, at_risk, dir_modified }, None) => {
+                    self.rereads.local.forget(&file.path);
                     self.report.bytes += file.size;
                     self.report.at_risk += u64::from(at_risk);
                     self.report.below_policy += u64::from(below_policy);

@@ -2,7 +2,7 @@
 
 use super::{Event, FileState, Window};
 use crate::body::Body;
-use crate::source::{Cut, Cutter};
+use crate::source::{Cut, Cutter, Items};
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Push;
 use potluck_core::chunk::ChunkName;
@@ -20,7 +20,9 @@ impl Window {
         }
         let reserved = &self.session.reserved;
         let next_file = &self.cutting.next_file;
-        let begin = |items| {
+        let local = self.rereads.local.clone();
+        let begin = |items: Items| {
+            let items = Box::new(items.inspect(move |item| local.note(item)));
             let key = reserved.space_key.clone();
             Box::new(Cutter::new(items, &reserved.policy, key, Arc::clone(next_file)))
         };

@@ -1,28 +1,34 @@
 //! Sending again: donors that took chunks of a file, or held them before, went away or were restarted before the file
-//! was committed, and the manager refused it. The chunks that they had are read as by any reader from donors that are
-//! still there, and sent once more: a chunk with copies from another copy, a chunk of a group from the others of the
-//! group. A donor that was restarted may have lost what it acknowledged before: it is a source like others, and its
-//! copy counts when it has acknowledged the chunk once more.
+//! was committed, and the manager refused it. The chunks that they had are read again, from the local file that they
+//! were cut from, or else as by any reader from donors that are still there, and sent once more: a chunk with copies
+//! from another copy, a chunk of a group from the others of the group. A donor that was restarted may have lost what it
+//! acknowledged before: it is a source like others, and its copy counts when it has acknowledged the chunk once more.
+//!
+//! A chunk of copies that is neither here nor at a live donor is waited for as in any read: its donor may come back, or
+//! another may tell of a copy that it was forwarded.
 
+use super::local_files::LocalFiles;
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
 use crate::body::Body;
-use crate::fetch::{Fetcher, LocatedChunks};
+use crate::fetch::{ChunkLocator, Fetcher, LocatedChunks};
 use crate::recipe::Recipe;
 use crate::source::{CutError, Facts, RowBytes};
-use crate::stored_rows::StoredRows;
+use crate::stored_rows::{LocalRows, StoredRows};
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
+use crate::write::reservation::SessionCalls;
 use crate::write::targets::{Ack, At};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_core::matching;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Race;
+use potluck_core::policy::{AckLevel, Race};
 use potluck_core::recipe;
 use potluck_wire::control::{FileCommit, InParts, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::net::BoxFuture;
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +47,8 @@ const AGAIN: &str = "run the same command again: what is there is not sent again
 pub(super) struct Rereads {
     rows: VecDeque<Row>,
     under_way: usize,
+    /// The local files that are not visible yet.
+    pub local: LocalFiles,
     /// The number of times that each file, and each part of a file, was refused.
     refused: BTreeMap<(PoolPath, Option<PartOf>), u32>,
 }
@@ -60,6 +68,33 @@ pub(super) struct Row {
 struct Refused {
     number: u32,
     rows: StoredRows,
+}
+
+/// Finds the chunks of a file that was refused.
+struct RefusedChunks {
+    calls: SessionCalls,
+    /// The donors that have, or had, each chunk as far as this session knows.
+    known: BTreeMap<ChunkName, Vec<DonorId>>,
+    /// The chunks that no live donor had.
+    lost: BTreeSet<ChunkName>,
+}
+
+impl ChunkLocator for RefusedChunks {
+    fn locate(&self, chunks: Vec<ChunkName>) -> BoxFuture<'_, Result<LocatedChunks, Failure>> {
+        let lost = chunks.into_iter().filter(|name| self.lost.contains(name));
+        let lost: BTreeMap<_, _> = lost.map(|name| (name, Vec::new())).collect();
+        Box::pin(async move {
+            // A copy in memory is enough to read from.
+            let mut located = self.calls.clone().locate(lost, AckLevel::Memory).await?;
+            for (name, known) in &self.known {
+                let holders = located.holders.entry(*name).or_default();
+                let others = known.iter().filter(|donor| !holders.contains(donor));
+                let others: Vec<DonorId> = others.copied().collect();
+                holders.extend(others);
+            }
+            Ok(located)
+        })
+    }
 }
 
 impl Window {
@@ -119,30 +154,40 @@ impl Window {
             let donors = donors.into_iter().filter(is_live);
             there.entry(name).or_default().held.extend(donors);
         }
-        let (mut gone, mut restarted) = (BTreeSet::new(), BTreeMap::<_, BTreeSet<_>>::new());
-        for said in &file.acknowledged.0 {
-            let Some(name) = names.get(said.chunk as usize) else { continue };
-            let ack = (said.donor, said.ack, said.receipt);
+        let mut gone = BTreeMap::<ChunkName, BTreeSet<DonorId>>::new();
+        let mut restarted = gone.clone();
+        let own = file.acknowledged.0.iter().filter_map(|said| {
+            let name = names.get(said.chunk as usize)?;
+            Some((*name, (said.donor, said.ack, said.receipt)))
+        });
+        // Copies that were acknowledged after the file was to be committed count, too.
+        let later = names
+            .iter()
+            .flat_map(|name| self.groups.all_acks(name).map(move |ack| (*name, *ack)));
+        for (name, ack) in own.chain(later) {
             if counts(&ack) {
-                there.entry(*name).or_default().add(ack);
-            } else if is_live(&said.donor) {
-                restarted.entry(*name).or_default().insert(said.donor);
+                there.entry(name).or_default().add(ack);
             } else {
-                gone.insert(said.donor);
+                let whose = if is_live(&ack.0) { &mut restarted } else { &mut gone };
+                whose.entry(name).or_default().insert(ack.0);
             }
         }
-        // Copies that were acknowledged after the file was to be committed count, too.
-        for name in &names {
-            let acks = self.groups.acks(name).iter().filter(|ack| counts(ack));
-            acks.for_each(|ack| there.entry(*name).or_default().add(*ack));
-        }
-        // Returns the donors from which the chunk may be read, including those whose copy does not count.
-        let donors = |name: &ChunkName| {
+        // Returns the live donors from which the chunk may be read, including those whose copy does not count.
+        let sources = |name: &ChunkName| {
             let counted = there.get(name).map(At::donors).unwrap_or_default();
             let others = restarted.get(name).into_iter().flatten();
             let others: Vec<_> = others.filter(|donor| !counted.contains(donor)).copied().collect();
             [counted, others].concat()
         };
+        // A donor that is away may come back with a chunk of copies. A chunk of a group is rebuilt from others instead.
+        let is_lost = |name: &&ChunkName| file.ec.is_none() && sources(name).is_empty();
+        let lost: BTreeSet<ChunkName> = names.iter().filter(is_lost).copied().collect();
+        let donors = |name: &ChunkName| match lost.contains(name) {
+            false => sources(name),
+            true => gone.get(name).into_iter().flatten().copied().collect(),
+        };
+        let known = names.iter().map(|name| (*name, donors(name))).collect();
+        let part = state.part.map_or(0, |part| u64::from(part.number));
         let data = names.len() - file.parity.0.len();
         let open = OpenFile {
             path: file.path.to_string(),
@@ -168,6 +213,9 @@ impl Window {
             Err(failure) => return self.lose(number, file.path, failure),
         };
         let policy = &self.session.reserved.policy;
+        let part_bytes = recipe::part_bytes(policy.chunk_size, policy.is_cut_by_content());
+        let local = self.rereads.local.get(&file.path);
+        let local = local.map(|path| LocalRows { path, offset: part * part_bytes });
         let enough = if policy.mirror.is_async() { 1 } else { policy.copies as usize };
         let rows = lacking(&recipe, &names, file.ec, &there, enough);
         let again: BTreeSet<u32> = rows.iter().flat_map(|row| row.at.iter().copied()).collect();
@@ -204,11 +252,15 @@ impl Window {
         );
         let fetcher = Fetcher::new(&self.client, memory, key.clone());
         fetcher.learn(heard.donors.clone());
+        fetcher.located_by(Arc::new(RefusedChunks { calls: self.session.calls(), known, lost }));
         self.donors.learn(heard.donors);
+        let gone: BTreeSet<DonorId> = gone.into_values().flatten().collect();
+        fetcher.not_heard(&gone);
         gone.iter().for_each(|donor| self.targets.give_up(*donor));
         let restarted: BTreeSet<DonorId> = restarted.into_values().flatten().collect();
         self.groups.keep_only(counts, |donor| is_live(donor) && !restarted.contains(donor));
-        let refused = Arc::new(Refused { number, rows: fetcher.rows_of(Arc::new(recipe)) });
+        let rows_of_file = StoredRows { local, ..fetcher.rows_of(Arc::new(recipe)) };
+        let refused = Arc::new(Refused { number, rows: rows_of_file });
         for Lacking { data, at } in rows {
             let of = |at: &u32| names[*at as usize];
             let there =
