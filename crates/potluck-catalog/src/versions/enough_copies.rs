@@ -8,8 +8,8 @@
 //! beyond its data): donors were away, and repair makes the rest. Under an asynchronous mirroring protocol, one holder
 //! of each chunk of a file kept as copies is enough, and until repair has made the rest, the file is less safe.
 //!
-//! Holders must be heard at the commit, except under `server-async`. A donor that acknowledged a chunk and died since
-//! is the very death that the file was to survive: without it the file waits, or its chunks are sent again.
+//! Holders must be heard at the commit. A donor that acknowledged a chunk and died since is the very death that the
+//! file was to survive: without it the file waits, or its chunks are sent again.
 
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
@@ -120,10 +120,6 @@ pub fn check(
         below_policy: view.trusted_and_live() < redundancy.donors() as usize,
         at_risk: live.iter().any(|donors| donors.len() < 2),
     });
-    // The client knows of one copy only, which the donor forwards by itself, so nothing more is asked of it.
-    if file.version.ec.is_none() && mirror == Mirror::ServerAsync {
-        return committed(mirroring);
-    }
     // Only copies are mirrored asynchronously: parity is computed before anything is sent, and every chunk is waited
     // for.
     let is_async = file.version.ec.is_none() && mirror.is_async();

@@ -205,11 +205,13 @@ async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_c
     assert!(gone(&why), "{why}");
     assert!(stage.commit(vec![group(&[&[1], &[2, 4], &[3]])]).await[0].is_ok());
 
-    (stage.mirror, stage.asked.may_lower) = (Mirror::ClientAsync, true);
-    stage.asked.over.mirror = Some(stage.mirror);
-    stage.put(copies("pot://lab/d", &[31], &[1, 2], 2)).await;
-    let why = stage.refused(copies("pot://lab/d", &[32], &[2], 2)).await;
-    assert!(gone(&why), "nobody has it: {why}");
+    stage.asked.may_lower = true;
+    for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
+        (stage.mirror, stage.asked.over.mirror) = (mirror, Some(mirror));
+        stage.put(copies("pot://lab/d", &[31], &[1, 2], 2)).await;
+        let why = stage.refused(copies("pot://lab/d", &[32], &[2], 2)).await;
+        assert!(gone(&why), "{mirror}: nobody has it: {why}");
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Tests the four mirroring protocols.
 
-use super::content::{arg, assert_same, file};
+use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::waiting::{DEADLINE, wait_until};
+use super::writer::Writer;
 use rustix::process::Signal;
 
 const PROTOCOLS: [&str; 4] = ["client-sync", "client-async", "server-sync", "server-async"];
@@ -110,5 +111,70 @@ fn every_protocol_survives_the_death_of_a_donor_in_mid_write() {
         if !mirror.ends_with("async") {
             lab.bring_back(&[&victim]);
         }
+    }
+}
+
+/// D3: a donor may die after it has acknowledged a chunk and before it has forwarded it. What came through a pipe is
+/// nowhere else then: the write is not acknowledged without that donor, and waits for it as long as it may. If the donor
+/// has forwarded all that it took, the write ends without it.
+#[test]
+fn a_server_async_write_waits_for_what_only_a_dead_donor_has_d3() {
+    let mut lab = Lab::with_options(4, &["--repair-grace", "10min"]);
+    create(&lab, "server-async");
+    for (seed, name, limit) in [(60, "patient", "1min"), (61, "hasty", "2s")] {
+        let path = format!("pot://server-async/{name}");
+        let content = bytes(seed, 16 << 20);
+        let before = lab.chunk_files();
+        let mut writer = Writer::start(&lab.cli, &path, &["--retry-for", limit]);
+        std::thread::scope(|scope| {
+            let feeding = scope.spawn(|| writer.feed(&content));
+            wait_until("chunks to flow", DEADLINE, || lab.chunk_files() > before + 100);
+            lab.kill_donor("donor-1");
+            feeding.join().expect("a writer that reads");
+        });
+        writer.end_input();
+        let has_ended = |writer: &mut Writer| writer.running.ended().is_some();
+        wait_until("the write to end or to wait for the donor", DEADLINE, || {
+            let said = lab.cli.said_by_the_last();
+            has_ended(&mut writer) || said.contains("donor-1 does not answer; waiting")
+        });
+        let waits = !has_ended(&mut writer);
+        if waits && name == "patient" {
+            lab.start_donor("donor-1");
+            assert_eq!(writer.finish(), 0);
+            assert_same(&lab.cli.cat(&path), &content, name);
+        } else {
+            let code = writer.finish();
+            let said = lab.cli.said_by_the_last();
+            if code == 0 {
+                assert_same(&lab.cli.cat(&path), &content, &format!("{name}, without the donor"));
+            } else {
+                assert_eq!((name, code), ("hasty", 5), "{said}");
+                assert!(said.contains(&path) && said.contains("run the same command"), "{said}");
+                lab.cli.fails(3, &["stat", &path]);
+            }
+            lab.start_donor("donor-1");
+        }
+        lab.wait_back("donor-1");
+    }
+}
+
+/// D3: what only a dead donor took of a local file is read again from the file, and sent to another donor.
+#[test]
+fn what_only_a_dead_donor_took_of_a_local_file_is_read_from_it_again_d3() {
+    let mut lab = Lab::with_options(4, &["--repair-grace", "10min"]);
+    create(&lab, "server-async");
+    lab.cli.ok(&["space", "create", "single", "--copies", "1", "--chunk-size", "64KiB"]);
+    for (seed, space) in [(62, "server-async"), (63, "single")] {
+        let (input, content) = file(lab.dir(), space, seed, 64 << 20);
+        let path = format!("pot://{space}/f");
+        let before = lab.chunk_files();
+        let mut writing = lab.cli.start(&["cp", arg(&input), &path]);
+        wait_until("chunks to flow", DEADLINE, || lab.chunk_files() > before + 100);
+        lab.kill_donor("donor-1");
+        let ended = writing.end("the writer");
+        assert!(ended.success(), "{space}: {}", lab.cli.said_by_the_last());
+        assert_same(&lab.cli.cat(&path), &content, &format!("{space}, without the donor"));
+        lab.bring_back(&["donor-1"]);
     }
 }

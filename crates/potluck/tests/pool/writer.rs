@@ -25,9 +25,14 @@ impl Writer {
         self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
     }
 
+    /// Ends the input.
+    pub fn end_input(&mut self) {
+        drop(self.input.take());
+    }
+
     /// Ends the input, and returns the exit code.
     pub fn finish(mut self) -> i32 {
-        drop(self.input.take());
+        self.end_input();
         code_of(self.running.end("the writer"))
     }
 }
