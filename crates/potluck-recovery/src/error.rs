@@ -75,6 +75,9 @@ pub enum StateError {
         /// The fault, in words.
         detail: String,
     },
+    /// The recovery kit is of a newer release.
+    #[error("the recovery kit {} was written by a newer Potluck", .0.display())]
+    NewerKit(PathBuf),
     /// The recovery key is lost, and the kit that may have it cannot be read.
     #[error("{} is lost, and the recovery kit cannot be read: {detail}", path.display())]
     LostKey {
@@ -188,6 +191,11 @@ impl StateError {
                 ErrorKind::Usage,
                 code::LOCAL_IO,
                 "name with --kit a copy of the pool's recovery.kit; it is JSON, begins with potluck_recovery_kit, and holds the pool's name",
+            ),
+            Self::NewerKit(_) => failure(
+                ErrorKind::Usage,
+                code::LOCAL_IO,
+                "use the Potluck release that wrote it, or a later one; this one leaves it as it is",
             ),
             Self::LostKey { .. } => failure(
                 ErrorKind::Other,

@@ -22,6 +22,12 @@ const VERSION: u32 = 1;
 /// The file of the recovery key, beside the authority's own key.
 const KEY: &str = "recovery.key";
 
+/// The part of a recovery kit that every format has.
+#[derive(Deserialize)]
+struct KitFormat {
+    potluck_recovery_kit: u32,
+}
+
 /// A recovery kit as it is written: as JSON, for people to recognise and to print.
 #[derive(Serialize, Deserialize)]
 pub struct Kit {
@@ -46,16 +52,20 @@ impl Kit {
     }
 
     /// Reads a recovery kit from the file at `path`.
+    ///
+    /// Errors: [`StateError::NewerKit`] for a kit in the format of a newer release, whatever else is in it.
     pub fn load(path: &Path) -> Result<Self, StateError> {
         let io = |source| StateError::Io { path: path.into(), source };
         let text = fs::read(path).map_err(io)?;
-        let bad = |detail: String| StateError::BadKit { path: path.into(), detail };
-        let kit: Self = serde_json::from_slice(&text)
-            .map_err(|why| bad(format!("this is no recovery kit: {why}")))?;
-        if kit.potluck_recovery_kit != VERSION {
-            return Err(bad("this recovery kit is of a newer Potluck".into()));
+        let bad = |why: serde_json::Error| {
+            let detail = format!("this is no recovery kit: {why}");
+            StateError::BadKit { path: path.into(), detail }
+        };
+        let format: KitFormat = serde_json::from_slice(&text).map_err(bad)?;
+        if format.potluck_recovery_kit != VERSION {
+            return Err(StateError::NewerKit(path.into()));
         }
-        Ok(kit)
+        serde_json::from_slice(&text).map_err(bad)
     }
 
     /// Writes the kit to `path`, readable only by its owner.
@@ -71,7 +81,8 @@ impl Kit {
 /// the addresses that it has. A lost recovery key is taken from the kit, so that copies of the kit which lie elsewhere
 /// stay good; without a kit the key is replaced, with a warning.
 ///
-/// Errors: [`StateError::LostKey`] where the key is lost and the kit that is there cannot be read: it may have the key.
+/// Errors: [`StateError::LostKey`] where the key is lost and the kit that is there cannot be read: it may have the key;
+/// [`StateError::NewerKit`] where the kit is of a newer release, which is left alone.
 pub fn keep(
     state: &StateDir,
     pool: &str,
@@ -92,6 +103,7 @@ pub fn keep(
                 detail: why.to_string(),
             });
         }
+        Some(Err(why @ StateError::NewerKit(_))) => return Err(why),
         loaded => loaded.and_then(Result::ok).filter(|kit| kit.ca_certificate == ca_certificate),
     };
     if is_lost {
@@ -178,5 +190,23 @@ mod tests {
         fs::write(state.kit(), kit).expect("written");
         kept().expect("kept");
         assert_eq!(fs::read(&key).expect("read"), had);
+    }
+
+    #[test]
+    fn a_kit_of_a_newer_release_is_left_alone_u1() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::take(dir.path()).expect("taken");
+        Ca::create(&state.ca(), "lab").expect("made");
+        let kept = || keep(&state, "lab", &Addresses::default(), &SeededEntropy::new(1));
+        make_key(&state, &SeededEntropy::new(7)).expect("made");
+        for newer in [r#"{"potluck_recovery_kit":2}"#, r#"{"potluck_recovery_kit":9,"keys":[]}"#] {
+            fs::write(state.kit(), newer).expect("written");
+            assert!(matches!(kept(), Err(StateError::NewerKit(_))), "{newer}");
+            assert_eq!(fs::read_to_string(state.kit()).expect("read"), newer);
+        }
+        // One that is merely damaged is written again, for all that it had is there.
+        fs::write(state.kit(), "{}").expect("written");
+        kept().expect("kept");
+        Kit::load(&state.kit()).expect("a kit");
     }
 }
