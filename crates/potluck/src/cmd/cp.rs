@@ -315,7 +315,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         ));
     }
     less_than_promised(report).iter().for_each(|what| output.note(what));
-    match (report.files, report.failed.len()) {
+    match (report.files + report.links, report.failed.len()) {
         (_, 0) => Ok(Ending::Done),
         (0, failed) => {
             let what = format!("all {failed} files failed");

@@ -160,21 +160,30 @@ async fn by_policy(
 }
 
 impl CpReport {
-    /// Makes links, and adds the results.
+    /// Makes links, and adds the results. After a call that failed as a whole no more are made, and all that were not
+    /// made have failed as it did.
+    ///
+    /// Errors: the failure of that call, if the report has nothing that was stored or made.
     pub(super) async fn link(
         &mut self,
         client: &Pool,
         links: Vec<NewLink>,
         condition: Condition,
     ) -> Result<(), Failure> {
+        let paths: Vec<PoolPath> = links.iter().map(|link| link.path.clone()).collect();
         let mut pending = PendingLinks::new(client, condition);
-        for link in links {
-            pending.add(link).await?;
-        }
-        pending.make().await?;
+        let made = make_all(&mut pending, links).await;
+        let answered = pending.made as usize + pending.failed.len();
         self.links += pending.made;
         self.add_failed(pending.failed);
-        Ok(())
+        match made {
+            Err(failure) if self.files + self.links > 0 => {
+                let others = paths.into_iter().skip(answered);
+                self.add_failed(others.map(|path| (path, failure.clone())).collect());
+                Ok(())
+            }
+            made => made,
+        }
     }
 
     /// Adds the report of a write session.
@@ -209,6 +218,13 @@ impl CpReport {
         self.failed
             .extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
     }
+}
+
+async fn make_all(pending: &mut PendingLinks, links: Vec<NewLink>) -> Result<(), Failure> {
+    for link in links {
+        pending.add(link).await?;
+    }
+    pending.make().await
 }
 
 fn find(
@@ -364,4 +380,47 @@ fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, F
     let relative = local.strip_prefix(base).unwrap_or(local);
     let names = relative.iter().map(|name| name.to_str().ok_or_else(|| not_utf8(local)));
     target.join_all(names.collect::<Result<Vec<_>, _>>()?).map_err(bad_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_client::RetryLimits;
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::call::Caller;
+    use potluck_wire::env::Env;
+    use potluck_wire::net::{BoxFuture, BoxStream, SystemNet};
+    use potluck_wire::tls::Dial;
+    use std::time::Duration;
+
+    /// A dialer that reaches no manager.
+    struct NoManager;
+
+    impl Dial for NoManager {
+        fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_stored_is_reported_though_the_links_after_it_cannot_be_made() {
+        let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
+        let limits = RetryLimits { under_way: Duration::ZERO, ..RetryLimits::default() };
+        let client = Pool::new(Env::system(), caller).with_retry_limits(limits);
+        let link = |number: u32| {
+            let path = format!("pot://lab/{number}").parse().expect("a path");
+            let target = LinkTarget::try_from("f".to_owned()).expect("a target");
+            NewLink { path, target, mtime: None, owner: None }
+        };
+        let links = || (0..300).map(link).collect::<Vec<_>>();
+        let mut report = CpReport { files: 2, ..CpReport::default() };
+        report.link(&client, links(), Condition::Always).await.expect("files are stored");
+        let failed = report.failed.iter().map(|failed| failed.path.clone());
+        assert_eq!((report.files, report.links), (2, 0));
+        assert!(failed.eq(links().into_iter().map(|link| link.path.to_string())));
+        let mut report = CpReport::default();
+        let failure = report.link(&client, links(), Condition::Always).await;
+        assert_eq!(failure.expect_err("nothing is there").kind, ErrorKind::Retry);
+        assert!(report.failed.is_empty());
+    }
 }
