@@ -229,6 +229,23 @@ pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
     Ok(known)
 }
 
+/// Returns the paths of directories that have names of staging directories and belong to no checkpoint.
+pub(crate) fn strays(db: &Tx) -> Result<Vec<PoolPath>, Error> {
+    let mut select = db.prepare(
+        "SELECT e.name, e.dir FROM entries e
+         WHERE e.dir > 0 AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.dir = e.dir)",
+    )?;
+    let mut rows = select.query(params![])?;
+    let mut strays = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (name, dir): (String, i64) = (row.get(0)?, row.get(1)?);
+        if CheckpointId::of_staging_name(&name).is_some() {
+            strays.extend(entries::path_of(db, DirId::now(dir))?);
+        }
+    }
+    Ok(strays)
+}
+
 /// Makes the row and the staging directory of a checkpoint that a log tells of.
 pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let attributes = EntryAttributes::of_dir(open.begun_wall_ms);

@@ -292,6 +292,12 @@ impl Replay {
     pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
         // Parts without a file are of sessions that are over, or of files that were removed.
         parts::abandon_strays(db)?;
+        // A base tells of no checkpoint whose target has too long a path by then, and a gap may have any. Nobody would
+        // see what is staged for it, or could commit or remove it.
+        for staging in checkpoint_rows::strays(db)? {
+            tracing::warn!(%staging, "what was staged for an unknown checkpoint is dropped");
+            remove(db, &staging)?;
+        }
         empty_trash(db)?;
         for path in &self.passed {
             tracing::warn!(%path, "the log ends before it says what became of this file");

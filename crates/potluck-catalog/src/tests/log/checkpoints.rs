@@ -6,6 +6,7 @@ use crate::checkpoints::{
 };
 use crate::fixture::{Fixture, file, path};
 use crate::history::reaping;
+use crate::log::records::Record;
 use crate::names;
 use crate::sql::Tx;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
@@ -72,9 +73,30 @@ fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
     names::move_entry(db, &path("pot://lab/a"), &long, false, WHEN).expect("moved");
 
     assert_eq!(checkpoint_rows::all(db).map(|known| known.open), Ok(Vec::new()));
-    assert!(!base(&fixture).0.is_empty());
+    // A restore has nothing of it.
+    let mut restored = Target::new();
+    restored.apply(&base(&fixture).0);
+    std::mem::take(&mut restored.replay).finish(&restored.db).expect("finished");
+    names::remove(&restored.db, &long, false, WHEN).expect("nothing is hidden in it");
     assert!(checkpoints::any_due(db, 2000).expect("read"));
     while checkpoints::expire(db, 1, 2000).expect("removed") {}
     assert!(!checkpoints::any_due(db, 2000).expect("read"));
     names::remove(db, &long, false, WHEN).expect("nothing is staged in it");
+}
+
+#[test]
+fn what_is_staged_for_a_checkpoint_that_a_log_with_gaps_does_not_tell_of_is_dropped() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/f", &[1], &[1]));
+    let before = told(&fixture.db);
+    let (id, target, made_by) = (CheckpointId([1; 16]), path("pot://lab/step"), MemberId(1));
+    let new = NewCheckpoint { id, target, style: CommitStyle::Replace, made_by, idle_ms: 1000 };
+    let staging = checkpoints::begin(&fixture.db, &new, WHEN).expect("begun").staging;
+    fixture.put(file(&format!("{staging}/a"), &[2], &[1]));
+    let (mut records, _) = base(&fixture);
+    records.retain(|record| !matches!(record, Record::Checkpoint(_)));
+    let mut restored = Target::new();
+    restored.apply(&records);
+    std::mem::take(&mut restored.replay).finish(&restored.db).expect("finished");
+    assert_eq!(told(&restored.db), before);
 }
