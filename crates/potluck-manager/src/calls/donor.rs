@@ -69,6 +69,13 @@ impl Answer<Register> for DonorCalls {
         let (epoch, start) = call.heard;
         let heard = Term { epoch, start, changes: call.heard_changes };
         let unproven = self.stale_catalog.compare(donor, heard, call.heard_proof).await?;
+        let is_known = self.pool.lock().incarnation(donor) == Some(call.incarnation);
+        if !is_known && !call.registered_before {
+            // The donor registers only then, so that no commit relies meanwhile on what it may have lost.
+            let owner = self.members.owner(caller.member()?.member);
+            let _turn = self.read_turns.take_among_own(owner).await?;
+            self.catalog.doubt_in_memory(donor).await?;
+        }
         let now = self.time.tick();
         let told = (addresses.to_string(), call.version.clone());
         let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);

@@ -328,10 +328,11 @@ impl Answer<Offer> for WriteSessionCalls {
         // A chunk whose copies are leaving or at donors that are not trusted is sent again: this is how writing a
         // damaged file again mends it.
         let view = self.pool.lock().view(self.time.tick());
-        // Chunks that donors told of, and that the catalog does not know, may be in memory only.
+        // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost with it.
         let uncommitted: Vec<_> = {
             let pool = self.pool.lock();
-            let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);
+            let told =
+                |name| pool.uncommitted_since_start(name).filter(|_| ack == AckLevel::Memory);
             asked.iter().map(told).collect()
         };
         let mut held = Vec::new();
