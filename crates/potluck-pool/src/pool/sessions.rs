@@ -3,8 +3,8 @@
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed, TooManyOffered,
-    stored_len,
+    MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed,
+    TooManyOffered, stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -340,6 +340,25 @@ impl Pool {
     /// Returns whether a session offered a chunk.
     pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
         self.offered.is_offered_by(id, name)
+    }
+
+    /// Returns the session to which a chunk of `len` stored bytes counts that no file uses, if any offered it, and how
+    /// many bytes count: those of as many of the `copies` as files of the session have.
+    pub fn kept_for(&self, name: &ChunkName, len: u32, copies: usize) -> Option<(SessionId, u64)> {
+        let id = self.offered.one_of(name)?;
+        let most = self.sessions.get(&id)?.policy.redundancy().donors();
+        Some((id, u64::from(len) * (copies as u64).min(most.into())))
+    }
+
+    /// Returns the sessions that keep more than they may store, and than the slack of a member, of chunks that no file
+    /// uses and that would be reclaimed if no session had offered them. `kept` has the stored bytes of these chunks.
+    pub fn keep_too_much(&self, kept: &BTreeMap<SessionId, u64>) -> Vec<SessionId> {
+        let keeps_too_much = |(id, bytes): &(&SessionId, &u64)| {
+            let session = self.sessions.get(*id).filter(|it| !it.ending && it.member != MANAGER);
+            let most = |it: &OpenSession| it.ticketed().most_stored().saturating_add(MEMBERS_SLACK);
+            session.is_some_and(|session| **bytes > most(session))
+        };
+        kept.iter().filter(keeps_too_much).map(|(id, _)| *id).collect()
     }
 
     /// Returns the open sessions whose lease has ended.

@@ -7,6 +7,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_donor_that_invents_chunks_has_few_of_them_written_down() {
@@ -95,6 +96,19 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
     pool.withdraw_offers(&S2, &names(2, 1).into_iter().collect());
     pool.offer(&S2, &names(2, 2)).expect("as many as were withdrawn");
     assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember));
+}
+
+#[test]
+fn a_session_keeps_little_more_of_what_no_file_uses_than_it_may_store() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");
+    open(&mut pool, S2, 100 * MIB, 0.0).expect("opened");
+    let kept = |bytes: u64| BTreeMap::from([(S1, bytes), (S2, bytes)]);
+    assert!(pool.keep_too_much(&kept(90 * MIB)).is_empty());
+    assert_eq!(pool.keep_too_much(&kept(200 * MIB)), [S1]);
+    pool.end_session(&S1);
+    assert!(pool.keep_too_much(&kept(200 * MIB)).is_empty(), "it has ended already");
 }
 
 #[test]
