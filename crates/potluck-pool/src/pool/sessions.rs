@@ -34,7 +34,8 @@ const MOST_SESSIONS: usize = 4096;
 /// the catalog.
 const MOST_OFFERED_AT_ONCE: usize = 16_384;
 /// The most chunks that the sessions of one member may have offered and not committed. Each takes some 150 bytes of
-/// memory and a part of a row of the catalog for as long as its session lasts, whatever was promised to it.
+/// memory and a part of a row of the catalog for as long as its session lasts, whatever was promised to it. What its
+/// ended sessions left counts, too, until it may be reclaimed.
 const MOST_OPEN_NAMES: usize = 1 << 20;
 
 impl Pool {
@@ -275,8 +276,10 @@ impl Pool {
         if (before + new) as u64 > session.ticketed().most_names() {
             return Err(TooManyOffered::Reserved);
         }
-        let (member, of_member) = (session.member, self.open_names.get(&session.member));
-        if of_member.copied().unwrap_or_default() + new > MOST_OPEN_NAMES {
+        let member = session.member;
+        let of_member = self.open_names.get(&member).copied().unwrap_or_default();
+        let left = self.left_names.get(&member).map_or(0, |left| left.count(session.heard));
+        if of_member + new + left as usize > MOST_OPEN_NAMES {
             return Err(TooManyOffered::OfMember);
         }
         Ok(self.offering(member, id, |offered| offered.add(*id, names)))
@@ -487,6 +490,10 @@ impl Pool {
             }
         }
         self.ledger.release(*id);
+        let left = self.offered.open_by(id) as u64;
+        if left > 0 {
+            self.left_names.entry(member).or_default().add(left, session.heard);
+        }
         let names = self.offering(member, id, |offered| offered.forget(id));
         self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }

@@ -78,8 +78,8 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
         pool.offer(&session, &names(3 + number as u64, 0)).expect("few");
         (offered, last) = (offered + 1, session);
     }
-    // Offers that were committed in files are not open any more, and neither are those of sessions that
-    // ended.
+    // Offers that were committed in files are not open any more, and neither are those of sessions that ended a while
+    // ago.
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offer(&S2, &names(2, 0)).expect("as many as were committed");
@@ -92,6 +92,8 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
     assert!(pool.is_offered_by(&S1, &names(1, 0)[0]), "what files have is protected, too");
     pool.end_session(&last);
     pool.forget_session(&last);
+    assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember), "they are there yet");
+    pool.enter(&S2, ME, at(16.0)).expect("open");
     pool.offer(&S2, &names(2, 1)).expect("as many as that had");
     pool.withdraw_offers(&S2, &names(2, 1).into_iter().collect());
     pool.offer(&S2, &names(2, 2)).expect("as many as were withdrawn");
