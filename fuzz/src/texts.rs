@@ -7,7 +7,7 @@ use potluck_core::attributes::Permissions;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::load;
 use potluck_core::owner_limits::KeepFree;
@@ -105,6 +105,7 @@ pub fn issued_ticket() -> Ticket {
         Caveat::Session(SessionId([1; 16])),
         Caveat::Expires(5000),
         Caveat::Issued(40),
+        Caveat::Member(MemberId(7)),
     ];
     Ticket::issue(&Secret::from_bytes([4; 32]), &SystemEntropy, &caveats)
 }

@@ -163,5 +163,6 @@ pub fn register(key: Secret, port: Option<u16>) -> Register {
         heard_proof: None,
         disk_fault: None,
         new_store: false,
+        registered_before: false,
     }
 }

@@ -40,8 +40,8 @@ pub enum ChunkState {
 pub struct ChunkRow {
     /// The number by which other rows name the chunk.
     pub id: ChunkId,
-    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
-    /// chunk.
+    /// The length of the chunk in stored bytes. It is 0 if it is not known, because only a session that ended named the
+    /// chunk, and by the word of a donor alone where no file uses the chunk.
     pub len: u32,
     /// The number of times that recipes name the chunk.
     pub refs: i64,
@@ -112,8 +112,8 @@ pub(crate) fn look_up(
 pub struct CatalogChunk {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// The length of the chunk in stored bytes; 0 if it is not known, because only a session that ended named the
-    /// chunk.
+    /// The length of the chunk in stored bytes. It is 0 if it is not known, because only a session that ended named the
+    /// chunk, and by the word of a donor alone where no file uses the chunk.
     pub len: u32,
     /// True if files or parts of files use the chunk.
     pub is_used: bool,
@@ -254,11 +254,12 @@ impl<'db> ReferenceCounts<'db> {
         })
     }
 
-    /// Returns whether a chunk is known with another length than `len` stored bytes, the changes of this transaction
-    /// included.
+    /// Returns whether files use a chunk with another length than `len` stored bytes, the changes of this transaction
+    /// included. Of a chunk that none uses the length is a donor's word, which must not keep a file from being stored.
     pub fn differs(&mut self, name: &ChunkName, len: u32) -> Result<bool, Error> {
         let line = self.line(name)?;
-        Ok(line.len != 0 && line.len != len)
+        let is_used = line.row.map_or(0, |row| row.refs) + line.change > 0;
+        Ok(is_used && line.len != len)
     }
 
     /// Returns the donors that have a chunk at `ack` or better, as far as is known, the changes of this transaction

@@ -253,6 +253,7 @@ pub fn register(incarnation: Incarnation) -> Register {
         heard_proof: None,
         disk_fault: None,
         new_store: false,
+        registered_before: false,
     }
 }
 

@@ -24,7 +24,7 @@
 //! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |
 //! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `counted_at` `tell` `unlisted_at` `mark_missing` `held_at` `sample` `chunks` `referrers_at` |
 //! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
-//! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `forget_copies` |
+//! | Garbage (`garbage`) | `unused_chunks` `doubt_in_memory` `condemn` `condemned_chunks` `forget_copies` |
 //! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `save_time` `upkeep` |

@@ -11,6 +11,7 @@ use crate::store::Cursor;
 use crate::tasks::TaskWorker;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
+use potluck_core::ids::Incarnation;
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_wire::call::Caller;
@@ -69,6 +70,8 @@ pub(crate) struct Heartbeats {
     sampler: Option<Sampler>,
     tasks: TaskWorker,
     registered: bool,
+    /// The incarnation that registered last, with any manager.
+    registered_as: Option<Incarnation>,
     listing: Option<Listing>,
     /// The number of scrub rounds after which the inventory was last listed; `None` when it must be listed anew.
     listed: Option<u64>,
@@ -125,6 +128,7 @@ impl Heartbeats {
             sampler,
             tasks: TaskWorker::default(),
             registered: false,
+            registered_as: None,
             listing: None,
             listed: None,
             list_after: Tick::ZERO,
@@ -211,10 +215,11 @@ impl Heartbeats {
         let (_, disk, room) = self.sample().await;
         let about = self.about.borrow_and_update().clone();
         let before = self.state.heard();
+        let incarnation = self.service.store.incarnation();
         let registered = self
             .caller
             .call(&Register {
-                incarnation: self.service.store.incarnation(),
+                incarnation,
                 key: self.service.key.clone(),
                 port: about.told.guessed.then_some(about.port),
                 addresses: about.told.addresses,
@@ -228,6 +233,7 @@ impl Heartbeats {
                 heard_proof: before.proof,
                 disk_fault: self.service.store.fault(),
                 new_store: self.state.begins_anew(),
+                registered_before: self.registered_as == Some(incarnation),
             })
             .await?;
         let manager = self.caller.manager();
@@ -251,6 +257,7 @@ impl Heartbeats {
             self.service.store.changes().restart(); // the inventory tells all of it
         }
         self.registered = true;
+        self.registered_as = Some(incarnation);
         (self.listing, self.listed) = (None, None);
         (self.list_after, self.put_off) = (Tick::ZERO, 0);
         Ok(())

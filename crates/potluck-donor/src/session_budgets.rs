@@ -5,9 +5,13 @@
 //! there are too many such ids the oldest is forgotten, and a session without an entry then needs a ticket that was
 //! issued after the forgotten one had ended. So a member who opens and ends very many sessions does not keep others
 //! from writing: at worst they have to renew their tickets.
+//!
+//! Members who keep very many sessions open do not either: a member may have as many entries as are left, so that each
+//! has fewer the more members have many, and whoever has few is let in.
 
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{MemberId, SessionId};
 use potluck_wire::ticket::{Grant, TICKET_LIFE};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
@@ -31,11 +35,50 @@ pub(crate) struct SessionTickets {
 
 #[derive(Debug, Default)]
 struct Sessions {
-    /// The bytes that each session has stored.
-    spent: BTreeMap<SessionId, u64>,
+    /// The sessions that stored something here.
+    spent: BTreeMap<SessionId, Spent>,
+    /// The number of these sessions of each member; `None` stands for the manager.
+    of_members: BTreeMap<Option<MemberId>, usize>,
     /// The session that was last asked about.
     asked: Option<SessionId>,
     over: Over,
+}
+
+/// The bytes that a session has stored.
+#[derive(Debug)]
+struct Spent {
+    bytes: u64,
+    member: Option<MemberId>,
+}
+
+impl Sessions {
+    /// Returns whether a member may have one more entry: it has fewer than are left.
+    fn has_room_for(&self, member: Option<MemberId>) -> bool {
+        let own = self.of_members.get(&member).copied().unwrap_or_default();
+        own < MOST.saturating_sub(self.spent.len())
+    }
+
+    /// Notes how many bytes a member's session has stored.
+    fn note(&mut self, session: SessionId, member: Option<MemberId>, bytes: u64) {
+        match self.spent.entry(session) {
+            Entry::Occupied(mut spent) => spent.get_mut().bytes = bytes,
+            Entry::Vacant(empty) => {
+                empty.insert(Spent { bytes, member });
+                *self.of_members.entry(member).or_default() += 1;
+            }
+        }
+    }
+
+    /// Removes the entry of a session.
+    fn remove(&mut self, session: &SessionId) {
+        let Some(Spent { member, .. }) = self.spent.remove(session) else { return };
+        if let Entry::Occupied(mut count) = self.of_members.entry(member) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
 }
 
 /// The sessions that are over, for as long as a ticket of theirs may still be good.
@@ -84,19 +127,20 @@ impl SessionTickets {
     }
 
     /// Takes `bytes` from the budget that `grant` gives its session. Returns `None` if too little is left, if the
-    /// session is over or may be one that was forgotten, or if there is no room for one more session.
+    /// session is over or may be one that was forgotten, or if there is no room for one more session of its member.
     pub fn spend(&self, grant: &Grant, session: SessionId, bytes: u32) -> Option<Spending<'_>> {
         let bytes = u64::from(bytes).max(LEAST_PAID);
-        let Sessions { spent: sessions, over, .. } = &mut *self.sessions();
-        let spent = match sessions.get(&session) {
-            Some(spent) => *spent,
-            None if sessions.len() >= MOST || over.may_have(grant, &session) => return None,
+        let mut sessions = self.sessions();
+        let spent = match sessions.spent.get(&session) {
+            Some(spent) => spent.bytes,
+            None if !sessions.has_room_for(grant.member) => return None,
+            None if sessions.over.may_have(grant, &session) => return None,
             None => 0,
         };
         if bytes > grant.bytes.saturating_sub(spent) {
             return None;
         }
-        sessions.insert(session, spent + bytes);
+        sessions.note(session, grant.member, spent + bytes);
         Some(Spending { tickets: self, session, bytes })
     }
 
@@ -120,11 +164,11 @@ impl SessionTickets {
 
     /// Notes that the manager said at `now` (its own time in milliseconds) that these sessions are over.
     pub fn end(&self, ended: &[SessionId], now: u64) {
-        let Sessions { spent, over, .. } = &mut *self.sessions();
-        over.forget(now);
+        let mut sessions = self.sessions();
+        sessions.over.forget(now);
         for session in ended {
-            spent.remove(session);
-            over.add(*session, now);
+            sessions.remove(session);
+            sessions.over.add(*session, now);
         }
     }
 }
@@ -151,7 +195,7 @@ impl Drop for Spending<'_> {
         {
             // The session's entry may have been removed and made anew while a put was under way, so it may have less
             // than is given back.
-            *spent = spent.saturating_sub(self.bytes);
+            spent.bytes = spent.bytes.saturating_sub(self.bytes);
         }
     }
 }
@@ -173,7 +217,12 @@ mod tests {
 
     fn issued(bytes: u64, issued: u64) -> Grant {
         let secret = Secret::from_bytes([0; 32]);
-        Grant { ops: Ops::PUT, bytes, issued, expires: u64::MAX, session: None, secret }
+        let (session, member, expires) = (None, None, u64::MAX);
+        Grant { ops: Ops::PUT, bytes, issued, expires, session, member, secret }
+    }
+
+    fn of(member: u32, grant: Grant) -> Grant {
+        Grant { member: Some(MemberId(member)), ..grant }
     }
 
     const KIB: u64 = 1024;
@@ -230,13 +279,43 @@ mod tests {
     fn room_comes_from_sessions_that_are_over_only() {
         let tickets = SessionTickets::default();
         let grant = grant(LEAST_PAID);
-        for number in 0..MOST as u64 {
+        for number in 0..MOST as u64 / 2 {
             tickets.spend(&grant, session(number), 1).expect("room").keep();
         }
-        assert!(tickets.spend(&grant, session(u64::MAX), 1).is_none());
+        assert!(tickets.spend(&grant, session(u64::MAX), 1).is_none(), "the others are for others");
         assert!(tickets.spend(&grant, session(0), 1).is_none(), "no second budget");
         tickets.end(&[session(0)], 0);
         assert!(tickets.spend(&grant, session(u64::MAX), 1).is_some());
+    }
+
+    #[test]
+    fn however_many_members_keep_very_many_sessions_open_others_have_theirs() {
+        /// The sessions that a manager lets a member have.
+        const OF_MEMBER: u64 = 4096;
+        let tickets = SessionTickets::default();
+        let opens = |member: u32, number: u64| {
+            let session = session(u64::from(member) << 32 | number);
+            let spending = tickets.spend(&of(member, grant(LEAST_PAID)), session, 1);
+            spending.map(Spending::keep).is_some()
+        };
+        // Of so many members each has fewer than it asks for, and they have more than half of all.
+        for number in 0..OF_MEMBER {
+            for member in 0..60 {
+                opens(member, number);
+            }
+        }
+        let few = |sessions: usize| sessions < OF_MEMBER as usize;
+        assert!(tickets.sessions().of_members.values().all(|sessions| few(*sessions)));
+        assert!(tickets.sessions().spent.len() > MOST / 2);
+        for member in 1000..1100 {
+            assert!((0..10).all(|number| opens(member, number)), "member {member}");
+        }
+        // What ended is there for all.
+        tickets.end(&tickets.to_ask(), 0);
+        assert!(opens(0, OF_MEMBER + 1), "it has had its share of fewer");
+        let sessions = tickets.sessions();
+        let sum: usize = sessions.of_members.values().sum();
+        assert_eq!(sum, sessions.spent.len());
     }
 
     #[test]

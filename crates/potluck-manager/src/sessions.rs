@@ -8,9 +8,11 @@ use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error};
-use potluck_core::ids::SessionId;
+use potluck_catalog::{Catalog, Error, QuotaLimits};
+use potluck_core::ids::{SessionId, SpaceId};
+use potluck_core::path::PoolPath;
 use potluck_pool::Ticketed;
+use potluck_wire::control::Condition;
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
@@ -28,16 +30,55 @@ handles! {
 }
 
 impl WriteSessions {
-    /// Lets one of a session's calls in; while the guard lives, the session's lease does not end.
-    pub fn enter(
+    /// Lets one of a session's calls in; while the guard lives, the session's lease does not end. A session that was
+    /// parked goes on, as far as quotas allow it: what it stored did not count meanwhile, and others may have been
+    /// promised as much.
+    pub async fn enter(
         &self,
         session: SessionId,
         caller: &CallingMember,
     ) -> Result<(Ticketed, InSession), Failure> {
-        let now = self.time.tick();
         let member = caller.member()?.member;
-        let ticketed = self.pool.lock().enter(&session, member, now).map_err(Failure::from)?;
-        Ok((ticketed, InSession::new(self.pool.clone(), self.time.clone(), session)))
+        let mut limits: Option<QuotaLimits> = None;
+        let ticketed = loop {
+            let parked_in = {
+                let mut pool = self.pool.lock();
+                match (pool.parked_in(&session, member), &limits) {
+                    (Some(space), None) => space,
+                    (None, _) => break pool.enter(&session, member, self.time.tick())?,
+                    (Some(_), Some(limits)) => {
+                        let own = pool.draws_on(&session);
+                        let promised = |spaces: &_| pool.promised_in(spaces, own);
+                        limits.admit_whole(promised, pool.counted(&session))?;
+                        break pool.enter(&session, member, self.time.tick())?;
+                    }
+                }
+            };
+            limits = Some(self.limits(parked_in).await?);
+        };
+        Ok((ticketed, self.guard(session)))
+    }
+
+    /// Lets the call in that interrupts a session or ends it, whatever quotas say.
+    pub fn enter_to_leave(
+        &self,
+        session: SessionId,
+        caller: &CallingMember,
+    ) -> Result<InSession, Failure> {
+        let member = caller.member()?.member;
+        self.pool.lock().enter(&session, member, self.time.tick())?;
+        Ok(self.guard(session))
+    }
+
+    fn guard(&self, session: SessionId) -> InSession {
+        InSession::new(self.pool.clone(), self.time.clone(), session)
+    }
+
+    /// Returns the quotas that the files of a space come under.
+    pub async fn limits(&self, space: SpaceId) -> Result<QuotaLimits, Error> {
+        let space = self.catalog.space(space).await?.ok_or(Error::NoSession)?;
+        let root = PoolPath::space_root(&space.name).map_err(|why| Error::Bug(why.to_string()))?;
+        Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
     }
 
     /// Ends a session; the chunks that it offered are accounted for in the background.

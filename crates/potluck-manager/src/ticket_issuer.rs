@@ -54,6 +54,7 @@ impl TicketIssuer {
                 issued,
                 expires,
                 Caveat::Session(session),
+                Caveat::Member(ticketed.member),
             ]
         };
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()

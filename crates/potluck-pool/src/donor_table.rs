@@ -76,6 +76,9 @@ pub struct Registration {
     pub(crate) settings_fault: Option<String>,
     /// True if the owner said that all it held before is lost for good.
     pub(crate) new_store: bool,
+    /// True if the incarnation registered with an earlier manager, too. Another one, such as one after a power cut, may
+    /// list chunks that it has lost and that nobody has read since.
+    pub(crate) registered_before: bool,
     /// The number of the pool's last task when the donor registered: tasks up to it name where the donor was before.
     pub last_task: u64,
 }

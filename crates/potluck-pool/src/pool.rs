@@ -29,6 +29,7 @@ use crate::ended_sessions::EndedSessions;
 use crate::expected_donors::ExpectedDonors;
 use crate::false_receipts::FalseReceipts;
 use crate::given_up_donors::GivenUpDonors;
+use crate::left_names::LeftNames;
 use crate::limits::PoolLimits;
 use crate::offered::OfferedChunks;
 use crate::pending_chunk_orders::PendingChunkOrders;
@@ -54,6 +55,8 @@ pub struct Pool {
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
     /// The number of chunks that the sessions of each member have offered and not yet committed in files.
     pub(crate) open_names: BTreeMap<MemberId, usize>,
+    /// The number of chunks that the ended sessions of each member offered and made no files of.
+    pub(crate) left_names: BTreeMap<MemberId, LeftNames>,
     /// The bytes of its slack that the sessions of each member have taken together.
     pub(crate) slack_taken: BTreeMap<MemberId, u64>,
     pub(crate) ended_sessions: EndedSessions,
@@ -84,6 +87,7 @@ impl Pool {
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),
             open_names: BTreeMap::new(),
+            left_names: BTreeMap::new(),
             slack_taken: BTreeMap::new(),
             ended_sessions: EndedSessions::default(),
             ledger: Ledger::default(),

@@ -75,6 +75,7 @@ pub(crate) fn register_in(
         heard_proof: None,
         disk_fault: None,
         new_store: false,
+        registered_before: false,
     };
     let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
     pool.register(DonorId(donor), &register, addresses, at(now))

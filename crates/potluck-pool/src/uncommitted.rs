@@ -13,24 +13,55 @@ pub struct Uncommitted {
     bytes: BTreeMap<SessionId, u64>,
 }
 
+/// A copy of a chunk, at a donor that told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UncommittedCopy {
+    /// The donor that has the copy.
+    pub donor: DonorId,
+    /// True unless the donor merely listed the copy after it was started again: it may be one that lost its bytes, and
+    /// nobody has read it since.
+    pub counts: bool,
+}
+
 #[derive(Debug)]
 struct Stored {
     len: u32,
-    /// The donors that have the chunk, in order. There are only a few: a set would take three times the memory, and
-    /// there may be a million chunks.
-    donors: Vec<DonorId>,
+    /// The copies of the chunk, in the order of donors. There are only a few: a set would take three times the memory,
+    /// and there may be a million chunks.
+    copies: Vec<UncommittedCopy>,
     /// A session that offered the chunk, to which the bytes are counted.
     session: SessionId,
 }
 
+impl Stored {
+    /// Returns the index of the copy at a donor, or where it would be.
+    fn find(&self, donor: DonorId) -> Result<usize, usize> {
+        self.copies.binary_search_by_key(&donor, |copy| copy.donor)
+    }
+}
+
 impl Uncommitted {
-    /// Notes that a donor has a chunk of `len` stored bytes that `session` offered; returns whether that is news.
-    pub fn add(&mut self, name: ChunkName, len: u32, donor: DonorId, session: SessionId) -> bool {
-        let new = || Stored { len, donors: Vec::new(), session };
+    /// Notes that a donor has a copy of a chunk of `len` stored bytes that `session` offered; returns whether that is
+    /// news.
+    pub fn add(
+        &mut self,
+        name: ChunkName,
+        len: u32,
+        copy: UncommittedCopy,
+        session: SessionId,
+    ) -> bool {
+        let new = || Stored { len, copies: Vec::new(), session };
         let stored = self.chunks.entry(name).or_insert_with(new);
-        let Err(at) = stored.donors.binary_search(&donor) else { return false };
-        stored.donors.reserve_exact(1);
-        stored.donors.insert(at, donor);
+        match stored.find(copy.donor) {
+            Ok(at) => {
+                stored.copies[at].counts |= copy.counts;
+                return false;
+            }
+            Err(at) => {
+                stored.copies.reserve_exact(1);
+                stored.copies.insert(at, copy);
+            }
+        }
         *self.bytes.entry(stored.session).or_default() += u64::from(stored.len);
         true
     }
@@ -38,31 +69,38 @@ impl Uncommitted {
     /// Returns the stored bytes of a chunk, and the donors that have it.
     pub fn get(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         let stored = self.chunks.get(name)?;
-        Some((stored.len, stored.donors.clone()))
+        Some((stored.len, stored.copies.iter().map(|copy| copy.donor).collect()))
+    }
+
+    /// Returns the stored bytes of a chunk, and the donors whose copies count.
+    pub fn counting(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
+        let stored = self.chunks.get(name)?;
+        let counting = stored.copies.iter().filter(|copy| copy.counts);
+        Some((stored.len, counting.map(|copy| copy.donor).collect()))
     }
 
     /// Takes out a chunk of which the catalog learns; returns the donors that have it.
     pub fn take(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
         let Some(stored) = self.chunks.remove(name) else { return BTreeSet::new() };
-        self.discount(&stored, stored.donors.len());
-        stored.donors.into_iter().collect()
+        self.discount(&stored, stored.copies.len());
+        stored.copies.into_iter().map(|copy| copy.donor).collect()
     }
 
     /// Notes that a donor does not have a chunk any more.
     pub fn lost(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(mut stored) = self.chunks.remove(name) else { return };
-        if let Ok(at) = stored.donors.binary_search(&donor) {
-            stored.donors.remove(at);
+        if let Ok(at) = stored.find(donor) {
+            stored.copies.remove(at);
             self.discount(&stored, 1);
         }
-        if !stored.donors.is_empty() {
+        if !stored.copies.is_empty() {
             self.chunks.insert(*name, stored);
         }
     }
 
     /// Forgets all that a donor told of, because it has a new incarnation or was removed.
     pub fn forget_donor(&mut self, donor: DonorId) {
-        let there = self.chunks.iter().filter(|(_, stored)| stored.donors.contains(&donor));
+        let there = self.chunks.iter().filter(|(_, stored)| stored.find(donor).is_ok());
         let names: Vec<ChunkName> = there.map(|(name, _)| *name).collect();
         names.iter().for_each(|name| self.lost(name, donor));
     }
@@ -85,12 +123,13 @@ impl Uncommitted {
             }
             if let Some(heir) = heir(name) {
                 stored.session = heir;
-                let copies = stored.donors.len() as u64;
+                let copies = stored.copies.len() as u64;
                 *self.bytes.entry(heir).or_default() += u64::from(stored.len) * copies;
             } else if let Some(stored) = self.chunks.remove(name) {
                 let holding = Holding { name: *name, len: stored.len };
-                let donors = stored.donors.into_iter();
-                donors.for_each(|donor| nobodys.entry(donor).or_default().push(holding));
+                for UncommittedCopy { donor, .. } in stored.copies {
+                    nobodys.entry(donor).or_default().push(holding);
+                }
             }
         }
         nobodys
@@ -126,7 +165,8 @@ mod tests {
         }
         for name in &names[..995] {
             let owner = offered.one_of(name).expect("offered");
-            uncommitted.add(*name, 100, DonorId(1), owner);
+            let copy = UncommittedCopy { donor: DonorId(1), counts: true };
+            uncommitted.add(*name, 100, copy, owner);
         }
         let looked = std::cell::Cell::new(0);
         let gone = offered.forget(&session(2));

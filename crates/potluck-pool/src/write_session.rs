@@ -142,6 +142,8 @@ impl From<NoSession> for Failure {
 /// The facts of a session that its tickets are made of.
 #[derive(Debug, Clone)]
 pub struct Ticketed {
+    /// The member who opened the session.
+    pub member: MemberId,
     /// The space in which the session writes.
     pub space: SpaceId,
     /// The policy of the session's files.
@@ -330,6 +332,7 @@ impl OpenSession {
 
     pub(crate) fn ticketed(&self) -> Ticketed {
         Ticketed {
+            member: self.member,
             space: self.space,
             policy: self.policy.clone(),
             asked: self.asked,

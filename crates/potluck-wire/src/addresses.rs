@@ -21,8 +21,8 @@ pub const DONOR_LISTEN: &str = "[::]:7701";
 /// The longest name that the domain name system has, in bytes.
 const LONGEST_HOST: usize = 253;
 
-/// One `host:port` that others can be told: a name or an address, never an unspecified one. The host
-/// of an IPv6 address stands in brackets.
+/// One `host:port` that others can be told: a name, or an address that can be that of one machine. The host of an IPv6
+/// address stands in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address(String);
@@ -59,7 +59,7 @@ impl Address {
             return Err(bad());
         }
         match bare.parse::<IpAddr>() {
-            Ok(ip) if ip.is_unspecified() => Err(bad()),
+            Ok(ip) if !is_of_one_machine(ip) => Err(bad()),
             Ok(ip) => Ok(Self::of(ip, port)),
             Err(_) if is_name(bare) => Ok(Self(format!("{}:{port}", bare.to_ascii_lowercase()))),
             Err(_) => Err(bad()),
@@ -96,6 +96,14 @@ impl Address {
     pub fn is_loopback(&self) -> bool {
         self.host() == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
+}
+
+/// Returns whether an IP address can be that of one machine. An unspecified one leads everywhere, and a multicast or
+/// broadcast one to many: nobody connects to these because a member said that it is there.
+pub(crate) fn is_of_one_machine(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !(ip.is_unspecified() || ip.is_multicast() || is_broadcast)
 }
 
 /// Returns whether a name can be one of a machine. Underscores are accepted because they are in use, though no standard
@@ -275,6 +283,10 @@ mod tests {
             "10.0.0:80",
             "0.0.0.0:80",
             "[::]:80",
+            "[::ffff:0.0.0.0]:80",
+            "224.0.0.251:80",
+            "[ff02::fb]:80",
+            "255.255.255.255:80",
             "[a]:80",
             "[fd00::1:80",
             "fe80::1%eth0",

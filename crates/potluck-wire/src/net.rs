@@ -1,5 +1,6 @@
 //! Sockets as an argument: those of the machine, or of a simulation.
 
+use crate::addresses::{Addresses, is_of_one_machine};
 use crate::mdns::{self, Nearby};
 use crate::open_files;
 use potluck_core::chunk::Digest;
@@ -220,7 +221,7 @@ impl Net for SystemNet {
                     None => look_up(address).await?,
                     Some((host, port)) => mdns::look_up(host, port).await?,
                 };
-                tokio::net::TcpStream::connect(&*found).await
+                tokio::net::TcpStream::connect(&*to_try(found)).await
             };
             let stream = tokio::time::timeout(CONNECT_DEADLINE, connecting)
                 .await
@@ -254,6 +255,13 @@ impl Net for SystemNet {
     fn nearby<'a>(&'a self, pool: &'a Digest) -> BoxFuture<'a, Nearby> {
         Box::pin(mdns::look_around(pool))
     }
+}
+
+/// Returns those of the addresses that a name leads to at which a connection is tried: the first ones, as many as a
+/// member may have addresses. Whoever says that it is at a name may have that name lead to any number of addresses.
+fn to_try(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let found = found.into_iter().filter(|address| is_of_one_machine(address.ip()));
+    found.take(Addresses::MOST).collect()
 }
 
 async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
@@ -317,6 +325,18 @@ impl Listener for tokio::net::TcpListener {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn a_name_that_leads_to_a_thousand_addresses_has_few_of_them_tried_and_none_of_many_machines() {
+        let many = ["0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "ff02::1"];
+        let many = many.map(|ip| SocketAddr::new(ip.parse().expect("an address"), 25));
+        let one = |n: u8| SocketAddr::from(([10, 0, n, 1], 25));
+        let found = many.into_iter().chain((0..=255).map(one)).collect();
+        let expected: Vec<_> = (0..Addresses::MOST as u8).map(one).collect();
+        assert_eq!(to_try(found), expected);
+        let loopback = vec![SocketAddr::from(([127, 0, 0, 1], 7701))];
+        assert_eq!(to_try(loopback.clone()), loopback, "a pool may be on one machine");
+    }
 
     #[tokio::test]
     async fn a_reader_sleeps_until_enough_is_there() {

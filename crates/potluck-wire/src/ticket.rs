@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::Entropy;
-use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId};
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,6 +115,8 @@ pub enum Caveat {
     Session(SessionId),
     /// The ticket was issued when the manager's clock showed this many milliseconds.
     Issued(u64),
+    /// The write session that the ticket is for is one of this member.
+    Member(MemberId),
 }
 
 impl Caveat {
@@ -132,6 +134,7 @@ impl Caveat {
             Self::Expires(at) => put(4, &at.to_le_bytes()),
             Self::Session(session) => put(5, &session.0),
             Self::Issued(at) => put(6, &at.to_le_bytes()),
+            Self::Member(member) => put(7, &member.0.to_le_bytes()),
         }
         out
     }
@@ -145,6 +148,7 @@ impl Caveat {
             4 => Self::Expires(u64_of(value)?),
             5 => Self::Session(SessionId(value.try_into().ok()?)),
             6 => Self::Issued(u64_of(value)?),
+            7 => Self::Member(MemberId(u32::from_le_bytes(value.try_into().ok()?))),
             _ => return None, // a restriction we cannot check is one we cannot keep
         })
     }
@@ -173,6 +177,8 @@ pub struct Grant {
     pub expires: u64,
     /// The write session that the ticket serves, if any.
     pub session: Option<SessionId>,
+    /// The member whose session that is; `None` for a session of the manager itself.
+    pub member: Option<MemberId>,
     /// The secret that keys the connection.
     pub secret: Secret,
 }
@@ -196,8 +202,8 @@ pub struct PublicTicket {
 /// The reason why a ticket allows nothing at this donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
-    /// The bytes are not a ticket, or the caveats cannot be followed: too many, unknown ones, two sessions, or none
-    /// that names a donor.
+    /// The bytes are not a ticket, or the caveats cannot be followed: too many, unknown ones, two sessions or members,
+    /// or none that names a donor.
     #[error("not a ticket of a version this donor knows")]
     Malformed,
     /// The ticket is for another donor.
@@ -252,6 +258,7 @@ impl PublicTicket {
             issued: 0,
             expires: u64::MAX,
             session: None,
+            member: None,
             secret: key.purpose("potluck 1 ticket").fold(id),
         };
         let mut named_me = false;
@@ -270,6 +277,11 @@ impl PublicTicket {
                 Caveat::Session(session) => match grant.session {
                     Some(other) if other != session => return Err(BadTicket::Malformed),
                     _ => grant.session = Some(session),
+                },
+                // Nobody has their sessions counted as those of another by a further caveat.
+                Caveat::Member(member) => match grant.member {
+                    Some(other) if other != member => return Err(BadTicket::Malformed),
+                    _ => grant.member = Some(member),
                 },
             }
             rest = after;
@@ -454,6 +466,20 @@ mod tests {
         assert_eq!(ticket.public.grant(&key, DonorId(5), at(0)), Err(BadTicket::OtherDonor));
         assert_eq!(ticket.public.grant(&key, DonorId(4), at(50)), Err(BadTicket::Expired));
         assert_eq!(ticket.public.to_string().parse(), Ok(ticket.public));
+    }
+
+    #[test]
+    fn a_ticket_is_of_one_member_whatever_its_bearer_adds() {
+        let (key, mut ticket) = fixture();
+        let member = |ticket: &Ticket| {
+            let time = TicketTime { now: 45, void_before: 0 };
+            ticket.public.grant(&key, DonorId(4), time).map(|grant| grant.member)
+        };
+        assert_eq!(member(&ticket), Ok(None));
+        ticket.narrow(&Caveat::Member(MemberId(7)));
+        assert_eq!(member(&ticket), Ok(Some(MemberId(7))));
+        ticket.narrow(&Caveat::Member(MemberId(8)));
+        assert_eq!(member(&ticket), Err(BadTicket::Malformed));
     }
 
     #[test]

@@ -253,11 +253,15 @@ pub(crate) fn tell(
             }
         }
     }
-    let added = told.added.iter().chain(&told.unused).map(|holding| &holding.name);
-    let there = added.chain(&told.sound);
-    for name in there {
+    let added = told.added.iter().chain(&told.unused).map(|it| (&it.name, it.len));
+    let there = added.chain(told.sound.iter().map(|name| (name, 0)));
+    for (name, len) in there {
         if let Some(chunk) = chunks::get(db, name)? {
             confirm(db, chunk.id, donor)?;
+            if chunk.len == 0 && len > 0 {
+                db.prepare("UPDATE chunks SET len = ?2 WHERE id = ?1 AND len = 0")?
+                    .execute(params![chunk.id, len])?;
+            }
             if chunk.state == ChunkState::Gone {
                 // A late writer brought the chunk back after it was reclaimed, so it is reclaimed again.
                 db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?

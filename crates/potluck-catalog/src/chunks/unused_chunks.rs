@@ -42,6 +42,50 @@ pub(crate) fn unused(
     page.collect()
 }
 
+/// A page of the unused chunks of which a donor has a copy that may be in its memory only.
+pub(crate) struct InMemory {
+    /// The numbers of the chunks.
+    pub chunks: Vec<ChunkId>,
+    /// The place after which the next page begins; `None` at the end.
+    pub next: Option<UnusedSince>,
+}
+
+/// Returns those of the next `limit` unused chunks after `after` of which a copy counts at a donor that is not known to
+/// be on its disk.
+pub(crate) fn in_memory(
+    db: &Tx,
+    donor: DonorId,
+    after: UnusedSince,
+    limit: usize,
+) -> Result<InMemory, Error> {
+    let mut rows = db.prepare(
+        "SELECT c.zero_since_ms, c.id, p.donor IS NOT NULL FROM chunks c
+         LEFT JOIN placements p ON p.chunk = c.id AND p.donor = ?3 AND p.state = 0 AND p.ack = 0
+         WHERE c.refs = 0 AND c.state = 0 AND (c.zero_since_ms, c.id) > (?1, ?2)
+         ORDER BY c.zero_since_ms, c.id LIMIT ?4",
+    )?;
+    let page = rows.query_map(params![after.0, after.1, donor.0, limit as i64], |row| {
+        Ok((UnusedSince(row.get(0)?, row.get(1)?), row.get::<bool>(2)?))
+    })?;
+    let page: Vec<_> = page.collect::<Result<_, _>>()?;
+    let next = page.last().filter(|_| page.len() == limit).map(|(at, _)| *at);
+    let chunks = page.into_iter().filter(|(_, is_there)| *is_there).map(|(at, _)| at.1);
+    Ok(InMemory { chunks: chunks.collect(), next })
+}
+
+/// Stops counting the copies of these chunks at a donor that may be in its memory only, unless files use the chunks by
+/// now: the donor was started again, and may have lost them. They count again when they are put once more.
+pub(crate) fn doubt_in_memory(db: &Tx, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
+    let mut update = db.prepare(
+        "UPDATE placements SET state = 3 WHERE chunk = ?1 AND donor = ?2 AND state = 0 AND ack = 0
+         AND EXISTS (SELECT 1 FROM chunks WHERE id = ?1 AND refs = 0)",
+    )?;
+    for chunk in chunks {
+        update.execute(params![*chunk, donor.0])?;
+    }
+    Ok(())
+}
+
 /// Condemns those of `names` that still no file has used since `before_ms`.
 pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
     let mut update = db.prepare(

@@ -223,6 +223,23 @@ impl QuotaLimits {
         self.admit(|spaces| of_bytes(signed(promised(spaces))), change)
     }
 
+    /// Refuses `bytes` of which it is not known what they replace, if they would exceed a quota together with the bytes
+    /// that are `promised` in the spaces of that quota, and nothing else were there.
+    pub fn admit_whole(
+        &self,
+        promised: impl Fn(&BTreeSet<SpaceId>) -> u64,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let of_bytes = |bytes: u64| {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            Sums { bytes, ..Sums::default() }
+        };
+        for QuotaLimit { of, quota, spaces, .. } in &self.0 {
+            check(of, *quota, of_bytes(promised(spaces)), of_bytes(bytes))?;
+        }
+        Ok(())
+    }
+
     /// Returns the bytes that the quotas leave beside what is there and what is `promised` in their spaces; `u64::MAX`
     /// if none limits bytes.
     pub fn left(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {

@@ -1,9 +1,12 @@
 //! Operations on chunks that no file uses and that are on their way out.
 
-use crate::chunks::unused_chunks::{self, Condemned, UnusedSince};
+use crate::chunks::unused_chunks::{self, Condemned, InMemory, UnusedSince};
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
+
+/// The most unused chunks that are looked at in one transaction for one donor.
+const PAGE: usize = 1024;
 
 impl Catalog {
     /// Returns a page of the chunks that no file has used since `before_ms` and that are not condemned, longest unused
@@ -15,6 +18,23 @@ impl Catalog {
         limit: usize,
     ) -> Result<Vec<(UnusedSince, ChunkName)>, Error> {
         self.read(move |db| unused_chunks::unused(db, before_ms, after, limit)).await
+    }
+
+    /// Stops counting the copies at a donor that was started again, of chunks that no file uses, that it acknowledged in
+    /// memory only: it may have lost them with its power, and lists them all the same. Works in several transactions,
+    /// each for some of the chunks.
+    pub async fn doubt_in_memory(&self, donor: DonorId) -> Result<(), Error> {
+        let mut after = Some(UnusedSince::FIRST);
+        while let Some(from) = after {
+            let page = move |db: &_| unused_chunks::in_memory(db, donor, from, PAGE);
+            let InMemory { chunks, next } = self.read(page).await?;
+            after = next;
+            if !chunks.is_empty() {
+                let doubt = move |db: &_| unused_chunks::doubt_in_memory(db, donor, &chunks);
+                self.write(Durability::Process, doubt).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Condemns those chunks of `names` that no file has used since `before_ms`.

@@ -376,18 +376,23 @@ impl Work<'_> {
             }
             holds = Some(relied);
         }
+        check_strict(&target, file)?;
         let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
         if self.is_less_than(promise) {
             return Err(Error::LessSafe(file.path.clone())); // its parts were judged by less
         }
+        let redundancy = version.redundancy();
         let safety = match sum.safe {
             true => WriteSafety::Safe,
             false if self.mirror.is_async() && file.version.ec.is_none() => {
                 WriteSafety::Mirroring(MirroringWindow {
-                    below_policy: self.view.trusted_and_live()
-                        < version.redundancy().donors() as usize,
+                    below_policy: self.view.trusted_and_live() < redundancy.donors() as usize,
                     at_risk: true, // a part does not say whether it has a second copy by now
                 })
+            }
+            // Its parts may have been judged in another directory.
+            false if promise.strict => {
+                return Err(Error::NotStrict { path: file.path.clone(), redundancy });
             }
             false => WriteSafety::BelowPolicy,
         };
@@ -403,6 +408,7 @@ impl Work<'_> {
         target: &PutTarget,
         file: &PreparedFile,
     ) -> Result<AcknowledgedFile, Error> {
+        check_strict(target, file)?;
         let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
         let checked = enough_copies::check(&mut self.visible.counts, file, promise, self.view);
         if !self.is_less_than(promise) || !checked.as_ref().is_err_and(is_refusal) {
@@ -429,6 +435,18 @@ impl Work<'_> {
             chunks: &file.chunks,
             safe: safety == WriteSafety::Safe,
         }
+    }
+}
+
+/// Refuses a file whose directory asks for all redundancy from the start, and for more than the file was written with:
+/// its session was opened for another directory, or the policy has changed since.
+fn check_strict(target: &PutTarget, file: &PreparedFile) -> Result<(), Error> {
+    let (has, asks) = (file.version.redundancy(), target.keeping);
+    // A file whose content is in the catalog is on no donor.
+    let is_less = !file.version.inline && has.tolerates() < asks.tolerates();
+    match target.promise.strict && is_less {
+        true => Err(Error::NotStrict { path: file.path.clone(), redundancy: asks }),
+        false => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files of many chunks are committed, read and removed in parts, and are visible as a whole or not at all.
 
-use crate::stage::Stage;
+use crate::stage::{MADE, Stage};
 use potluck_catalog::fixture::{chunk, file, in_parts, new_space, path, register};
 use potluck_catalog::{
     Error, Met, PageLimit, PartsAhead, PreparedFile, SeenSpaces, StoredFile, ToldCopies,
@@ -233,6 +233,23 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
     stage.donors.inventory_done(DonorId(2), again);
     judge(&stage).await;
     assert!(!put_all(&mut stage, vec![whole]).await.below_policy);
+}
+
+#[tokio::test]
+async fn a_strict_directory_takes_no_file_whose_parts_were_judged_less_strictly_elsewhere() {
+    let mut stage = Stage::new().await;
+    let strict = path("pot://lab/strict");
+    stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");
+    let over = Override { strict: Some(true), ..Override::default() };
+    stage.catalog.set_policy(strict, over).await.expect("set");
+    let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1, 2]);
+    files.iter_mut().for_each(|file| file.version.copies = 3);
+    let whole = files.pop().expect("the whole");
+    assert!(put_all(&mut stage, files).await.below_policy);
+    let there = PreparedFile { path: path("pot://lab/strict/large"), ..whole.clone() };
+    let why = stage.refused(there).await;
+    assert!(matches!(why, Error::NotStrict { .. }), "{why:?}");
+    assert!(put_all(&mut stage, vec![whole]).await.below_policy);
 }
 
 #[tokio::test]

@@ -317,6 +317,35 @@ async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_wi
 }
 
 #[tokio::test]
+async fn what_a_donor_had_in_memory_only_counts_for_no_new_file_once_it_was_started_again_d3() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/removed", &[1, 2], &[1, 2])).await;
+    stage.put(file("pot://lab/stays", &[2], &[])).await;
+    let synced = ToldCopies { on_disk: vec![chunk(1)], ..ToldCopies::default() };
+    stage.tell(2, synced, 0).await;
+    stage.remove("pot://lab/removed", 10).await;
+    stage.empty_trash().await;
+    let holders = async |stage: &Stage| {
+        let names = Arc::new(vec![chunk(1), chunk(2)]);
+        let found = stage.catalog.offer(stage.session, Vec::new(), names, AckLevel::Memory).await;
+        let donors = found.expect("offered").into_iter().map(|known| known.donors);
+        donors.collect::<Vec<_>>()
+    };
+    assert_eq!(holders(&stage).await, [DONORS, DONORS]);
+    for donor in DONORS {
+        stage.catalog.doubt_in_memory(donor).await.expect("doubted");
+    }
+    let used = DONORS.to_vec();
+    assert_eq!(holders(&stage).await, [vec![DonorId(2)], used.clone()]);
+    // To list the chunk is not enough, and a put is.
+    let listed = vec![Holding { name: chunk(1), len: 1000 }];
+    let compared = stage.catalog.compare(DonorId(1), listed.clone()).await.expect("compared");
+    assert_eq!((compared.uncounted, compared.leaving), (Vec::new(), listed));
+    stage.tell(1, added(1), 20).await;
+    assert_eq!(holders(&stage).await, [used.clone(), used]);
+}
+
+#[tokio::test]
 async fn what_is_forgotten_by_time_is_forgotten_in_steps_of_bounded_length() {
     let mut stage = Stage::new().await;
     let chunks: Vec<u64> = (0..250).collect();

@@ -9,7 +9,7 @@ use potluck_catalog::fixture::register;
 use potluck_catalog::{Computed, Encoded, Error, PreparedFile, Refused, ToldCopies};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
-use potluck_core::policy::{AckLevel, Mirror, Override};
+use potluck_core::policy::{AckLevel, Mirror, Override, Redundancy};
 use potluck_pool::Giving;
 
 const DATA: &[(u64, &[u32])] = &[(1, &[1]), (2, &[2])];
@@ -232,6 +232,24 @@ async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_ro
     assert!(matches!(outcomes[0], Err(Refused::Here(Error::LessSafe(_)))), "{outcomes:?}");
     stage.asked.may_lower = true;
     assert!(stage.commit(vec![two(deep)]).await[0].is_ok(), "its command asked for less");
+}
+
+#[tokio::test]
+async fn a_strict_directory_takes_no_file_that_was_written_for_another_with_less_redundancy() {
+    let mut stage = Stage::new().await;
+    let strict = path("pot://lab/strict");
+    stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");
+    let over = Override { strict: Some(true), copies: Some(3), ..Override::default() };
+    stage.catalog.set_policy(strict, over).await.expect("set");
+    let at = "pot://lab/strict/a";
+    let why = stage.refused(copies(at, &[1], &[1, 2], 2)).await;
+    let asks = Redundancy::Copies(3);
+    assert_eq!(why, Error::NotStrict { path: path(at), redundancy: asks });
+    stage.put(copies("pot://lab/beside", &[1], &[1, 2], 2)).await;
+    stage.put(copies(at, &[1], &[1, 2, 3], 3)).await;
+    // A command that may ask for less has what it asks for.
+    (stage.asked.may_lower, stage.asked.over.copies) = (true, Some(2));
+    stage.put(copies(at, &[1], &[1, 2], 2)).await;
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ type Prepared = Result<PreparedFile, Failure>;
 impl Answer<Commit> for CommitCalls {
     async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
         let (id, number, done) = (call.session, call.batch, call.done);
-        let (ticketed, _in_session) = match self.sessions.enter(id, &caller) {
+        let (ticketed, _in_session) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
             Err(over) => return self.repeated(id, number).await?.ok_or(over),
@@ -264,7 +264,7 @@ impl Answer<LostParts> for CommitCalls {
         call: LostParts,
         caller: CallingMember,
     ) -> Result<CommittedParts, Failure> {
-        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller).await?;
         let space = self.catalog.space(ticketed.space).await?;
         let space = space.ok_or(Error::NoSession)?;
         self.access.need_in(&caller, Right::Write, &space.name).await?;

@@ -12,6 +12,7 @@ use crate::pool_time::PoolTime;
 use crate::read_turns::ReadTurns;
 use crate::recurring_notices::{Notice, RecurringNotices};
 use crate::scan_state::ScanState;
+use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
 use crate::tasks::signpost::OwnWhereabouts;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 handles! {
     /// The handles for answering donors.
     pub struct DonorCalls {
+        settings: Arc<Settings>,
         time: PoolTime,
         term: Arc<OwnTerm>,
         pool: SharedPool,
@@ -69,6 +71,13 @@ impl Answer<Register> for DonorCalls {
         let (epoch, start) = call.heard;
         let heard = Term { epoch, start, changes: call.heard_changes };
         let unproven = self.stale_catalog.compare(donor, heard, call.heard_proof).await?;
+        let is_known = self.pool.lock().incarnation(donor) == Some(call.incarnation);
+        if !is_known && !call.registered_before {
+            // The donor registers only then, so that no commit relies meanwhile on what it may have lost.
+            let owner = self.members.owner(caller.member()?.member);
+            let _turn = self.read_turns.take_among_own(owner).await?;
+            self.catalog.doubt_in_memory(donor).await?;
+        }
         let now = self.time.tick();
         let told = (addresses.to_string(), call.version.clone());
         let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);
@@ -267,7 +276,10 @@ impl DonorCalls {
             .partition(|it| unknown.next_if(|next| **next == it.holding).is_some());
         let known: Vec<Holding> = known.into_iter().map(|arrived| arrived.holding).collect();
         let arrived = self.unwanted(donor, incarnation, unknown);
-        self.take_in(donor, &arrived.unwanted).await?;
+        // No file will use these chunks, so none of them waits for the GC delay, which protects readers.
+        let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
+        let unused_since_ms = self.time.now_ms().saturating_sub(gc_delay_ms);
+        self.take_in(donor, &arrived.unwanted, unused_since_ms).await?;
         if told.removed.is_empty() && told.spoiled.is_empty() {
             // Most heartbeats list only chunks of open sessions, of which the catalog is not told.
             told.added = [compared.uncounted, compared.leaving].concat();
@@ -327,7 +339,8 @@ impl Answer<Inventory> for DonorCalls {
         let mut compared = self.compare_page(donor, call.holdings.0, &mut turn).await?;
         if self.gc_freeze.why().is_none() && self.pool.lock().is_given_up(donor) {
             let given_up = self.pool.lock().take_given_up(donor, &mut compared.unknown);
-            compared.known.extend(self.take_in(donor, &given_up).await?);
+            let taken_in = self.take_in(donor, &given_up, self.time.now_ms()).await?;
+            compared.known.extend(taken_in);
             self.pool.lock().took_in(donor, given_up.len() as u64);
         }
         {
@@ -400,10 +413,16 @@ impl DonorCalls {
         self.pool.lock().unknown_arrived(donor, incarnation, unknown.into_iter(), is_own)
     }
 
-    /// Has the catalog note chunks of a donor that no file uses and no session is writing. Returns their numbers.
-    async fn take_in(&self, donor: DonorId, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
+    /// Has the catalog note chunks of a donor that no file uses and no session is writing, as unused since the pool's
+    /// time `unused_since_ms`. Returns their numbers.
+    async fn take_in(
+        &self,
+        donor: DonorId,
+        chunks: &[Holding],
+        unused_since_ms: u64,
+    ) -> Result<Vec<ChunkId>, Failure> {
         let told = ToldCopies { unused: chunks.to_vec(), ..ToldCopies::default() };
-        Ok(self.catalog.tell(donor, told, self.time.now_ms()).await?.taken_in)
+        Ok(self.catalog.tell(donor, told, unused_since_ms).await?.taken_in)
     }
 
     /// Marks the copies as missing that are counted at the donor and that it did not list, after the last page of its

@@ -15,12 +15,9 @@ use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
 use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{
-    AdmittedWrite, Catalog, Error, KnownChunk, QuotaLimits, StoredSession, UnusedChunk,
-};
+use potluck_catalog::{AdmittedWrite, Catalog, Error, KnownChunk, StoredSession, UnusedChunk};
 use potluck_core::chunk::INLINE_MAX;
-use potluck_core::ids::{SessionId, SpaceId};
-use potluck_core::path::PoolPath;
+use potluck_core::ids::SessionId;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
@@ -155,13 +152,6 @@ impl Answer<Reserve> for WriteSessionCalls {
 }
 
 impl WriteSessionCalls {
-    /// Returns the quotas that the files of a space come under.
-    async fn limits(&self, space: SpaceId) -> Result<QuotaLimits, Error> {
-        let space = self.catalog.space(space).await?.ok_or(Error::NoSession)?;
-        let root = PoolPath::space_root(&space.name).map_err(|why| Error::Bug(why.to_string()))?;
-        Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
-    }
-
     /// Enters a session for a call that may name the file that it writes. A member who lost the right to write that
     /// file is told so, and not only that the session is over.
     async fn enter(
@@ -173,7 +163,7 @@ impl WriteSessionCalls {
         if let Some(GrowingFile { path, .. }) = file {
             self.access.need(caller, Right::Write, path).await?;
         }
-        self.sessions.enter(session, caller)
+        self.sessions.enter(session, caller).await
     }
 
     /// Refuses a file that is written to donors while it grows, as soon as a quota would refuse its commit.
@@ -258,7 +248,7 @@ impl Answer<Grow> for WriteSessionCalls {
             donors.extend(self.tickets.for_reading(contacts));
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
-        let limits = self.limits(entered.space).await?;
+        let limits = self.sessions.limits(entered.space).await?;
         let grown = self.with_room(|pool| {
             let now = self.time.tick();
             let own = pool.draws_on(&session);
@@ -287,7 +277,7 @@ impl Answer<Grow> for WriteSessionCalls {
 
 impl Answer<Renew> for WriteSessionCalls {
     async fn answer(self, call: Renew, caller: CallingMember) -> Result<Renewed, Failure> {
-        let (mut ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        let (mut ticketed, _in_session) = self.sessions.enter(call.session, &caller).await?;
         if !call.refused.is_empty() {
             let mut pool = self.pool.lock();
             pool.allow_more(&call.session, &call.refused);
@@ -300,7 +290,7 @@ impl Answer<Renew> for WriteSessionCalls {
 impl Answer<Abort> for WriteSessionCalls {
     async fn answer(self, call: Abort, caller: CallingMember) -> Result<Done, Failure> {
         // If the session is over already, there is nothing to abort, and the call succeeds.
-        if let Ok((_, _in_session)) = self.sessions.enter(call.session, &caller) {
+        if let Ok(_in_session) = self.sessions.enter_to_leave(call.session, &caller) {
             match call.keep {
                 true => self.sessions.interrupt(call.session).await?,
                 false => self.sessions.end(call.session).await?,
@@ -328,10 +318,11 @@ impl Answer<Offer> for WriteSessionCalls {
         // A chunk whose copies are leaving or at donors that are not trusted is sent again: this is how writing a
         // damaged file again mends it.
         let view = self.pool.lock().view(self.time.tick());
-        // Chunks that donors told of, and that the catalog does not know, may be in memory only.
+        // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost with it.
         let uncommitted: Vec<_> = {
             let pool = self.pool.lock();
-            let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);
+            let told =
+                |name| pool.uncommitted_since_start(name).filter(|_| ack == AckLevel::Memory);
             asked.iter().map(told).collect()
         };
         let mut held = Vec::new();

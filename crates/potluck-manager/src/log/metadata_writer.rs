@@ -342,6 +342,7 @@ mod tests {
             heard_proof: None,
             disk_fault: None,
             new_store: false,
+            registered_before: false,
         };
         let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
         pool.register(DonorId(donor), &register, addresses, at(0));

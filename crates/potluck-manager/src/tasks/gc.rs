@@ -12,11 +12,14 @@
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::recurring_notices::Notice;
+use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Condemned, Error, UnusedSince, Upkeep};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{ChunkId, DonorId};
+use potluck_core::ids::{ChunkId, DonorId, SessionId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +31,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         gc_freeze: Arc<GcFreeze>,
+        sessions: WriteSessions,
     }
 }
 
@@ -46,6 +50,9 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// The place that the collector has reached in its round.
 #[derive(Debug)]
 pub struct GcRound {
+    /// The stored bytes of the chunks seen in this round that would be condemned if no session had offered them, for
+    /// one session of each chunk.
+    kept: BTreeMap<SessionId, u64>,
     /// The condemned chunk up to which this round has looked.
     condemned: ChunkId,
     /// The unused chunk up to which this round has looked.
@@ -54,7 +61,7 @@ pub struct GcRound {
 
 impl Default for GcRound {
     fn default() -> Self {
-        Self { condemned: ChunkId::FIRST, unused: UnusedSince::FIRST }
+        Self { kept: BTreeMap::new(), condemned: ChunkId::FIRST, unused: UnusedSince::FIRST }
     }
 }
 
@@ -127,14 +134,44 @@ impl Garbage {
             Some((last, _)) if page.len() == PER_STEP => *last,
             _ => UnusedSince::FIRST,
         };
-        let names: Vec<_> = page.into_iter().map(|(_, name)| name).collect();
-        let names = self.pool.lock().unoffered(&names);
-        if names.is_empty() {
-            return Ok(());
-        }
+        let names = page.into_iter().map(|(_, name)| name);
+        let (kept, names): (Vec<_>, Vec<_>) = {
+            let pool = self.pool.lock();
+            names.partition(|name| pool.is_offered(name))
+        };
         // A session that offers one of these chunks from here on is told that the pool does not hold it.
         for names in names.chunks(PER_JOB) {
             self.catalog.condemn(names.to_vec(), before).await?;
+        }
+        self.count_kept(round, kept).await
+    }
+
+    /// Counts chunks that stay because sessions offered them. At the end of a round, ends the sessions for which more
+    /// stays than they may store: to offer a chunk costs nothing, and what stays so counts for no quota.
+    async fn count_kept(&self, round: &mut GcRound, names: Vec<ChunkName>) -> Result<(), Error> {
+        if !names.is_empty() {
+            let known = self.catalog.chunks(names).await?;
+            let pool = self.pool.lock();
+            for chunk in known.iter().filter(|chunk| !chunk.is_used) {
+                let copies = chunk.holders.len() + chunk.leaving.len();
+                if let Some((session, bytes)) = pool.kept_for(&chunk.name, chunk.len, copies) {
+                    *round.kept.entry(session).or_default() += bytes;
+                }
+            }
+        }
+        if round.unused != UnusedSince::FIRST {
+            return Ok(());
+        }
+        let kept = std::mem::take(&mut round.kept);
+        let over = self.pool.lock().keep_too_much(&kept);
+        for session in over {
+            if self.sessions.tells(Notice::UploadGivenUp, session) {
+                tracing::info!(
+                    ?session,
+                    "a write session keeps more unused chunks than it may store"
+                );
+            }
+            self.sessions.end(session).await?;
         }
         Ok(())
     }

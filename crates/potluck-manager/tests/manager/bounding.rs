@@ -11,7 +11,7 @@ use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Abort, AlarmKind, Grow, GrowingFile, Invite, MakeDir, Outcome, PolicySet, PoolState, QuotaSet,
-    Reserve, RoomRelease, RoomReserve, SpaceRemove, Status, Unreached,
+    Renew, Reserve, RoomRelease, RoomReserve, SpaceRemove, Status, Unreached,
 };
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::ticket::Acknowledged;
@@ -153,6 +153,38 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
     }
     assert_eq!(promised(&lab).await, 5 << 30);
     reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
+}
+
+/// What interrupted uploads stored counts for no quota, so that the same command can be given again. They do not all go on
+/// and count for it then.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_interrupted_uploads_no_more_go_on_than_fit_a_quota() {
+    let lab = Lab::with(|config| config.resume_window = Duration::from_secs(600)).await;
+    let ada = lab.caller(&lab.join(Role::User, "ada").await);
+    let _donor = lab.donor("d").await;
+    make_space(&ada, "own", false).await;
+    let quota = Quota { bytes: Some(1 << 20), files: None };
+    let set = QuotaSet { of: "pot://own".into(), change: quota.into() };
+    lab.admin().call(&set).await.expect("set");
+    let interrupted = async || {
+        let session = reserve_bytes(&ada, "pot://own/a", 800_000).await.expect("fits").session;
+        offer(&ada, session, &[1]).await;
+        ada.call(&Abort { session, keep: true }).await.expect("kept");
+        session
+    };
+    let (first, second) = (interrupted().await, interrupted().await);
+    let renew = async |session: SessionId| {
+        let renewed = ada.call(&Renew { session, refused: Vec::new() }).await;
+        renewed.map(drop).map_err(|why| why.code)
+    };
+    renew(first).await.expect("as much as the quota leaves");
+    assert_eq!(renew(second).await, Err(code::OVER_QUOTA.into()));
+    renew(first).await.expect("this one counts already");
+    ada.call(&Abort { session: first, keep: true }).await.expect("kept");
+    renew(second).await.expect("the first does not go on");
+    assert_eq!(renew(first).await, Err(code::OVER_QUOTA.into()));
+    ada.call(&Abort { session: first, keep: false }).await.expect("ended, whatever is left");
+    assert_eq!(renew(first).await, Err(code::NO_SESSION.into()));
 }
 
 /// A session promises what its client was told at the reservation, whatever the client says at the commit.

@@ -134,6 +134,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
             heard_proof: None,
             disk_fault: None,
             new_store: false,
+            registered_before: false,
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{said} {port:?}");

@@ -3,9 +3,10 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_wire::control::{
-    Abort, Arrived, Condition, CopyFault, Departing, Holding, Open, Outcome, Remove, Report,
+    Abort, Arrived, Condition, CopyFault, Departing, Holding, Open, Outcome, Remove, Renew, Report,
     Revoke, Status,
 };
+use potluck_wire::error::code;
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 
@@ -91,6 +92,34 @@ async fn what_a_refused_file_was_made_of_is_reclaimed_d2() {
 fn brought(n: u64, session: SessionId) -> Arrived {
     let holding = Holding { name: chunk(n), len: crate::lab::LEN };
     Arrived { holding, session: Some(session) }
+}
+
+/// To offer a chunk costs nothing, and keeps it from being reclaimed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_for_which_much_more_is_kept_than_it_may_store_is_ended() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let storing = reserve(&user, 1 << 20).await.expect("reserved").session;
+    let chunks = [1, 2, 3, 4];
+    offer(&user, storing, &chunks).await;
+    let mut stored = donor.heartbeat(2);
+    let large = |n: u64| Arrived::from(Holding { name: chunk(n), len: 48 << 20 });
+    stored.added = Packed(chunks.map(large).to_vec());
+    donor.send_heartbeat(stored).await;
+    let keeping = async |chunks: &[u64]| {
+        let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+        assert_eq!(offer(&user, session, chunks).await.held.len(), chunks.len());
+        session
+    };
+    let (little, much) = (keeping(&chunks[..1]).await, keeping(&chunks[1..]).await);
+    user.call(&Abort { session: storing, keep: false }).await.expect("aborted");
+    for n in &chunks[1..] {
+        tombstone(&donor, *n, 3).await;
+    }
+    let renew = |session| Renew { session, refused: Vec::new() };
+    user.call(&renew(little)).await.expect("one chunk is little more than it may store");
+    let over = user.call(&renew(much)).await.expect_err("it has ended");
+    assert_eq!(over.code, code::NO_SESSION);
 }
 
 async fn unclaimed(lab: &Lab) -> u64 {

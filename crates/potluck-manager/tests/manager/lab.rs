@@ -188,7 +188,7 @@ impl Lab {
     /// Makes a donor that has joined and registered, and listed that it holds nothing.
     pub async fn donor(&self, name: &str) -> Donor {
         let identity = self.join(Role::Donor, name).await;
-        let donor = Donor {
+        let mut donor = Donor {
             id: DonorId(identity.about.member.0),
             caller: self.caller(&identity),
             identity,
@@ -199,8 +199,10 @@ impl Lab {
             heard_proof: None,
             label: None,
             port: donor_port(),
+            registered_before: false,
         };
         donor.report(&[]).await;
+        donor.registered_before = true;
         donor
     }
 }
@@ -235,6 +237,8 @@ pub struct Donor {
     pub label: Option<String>,
     /// The port at which the donor is reached.
     pub port: u16,
+    /// True if the donor says that its incarnation registered before.
+    pub registered_before: bool,
 }
 
 pub const LEN: u32 = 1000;
@@ -281,6 +285,7 @@ impl Donor {
             heard_proof: self.heard_proof,
             disk_fault: None,
             new_store: false,
+            registered_before: self.registered_before,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);

@@ -1,7 +1,7 @@
 //! Write sessions, as the manager keeps them: visibility, conditions, receipts, leases, and refusals.
 
 use crate::lab::{
-    Donor, Lab, chunk, commit, donor_port, eventually, file, offer, refused, reserve, write,
+    Donor, LEN, Lab, chunk, commit, donor_port, eventually, file, offer, refused, reserve, write,
 };
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
@@ -10,12 +10,13 @@ use potluck_core::policy::{Override, Width};
 use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Abort, AlarmKind, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open,
-    Outcome, Renew, Reserve, Stat, Status,
+    Abort, AlarmKind, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Holding,
+    Open, Outcome, Renew, Reserve, Stat, Status,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Ops, Receipt, TICKET_LIFE, TicketTime};
+use potluck_wire::token::Role;
 use std::time::Duration;
 
 fn refusal(outcome: &Outcome) -> &Failure {
@@ -284,6 +285,49 @@ async fn receipts_of_an_earlier_incarnation_count_for_nothing_d3() {
     assert!(matches!(outcome.expect("answered").files[0], Outcome::Stored { .. }));
 }
 
+/// A donor that lost power lists what it had not synced as well, and may have other bytes by that name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_upload_left_at_a_donor_that_was_started_again_since_is_sent_again_d3() {
+    let mut lab = Lab::with(|config| config.resume_window = Duration::from_secs(600)).await;
+    let ada = lab.join(Role::User, "ada").await;
+    let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
+    let interrupted = async |user: &Caller, n: u64| {
+        let session = reserve(user, 1 << 20).await.expect("reserved").session;
+        let held = offer(user, session, &[n]).await.held.len();
+        user.call(&Abort { session, keep: true }).await.expect("kept");
+        held
+    };
+    let stored = async |donor: &Donor, n: u64| {
+        let mut stored = donor.heartbeat(n);
+        stored.added = Packed(vec![Holding { name: chunk(n), len: LEN }.into()]);
+        donor.send_heartbeat(stored).await;
+    };
+    for n in [1, 2] {
+        assert_eq!(interrupted(&user, n).await, 0);
+        stored(&donor, n).await;
+    }
+    // The catalog knows the first chunk from here on, and only the donor has told of the second.
+    assert_eq!(interrupted(&user, 1).await, 1);
+    donor.incarnation = Incarnation(donor.incarnation.0 + 1);
+    donor.registered_before = false;
+    donor.report(&[chunk(1), chunk(2)]).await;
+    donor.registered_before = true;
+    donor.report(&[chunk(1), chunk(2)]).await;
+    assert_eq!((interrupted(&user, 1).await, interrupted(&user, 2).await), (0, 0));
+    stored(&donor, 2).await;
+    assert_eq!(interrupted(&user, 2).await, 1, "it was put once more");
+
+    // A donor that goes on has what it had, also where the manager is another one.
+    assert_eq!(interrupted(&user, 4).await, 0);
+    stored(&donor, 4).await;
+    lab.stop().await;
+    lab.start().await;
+    let user = lab.caller(&ada);
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1), chunk(2), chunk(4)]).await;
+    assert_eq!(interrupted(&user, 4).await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_pool_holds_need_not_be_sent_again() {
     let lab = Lab::new().await;
@@ -366,7 +410,7 @@ async fn what_tickets_a_revoked_member_has_is_void_at_donors_with_the_next_heart
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
-    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let ada = lab.join(Role::User, "ada").await;
     let open = Open {
         path: "pot://lab/a".parse().expect("path"),
         recursive: false,
@@ -395,7 +439,7 @@ async fn what_tickets_a_revoked_member_has_is_void_at_donors_with_the_next_heart
 #[tokio::test(flavor = "multi_thread")]
 async fn revoking_a_user_ends_what_it_was_writing_x5() {
     let lab = Lab::new().await;
-    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let ada = lab.join(Role::User, "ada").await;
     let session = reserve(&lab.caller(&ada), 100).await.expect("reserved").session;
     let revoke = potluck_wire::control::Revoke::of(MemberId(ada.about.member.0));
     lab.admin().call(&revoke).await.expect("revoked");

@@ -6,6 +6,7 @@ use crate::inventory_progress::InventoryProgress;
 use crate::reach_record::ReachRecord;
 use crate::receipts::ReceiptSigner;
 use crate::record::DonorRecord;
+use crate::uncommitted::UncommittedCopy;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
@@ -115,6 +116,8 @@ impl Pool {
         let earlier_load =
             earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
         let earlier = earlier.filter(|_| again);
+        let registered_before =
+            earlier.as_ref().map_or(register.registered_before, |known| known.registered_before);
         let (earlier_write_sequence, batch) = earlier
             .map_or((None, 0), |registration| (registration.write_sequence, registration.batch));
         donor.registration = Some(Registration {
@@ -137,6 +140,7 @@ impl Pool {
             fault: register.disk_fault.clone(),
             settings_fault: None,
             new_store: register.new_store,
+            registered_before,
             last_task: self.repairs.tasks.last(),
         });
         donor.hear(now, &self.limits);
@@ -299,26 +303,26 @@ impl Pool {
     /// Notes chunks that a donor lists and the catalog does not know: those that a session offered are merely not
     /// committed yet, and the others are counted.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
-        let others = self.take_down_offered(donor, incarnation, chunks);
+        let others = self.take_down_offered(donor, incarnation, chunks, false);
         self.count_unknown(donor, incarnation, others);
     }
 
-    /// Notes which of some unknown chunks a session offered; returns how many others there are. A chunk that is
-    /// reported again is noted only once.
+    /// Notes which of some unknown chunks a session offered, that arrived or that the donor lists; returns how many
+    /// others there are. A chunk that is reported again is noted only once.
     fn take_down_offered(
         &mut self,
         donor: DonorId,
         incarnation: Incarnation,
         chunks: &[Holding],
+        arrived: bool,
     ) -> u64 {
-        if self.donors.registration_of(donor, incarnation).is_none() {
-            return 0;
-        }
+        let Some(registration) = self.donors.registration_of(donor, incarnation) else { return 0 };
+        let copy = UncommittedCopy { donor, counts: arrived || registration.registered_before };
         let mut others = 0;
         for Holding { name, len } in chunks {
             match self.offered.one_of(name) {
                 Some(session) => {
-                    if self.uncommitted.add(*name, *len, donor, session) {
+                    if self.uncommitted.add(*name, *len, copy, session) {
                         self.ledger.used(session, donor, u64::from(*len));
                     }
                 }
@@ -359,7 +363,7 @@ impl Pool {
         let left = MOST_TAKEN_IN.saturating_sub(taken_in) as usize;
         let mut unwanted: Vec<Holding> = holdings(unwanted).collect();
         let too_many = unwanted.split_off(left.min(unwanted.len())).len() as u64;
-        let others = self.take_down_offered(donor, incarnation, &others) + too_many;
+        let others = self.take_down_offered(donor, incarnation, &others, true) + too_many;
         UnknownArrivals { unwanted, others }
     }
 
@@ -407,6 +411,12 @@ impl Pool {
     /// donors that told of it.
     pub fn uncommitted(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         self.uncommitted.get(name)
+    }
+
+    /// Returns what [`Self::uncommitted`] does, without donors that were started again since they took the chunk: they
+    /// list it, and may have lost its bytes with their power.
+    pub fn uncommitted_since_start(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
+        self.uncommitted.counting(name)
     }
 
     /// Notes that the catalog has learnt of chunks that a donor told of earlier, such as parity that was made by

@@ -9,7 +9,7 @@
 use super::Pool;
 use crate::write_session::{MANAGER, OpenSession, Parked};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -32,6 +32,14 @@ impl Pool {
         }
         session.parked = Some(Parked { since: now, promised: self.ledger.release(*id) });
         true
+    }
+
+    /// Returns the space in which a session of `member` writes, if the session is parked.
+    pub fn parked_in(&self, id: &SessionId, member: MemberId) -> Option<SpaceId> {
+        let parked = |session: &&OpenSession| {
+            session.member == member && session.parked.is_some() && !session.ending
+        };
+        self.sessions.get(id).filter(parked).map(|session| session.space)
     }
 
     /// Resumes a parked session whose client is back; returns `false` if the session was not parked.

@@ -3,8 +3,8 @@
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed, TooManyOffered,
-    stored_len,
+    MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed,
+    TooManyOffered, stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -34,7 +34,8 @@ const MOST_SESSIONS: usize = 4096;
 /// the catalog.
 const MOST_OFFERED_AT_ONCE: usize = 16_384;
 /// The most chunks that the sessions of one member may have offered and not committed. Each takes some 150 bytes of
-/// memory and a part of a row of the catalog for as long as its session lasts, whatever was promised to it.
+/// memory and a part of a row of the catalog for as long as its session lasts, whatever was promised to it. What its
+/// ended sessions left counts, too, until it may be reclaimed.
 const MOST_OPEN_NAMES: usize = 1 << 20;
 
 impl Pool {
@@ -275,8 +276,10 @@ impl Pool {
         if (before + new) as u64 > session.ticketed().most_names() {
             return Err(TooManyOffered::Reserved);
         }
-        let (member, of_member) = (session.member, self.open_names.get(&session.member));
-        if of_member.copied().unwrap_or_default() + new > MOST_OPEN_NAMES {
+        let member = session.member;
+        let of_member = self.open_names.get(&member).copied().unwrap_or_default();
+        let left = self.left_names.get(&member).map_or(0, |left| left.count(session.heard));
+        if of_member + new + left as usize > MOST_OPEN_NAMES {
             return Err(TooManyOffered::OfMember);
         }
         Ok(self.offering(member, id, |offered| offered.add(*id, names)))
@@ -340,6 +343,25 @@ impl Pool {
     /// Returns whether a session offered a chunk.
     pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
         self.offered.is_offered_by(id, name)
+    }
+
+    /// Returns the session to which a chunk of `len` stored bytes counts that no file uses, if any offered it, and how
+    /// many bytes count: those of as many of the `copies` as files of the session have.
+    pub fn kept_for(&self, name: &ChunkName, len: u32, copies: usize) -> Option<(SessionId, u64)> {
+        let id = self.offered.one_of(name)?;
+        let most = self.sessions.get(&id)?.policy.redundancy().donors();
+        Some((id, u64::from(len) * (copies as u64).min(most.into())))
+    }
+
+    /// Returns the sessions that keep more than they may store, and than the slack of a member, of chunks that no file
+    /// uses and that would be reclaimed if no session had offered them. `kept` has the stored bytes of these chunks.
+    pub fn keep_too_much(&self, kept: &BTreeMap<SessionId, u64>) -> Vec<SessionId> {
+        let keeps_too_much = |(id, bytes): &(&SessionId, &u64)| {
+            let session = self.sessions.get(*id).filter(|it| !it.ending && it.member != MANAGER);
+            let most = |it: &OpenSession| it.ticketed().most_stored().saturating_add(MEMBERS_SLACK);
+            session.is_some_and(|session| **bytes > most(session))
+        };
+        kept.iter().filter(keeps_too_much).map(|(id, _)| *id).collect()
     }
 
     /// Returns the open sessions whose lease has ended.
@@ -468,6 +490,10 @@ impl Pool {
             }
         }
         self.ledger.release(*id);
+        let left = self.offered.open_by(id) as u64;
+        if left > 0 {
+            self.left_names.entry(member).or_default().add(left, session.heard);
+        }
         let names = self.offering(member, id, |offered| offered.forget(id));
         self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }

@@ -7,6 +7,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_donor_that_invents_chunks_has_few_of_them_written_down() {
@@ -77,8 +78,8 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
         pool.offer(&session, &names(3 + number as u64, 0)).expect("few");
         (offered, last) = (offered + 1, session);
     }
-    // Offers that were committed in files are not open any more, and neither are those of sessions that
-    // ended.
+    // Offers that were committed in files are not open any more, and neither are those of sessions that ended a while
+    // ago.
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
     pool.offer(&S2, &names(2, 0)).expect("as many as were committed");
@@ -91,10 +92,25 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
     assert!(pool.is_offered_by(&S1, &names(1, 0)[0]), "what files have is protected, too");
     pool.end_session(&last);
     pool.forget_session(&last);
+    assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember), "they are there yet");
+    pool.enter(&S2, ME, at(16.0)).expect("open");
     pool.offer(&S2, &names(2, 1)).expect("as many as that had");
     pool.withdraw_offers(&S2, &names(2, 1).into_iter().collect());
     pool.offer(&S2, &names(2, 2)).expect("as many as were withdrawn");
     assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember));
+}
+
+#[test]
+fn a_session_keeps_little_more_of_what_no_file_uses_than_it_may_store() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");
+    open(&mut pool, S2, 100 * MIB, 0.0).expect("opened");
+    let kept = |bytes: u64| BTreeMap::from([(S1, bytes), (S2, bytes)]);
+    assert!(pool.keep_too_much(&kept(90 * MIB)).is_empty());
+    assert_eq!(pool.keep_too_much(&kept(200 * MIB)), [S1]);
+    pool.end_session(&S1);
+    assert!(pool.keep_too_much(&kept(200 * MIB)).is_empty(), "it has ended already");
 }
 
 #[test]

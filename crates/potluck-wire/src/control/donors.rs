@@ -63,6 +63,10 @@ pub struct Register {
     /// True if the owner said that what the donor held before is lost, and it began an empty store.
     #[serde(default)]
     pub new_store: bool,
+    /// True if this incarnation of the donor has registered before, with this manager or an earlier one: it still has
+    /// what it has acknowledged since.
+    #[serde(default)]
+    pub registered_before: bool,
 }
 call!(Register => Registered, "register");
 
