@@ -4,16 +4,21 @@ use crate::fetch::{ChunkLocator, LocatedChunks};
 use crate::pool::Pool;
 use crate::source::{Cut, Cutter, Input, Item, Items};
 use potluck_core::attributes::FileTime;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, MIN_CHUNK};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
+use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// The number of bytes from which they are cut on another thread. Fewer are the end of a file, which is in memory, and
+/// take less time than two threads that wake each other.
+const CUT_HERE: usize = MIN_CHUNK as usize;
 
 /// A message to a session.
 pub(crate) enum Push {
@@ -116,14 +121,18 @@ impl SessionHandle {
         may_cut.wait_for(|may| *may).await.map(drop).map_err(|_| self.ended())
     }
 
-    /// Runs a cutter until it needs more, or is at the end of its file.
-    pub async fn cut(&self, mut cutter: Box<Cutter>) -> (Box<Cutter>, Vec<Cut>) {
+    /// Runs a cutter until it needs more, or is at the end of its file. `bytes` is the number of bytes that it has.
+    pub async fn cut(&self, mut cutter: Box<Cutter>, bytes: usize) -> (Box<Cutter>, Vec<Cut>) {
         let claim = self.client.buffers.claim(Cutter::room(&self.policy)).await;
         let cut = move || {
             let cuts = cutter.next(claim);
             (cutter, cuts)
         };
-        self.client.env.offload.run(cut).await
+        let offload = match bytes < CUT_HERE {
+            true => Offload::Inline,
+            false => self.client.env.offload,
+        };
+        offload.run(cut).await
     }
 
     /// Returns the failure that ended the session.
