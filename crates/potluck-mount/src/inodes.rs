@@ -84,6 +84,12 @@ impl Inodes {
         }
     }
 
+    /// Returns the name that leads to a number, or the last one that did.
+    pub fn last_place(&self, number: u64) -> Option<&NamePlace> {
+        let inode = self.known.get(&number)?;
+        inode.place.as_ref().or(inode.last_place.as_ref())
+    }
+
     /// Returns the path at which the content of a directory is staged, if it is staged.
     pub fn staging(&self, number: u64) -> Option<&PoolPath> {
         self.known.get(&number)?.staging.as_ref()
@@ -326,6 +332,7 @@ mod tests {
         let new = inodes.of(dir, "f");
         assert!(![ROOT, dir, file, other].contains(&new));
         assert_eq!((inodes.find(dir, "f"), inodes.path(file)), (Some(new), Err(Errno::STALE)));
+        assert_eq!(inodes.last_place(file), inodes.last_place(new), "the name that it had");
     }
 
     #[test]

@@ -63,7 +63,8 @@ impl FileSystem {
             (None, Some(_)) => {
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
-                SharedDraft::new(self.begin_draft(inode, mode).await?)
+                let path = self.inodes().path(inode)?;
+                SharedDraft::new(self.begin_draft(&path, mode).await?)
             }
         };
         let mut draft = shared.lock().await;
