@@ -15,6 +15,7 @@ mod reservations;
 mod sharing;
 mod versions;
 
+use capacity::KnownCapacities;
 use checkpoints::MountedCheckpoints;
 use renaming::will_have_no_name;
 use reopening::Reopenings;
@@ -102,6 +103,7 @@ pub struct FileSystem {
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
     reopenings: Mutex<Reopenings>,
+    capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
     /// The function that makes the kernel forget the attributes of a number.
     forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
@@ -119,8 +121,8 @@ impl FileSystem {
     ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let (checkpoints, reopenings, limits) =
-            (Mutex::default(), Mutex::default(), Arc::new(limits));
+        let (checkpoints, reopenings, capacities) = Default::default();
+        let limits = Arc::new(limits);
         let small_files = Arc::new(SmallFiles::new(pool.clone()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
         let locks = Arc::new(MountLocks::new(pool.clone(), LockHolderId(pool.random())));
@@ -136,6 +138,7 @@ impl FileSystem {
             handles,
             checkpoints,
             reopenings,
+            capacities,
             locks,
             forgetting,
         }
@@ -621,6 +624,7 @@ impl FileSystem {
         let remove = Remove { path: path.clone(), recursive: false, forever: false, only_if };
         let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await;
         self.metadata.changed_here(&path);
+        self.capacities_changed();
         match removed {
             Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
             Err(Errno::NOENT) if draft.is_some() => {} // the file was never published

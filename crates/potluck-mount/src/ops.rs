@@ -557,8 +557,8 @@ impl Filesystem for KernelRequests {
         });
     }
 
-    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let work = |files: Arc<FileSystem>| async move { files.capacity().await };
+    fn statfs(&self, request: &Request, inode: INodeNo, reply: ReplyStatfs) {
+        let work = |files: Arc<FileSystem>| async move { files.capacity(inode.0).await };
         self.answer(request, work, |found| match found {
             Ok(found) => {
                 let block = u64::from(BLOCK);

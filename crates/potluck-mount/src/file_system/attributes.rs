@@ -82,6 +82,7 @@ impl FileSystem {
         // If the file is open, its last handle publishes it, with the attributes that were set until then.
         if !is_open {
             self.metadata.publishing(&path, draft.publish(&path)).await?;
+            self.capacities_changed();
         }
         drop(draft);
         Ok(self.facts_of_draft(inode, &shared))

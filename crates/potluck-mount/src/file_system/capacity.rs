@@ -2,12 +2,19 @@
 
 use super::FileSystem;
 use crate::errno::errno;
-use crate::inodes::ROOT;
+use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{QuotaList, Status};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 use std::time::Duration;
+
+/// The time for which a capacity is not asked for again, unless this mount changes what it holds.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
+/// The most directories whose capacities are kept.
+const MOST_KNOWN: usize = 64;
 
 /// The time that a program that writes waits at most for the manager to tell the quota.
 const MOST_ASKED: Duration = Duration::from_secs(1);
@@ -19,6 +26,33 @@ pub struct Capacity {
     pub total: u64,
     /// The bytes that can still be stored.
     pub free: u64,
+}
+
+/// The capacities that were asked for last, by directory.
+#[derive(Debug, Default)]
+pub struct KnownCapacities {
+    of_dirs: BTreeMap<PoolPath, (Capacity, Tick)>,
+    /// The number of times that this mount changed what the pool holds.
+    changes: u64,
+}
+
+impl KnownCapacities {
+    fn get(&mut self, dir: &PoolPath, now: Tick) -> Option<Capacity> {
+        self.of_dirs.retain(|_, (_, asked)| now.saturating_sub(*asked) < KNOWN_FOR);
+        self.of_dirs.get(dir).map(|(capacity, _)| *capacity)
+    }
+
+    /// Keeps a capacity that was asked for at this moment, unless there were changes since there were so many.
+    fn put(&mut self, dir: PoolPath, capacity: Capacity, asked: Tick, changes: u64) {
+        if self.changes == changes && self.of_dirs.len() < MOST_KNOWN {
+            self.of_dirs.insert(dir, (capacity, asked));
+        }
+    }
+
+    fn changed(&mut self) {
+        self.changes += 1;
+        self.of_dirs.clear();
+    }
 }
 
 /// A quota in bytes of files, and the bytes of it that are used.
@@ -38,16 +72,44 @@ impl Capacity {
 }
 
 impl FileSystem {
-    /// Returns the capacity and the room for files of the mounted directory's policy. Donors' room counts only as far
+    fn capacities(&self) -> MutexGuard<'_, KnownCapacities> {
+        self.capacities.lock().expect("no holder panics")
+    }
+
+    /// Notes that this mount changed what the pool holds, or has room for.
+    pub(super) fn capacities_changed(&self) {
+        self.capacities().changed();
+    }
+
+    /// Returns the capacity and the room for files by the policy of a directory, or of the directory that an entry is
+    /// in. Both may be a second old.
+    pub async fn capacity(&self, inode: u64) -> Result<Capacity, Errno> {
+        let dir = {
+            let inodes = self.inodes();
+            inodes.path(inodes.directory_of(inode))?
+        };
+        let asked = self.pool.now();
+        let (known, changes) = {
+            let mut capacities = self.capacities();
+            (capacities.get(&dir, asked), capacities.changes)
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let capacity = self.capacity_of(&dir).await?;
+        self.capacities().put(dir, capacity, asked, changes);
+        Ok(capacity)
+    }
+
+    /// Asks the manager for the capacity and the room for files by a directory's policy. Donors' room counts only as far
     /// as each group of shards finds enough donors with room; a quota of the space limits both further. For the root of
     /// the pool the bytes of donors count as they are.
-    pub async fn capacity(&self) -> Result<Capacity, Errno> {
+    async fn capacity_of(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
-        let root = self.inodes().path(ROOT)?;
-        let (shards, data) = match root.space().is_empty() {
+        let (shards, data) = match dir.space().is_empty() {
             true => (1, 1),
             false => {
-                let policy = self.pool.stat(&root).await.map_err(|failure| errno(&failure))?.policy;
+                let policy = self.pool.stat(dir).await.map_err(|failure| errno(&failure))?.policy;
                 match policy.ec {
                     Some(ec) => (ec.width(), ec.data()),
                     None => (policy.copies as usize, 1),
@@ -57,14 +119,14 @@ impl FileSystem {
         let rooms: Vec<u64> =
             status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let reserved: u64 = match root.space().is_empty() {
+        let reserved: u64 = match dir.space().is_empty() {
             true => 0,
-            false => self.reservations_of(&root).await?.iter().map(|it| it.left).sum(),
+            false => self.reservations_of(dir).await?.iter().map(|it| it.left).sum(),
         };
         // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
         let free = storable(&rooms, shards, data) + reserved;
         let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
-        match root.space() {
+        match dir.space() {
             "" => Ok(capacity),
             space => Ok(capacity.within(self.quota_of(space).await?)),
         }
@@ -129,6 +191,25 @@ mod tests {
         assert_eq!(within(100, 30), Capacity { total: 100, free: 70 });
         assert_eq!(within(5000, 30), Capacity { total: 630, free: 600 }, "donors have less room");
         assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
+    }
+
+    #[test]
+    fn a_capacity_is_kept_for_a_second_unless_this_mount_changes_something() {
+        let capacity = Capacity { total: 100, free: 50 };
+        let dir = |number: usize| -> PoolPath {
+            format!("pot://lab/{number}").parse().expect("a path")
+        };
+        let (then, later) = (Tick::from_secs(1), Tick::from_secs(2));
+        let mut known = KnownCapacities::default();
+        known.put(dir(1), capacity, then, 0);
+        assert_eq!((known.get(&dir(1), then), known.get(&dir(2), then)), (Some(capacity), None));
+        assert_eq!(known.get(&dir(1), later), None);
+        known.put(dir(1), capacity, later, 0);
+        known.changed();
+        known.put(dir(2), capacity, later, 0);
+        assert_eq!((known.get(&dir(1), later), known.get(&dir(2), later)), (None, None));
+        (0..2 * MOST_KNOWN).for_each(|number| known.put(dir(number), capacity, later, 1));
+        assert_eq!(known.of_dirs.len(), MOST_KNOWN);
     }
 
     #[test]
