@@ -1,11 +1,13 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
+use crate::draft::Draft;
 use crate::errno::errno;
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{QuotaList, Status};
+use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
@@ -16,7 +18,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(1);
 /// The most directories whose capacities are kept.
 const MOST_KNOWN: usize = 64;
 
-/// The time that a program that writes waits at most for the manager to tell the quota.
+/// The time that a program that writes waits at most for the manager to tell the quota, and as long for room.
 const MOST_ASKED: Duration = Duration::from_secs(1);
 
 /// The bytes of files that the pool can hold by its policy, in all and beside what it holds.
@@ -132,12 +134,25 @@ impl FileSystem {
         }
     }
 
+    /// Refuses what a draft that is to be at `path` has in the spool, if the quota of the space or the room of donors is too
+    /// little for it. If the manager does not answer within [`MOST_ASKED`], or fails, or donors are away, it is not
+    /// refused here.
+    ///
+    /// Errors: [`Errno::DQUOT`], [`Errno::NOSPC`].
+    pub(super) async fn check_room(&self, path: &PoolPath, draft: &mut Draft) -> Result<(), Errno> {
+        self.check_quota(path, draft.size()).await?;
+        match tokio::time::timeout(MOST_ASKED, draft.reserve(path)).await {
+            Ok(Err(failure)) if failure.kind == ErrorKind::NoSpace => Err(errno(&failure)),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
     /// space. A file that becomes no larger is never refused. If the manager does not answer within [`MOST_ASKED`], or
     /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
-    pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+    async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
         let quota = tokio::time::timeout(MOST_ASKED, async {
             let quota = self.quota_of(path.space()).await.ok()??;
             let replaced = self.stat(path).await.map_or(0, |entry| entry.size);
