@@ -15,10 +15,8 @@ mod reservations;
 mod sharing;
 mod versions;
 
-use capacity::KnownCapacities;
 use checkpoints::MountedCheckpoints;
 use renaming::will_have_no_name;
-use reopening::Reopenings;
 
 pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 #[cfg(feature = "fuzzing")]
@@ -30,10 +28,12 @@ use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles};
 use crate::inodes::{Inodes, ROOT};
+use crate::known_capacities::KnownCapacities;
 use crate::locks::MountLocks;
 use crate::opener::process_of;
 use crate::reading::Reading;
 use crate::record::MountRecord;
+use crate::reopenings::Reopenings;
 use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
 use crate::spool::Spool;

@@ -3,59 +3,17 @@
 use super::FileSystem;
 use crate::draft::Draft;
 use crate::errno::errno;
-use potluck_core::clock::Tick;
+use crate::known_capacities::{Capacity, KnownCapacities};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{QuotaList, Status};
 use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The time for which a capacity is not asked for again, unless this mount changes what it holds.
-const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// The most directories whose capacities are kept.
-const MOST_KNOWN: usize = 64;
-
 /// The time that a program that writes waits at most for the manager to tell the quota, and as long for room.
 const MOST_ASKED: Duration = Duration::from_secs(1);
-
-/// The bytes of files that the pool can hold by its policy, in all and beside what it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
-    /// The bytes that could be stored in an empty pool.
-    pub total: u64,
-    /// The bytes that can still be stored.
-    pub free: u64,
-}
-
-/// The capacities that were asked for last, by directory.
-#[derive(Debug, Default)]
-pub struct KnownCapacities {
-    of_dirs: BTreeMap<PoolPath, (Capacity, Tick)>,
-    /// The number of times that this mount changed what the pool holds.
-    changes: u64,
-}
-
-impl KnownCapacities {
-    fn get(&mut self, dir: &PoolPath, now: Tick) -> Option<Capacity> {
-        self.of_dirs.retain(|_, (_, asked)| now.saturating_sub(*asked) < KNOWN_FOR);
-        self.of_dirs.get(dir).map(|(capacity, _)| *capacity)
-    }
-
-    /// Keeps a capacity that was asked for at this moment, unless there were changes since there were so many.
-    fn put(&mut self, dir: PoolPath, capacity: Capacity, asked: Tick, changes: u64) {
-        if self.changes == changes && self.of_dirs.len() < MOST_KNOWN {
-            self.of_dirs.insert(dir, (capacity, asked));
-        }
-    }
-
-    fn changed(&mut self) {
-        self.changes += 1;
-        self.of_dirs.clear();
-    }
-}
 
 /// A quota in bytes of files, and the bytes of it that are used.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +51,7 @@ impl FileSystem {
         let asked = self.pool.now();
         let (known, changes) = {
             let mut capacities = self.capacities();
-            (capacities.get(&dir, asked), capacities.changes)
+            (capacities.get(&dir, asked), capacities.changes())
         };
         if let Some(known) = known {
             return Ok(known);
@@ -206,25 +164,6 @@ mod tests {
         assert_eq!(within(100, 30), Capacity { total: 100, free: 70 });
         assert_eq!(within(5000, 30), Capacity { total: 630, free: 600 }, "donors have less room");
         assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
-    }
-
-    #[test]
-    fn a_capacity_is_kept_for_a_second_unless_this_mount_changes_something() {
-        let capacity = Capacity { total: 100, free: 50 };
-        let dir = |number: usize| -> PoolPath {
-            format!("pot://lab/{number}").parse().expect("a path")
-        };
-        let (then, later) = (Tick::from_secs(1), Tick::from_secs(2));
-        let mut known = KnownCapacities::default();
-        known.put(dir(1), capacity, then, 0);
-        assert_eq!((known.get(&dir(1), then), known.get(&dir(2), then)), (Some(capacity), None));
-        assert_eq!(known.get(&dir(1), later), None);
-        known.put(dir(1), capacity, later, 0);
-        known.changed();
-        known.put(dir(2), capacity, later, 0);
-        assert_eq!((known.get(&dir(1), later), known.get(&dir(2), later)), (None, None));
-        (0..2 * MOST_KNOWN).for_each(|number| known.put(dir(number), capacity, later, 1));
-        assert_eq!(known.of_dirs.len(), MOST_KNOWN);
     }
 
     #[test]

@@ -8,33 +8,19 @@
 
 use super::{FileSystem, OpenMode, ShownEntry};
 use crate::handles::Handle;
-use crate::inodes::NamePlace;
 use crate::reading::Reading;
+use crate::reopenings::{Reopening, Reopenings};
 use crate::shared_draft::SharedDraft;
 use potluck_client::File;
-use potluck_core::clock::Tick;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::code;
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// The time within which the kernel comes back with an open() that was answered by [`Errno::STALE`], also where each
 /// look-up takes its time.
 const COMES_BACK: Duration = Duration::from_secs(10);
-
-/// The calls of open() with which the kernel is going to come back, by the threads that made them. A thread makes one
-/// call at a time.
-pub type Reopenings = HashMap<u32, Reopening>;
-
-/// A call of open() with which the kernel is going to come back.
-pub struct Reopening {
-    place: NamePlace,
-    since: Tick,
-    /// The version that the second look-up found, and its number.
-    found: Option<(u64, File)>,
-}
 
 impl FileSystem {
     fn reopenings(&self) -> MutexGuard<'_, Reopenings> {
