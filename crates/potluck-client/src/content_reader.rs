@@ -13,6 +13,12 @@ pub trait ContentReader: Read + Send {
     fn local(&self) -> Option<(Arc<File>, u64)> {
         None
     }
+
+    /// Returns the number of bytes that are still to be read, if that is known without reading them: a writer feeds its
+    /// cutter a whole unit, or all that is left of the file.
+    fn left(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A reader of a local file from an offset on.

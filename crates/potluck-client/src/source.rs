@@ -378,8 +378,7 @@ impl Cutter {
 
     fn cut_chunk(&mut self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
         // The length of a stream is not known: a chunk that is not whole means its end.
-        let left = current.left.map_or(usize::MAX, |left| left as usize);
-        let want = left.clamp(1, self.chunk_size);
+        let want = current.most_left().clamp(1, self.chunk_size);
         if self.key.is_none() && want >= LEFT_IN_FILE && current.reader.local().is_some() {
             return self.cut_in_file(current, claim);
         }
@@ -546,6 +545,13 @@ impl Current {
             owner,
             stream: left.is_none(),
         })
+    }
+
+    /// Returns the most bytes that are still to be read; [`usize::MAX`] if that is not known. A buffer for no more of
+    /// them is all that a chunk needs: one for a whole chunk would be filled with zeros for each small file.
+    fn most_left(&self) -> usize {
+        let promised = self.left.map(|left| left as usize);
+        promised.or_else(|| self.reader.left()).unwrap_or(usize::MAX)
     }
 
     /// Returns the most bytes that the next chunk may have.

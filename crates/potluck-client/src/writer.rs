@@ -308,7 +308,8 @@ impl Writer {
     async fn cut(&mut self, shared: &SessionHandle) -> Result<Vec<Cut>, Failure> {
         shared.room().await?;
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
-        let (cutter, mut cuts) = shared.cut(cutter).await;
+        let bytes = cutter.uncut().len() + self.feed.len();
+        let (cutter, mut cuts) = shared.cut(cutter, bytes).await;
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
             facts.path = self.path.clone();
             facts.mtime = self.attributes.mtime;
@@ -329,10 +330,12 @@ impl Writer {
     /// Stores the bytes that are in no chunk yet as the content of a file that never becomes visible.
     async fn store_rest(&mut self, shared: &Arc<SessionHandle>) -> Result<Hidden, Failure> {
         let cut_before = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
-        let content = Box::new(Cursor::new([cut_before, &self.feed.copy()].concat()));
+        let content = [cut_before, &self.feed.copy()].concat();
+        let bytes = content.len();
+        let content = Box::new(Cursor::new(content));
         let (file, cutter) = shared.cutter(self.path.clone(), Input::Stream(content));
         let hidden = Hidden(file, Arc::clone(shared));
-        let (_, mut cuts) = shared.cut(Box::new(cutter.without_inline())).await;
+        let (_, mut cuts) = shared.cut(Box::new(cutter.without_inline()), bytes).await;
         cuts.retain(|cut| !matches!(cut, Cut::End { .. }));
         shared.push(Push::Cuts(cuts))?;
         Ok(hidden)
@@ -484,5 +487,9 @@ impl ContentReader for Feed {
     fn local(&self) -> Option<(Arc<fs::File>, u64)> {
         let fed = self.fed();
         fed.file.as_ref().filter(|_| fed.pieces.is_empty()).and_then(|(file, _)| file.local())
+    }
+
+    fn left(&self) -> Option<usize> {
+        Some(self.len())
     }
 }

@@ -8,6 +8,7 @@ use crate::audit_log::AuditLog;
 use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
+use crate::known_spaces::KnownSpaces;
 use crate::lock_table::SharedLockTable;
 use crate::log::copies::LogCopies;
 use crate::metrics::counted::ManagerMetrics;
@@ -83,6 +84,8 @@ parts! {
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
     members: Arc<KnownMembers>,
+    /// The facts about spaces that never change.
+    known_spaces: Arc<KnownSpaces>,
     /// The certificate authority, which vouches for members.
     ca: Arc<Ca>,
     /// The whereabouts of this manager.

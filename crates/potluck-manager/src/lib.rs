@@ -24,6 +24,7 @@ mod handles;
 mod init;
 mod inquiries;
 mod inventory_turns;
+mod known_spaces;
 mod lock_table;
 mod log;
 mod lost_rights;

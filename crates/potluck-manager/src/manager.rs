@@ -134,6 +134,7 @@ impl Manager {
             read_turns: Arc::default(),
             inventory_turns: Arc::default(),
             members: Arc::new(KnownMembers::new(left.members)),
+            known_spaces: Arc::default(),
             ca: Arc::new(ca),
             signpost: Arc::new(Signpost::new(told.addresses.clone())),
             background: Wakeup::default(),

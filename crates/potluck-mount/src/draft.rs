@@ -19,12 +19,12 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
-use potluck_wire::error::code;
+use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again.
+/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again, and room asked for.
 const SPOOL_STEP: u64 = 32 << 20;
 /// The number of zero bytes that are streamed at a time.
 const PIECE: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub struct Draft {
     is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
-    /// The number of bytes that the file had in the spool when the quota of the space was looked at last.
+    /// The number of bytes that the file had in the spool when quota and room were looked at last.
     spool_checked: u64,
     /// True if attributes were set since the file was published last.
     has_new_attributes: bool,
@@ -339,6 +339,12 @@ impl Draft {
         self.is_dirty && !self.is_written && self.failure.is_none()
     }
 
+    /// Returns whether the file was written in order and published, and nothing was done with it since: its content is in
+    /// the published version alone.
+    pub fn is_published(&self) -> bool {
+        matches!(self.content, Content::Published { .. })
+    }
+
     /// Notes that a write failed, so that the file does not have the content that the program meant. A streamed file is
     /// lost then. An edit is not published either, unless the file is locked (`is_locked`): programs that lock files,
     /// such as databases, undo what they wrote.
@@ -385,9 +391,10 @@ impl Draft {
         })
     }
 
-    /// Returns whether the quota of the space is to be checked again, because the file's part of the spool has grown by
-    /// [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs no quota.
-    pub fn is_quota_to_be_checked(&mut self) -> bool {
+    /// Returns whether the quota of the space and the room for the file are to be checked again, because the file's part of
+    /// the spool has grown by [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs
+    /// neither.
+    pub fn is_room_to_be_checked(&mut self) -> bool {
         let Content::Edited(edit) = &self.content else { return false };
         let spooled = edit.spooled();
         self.spool_checked = self.spool_checked.min(spooled); // spooled bytes may have been stored, or cut off
@@ -398,11 +405,22 @@ impl Draft {
         true
     }
 
-    /// Notes that the file exceeds the quota of the space: the quota is checked again at the next write that makes the
+    /// Has the pool promise room for what the file has in the spool.
+    ///
+    /// Errors: those of [`Edit::reserve`].
+    pub async fn reserve(&mut self, path: &PoolPath) -> Result<(), Failure> {
+        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        match &mut self.content {
+            Content::Edited(edit) => edit.reserve(&self.pool, path, &options).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that there is no room for the file, or no quota: both are checked again at the next write that makes the
     /// file's part of the spool larger. If only the end of a large write was refused, the kernel reports a short write,
     /// and the program gets the error from its next write. Bytes in the spool may be overwritten, as databases do to
     /// undo a change.
-    pub fn exceeds_quota(&mut self) {
+    pub fn has_no_room(&mut self) {
         self.spool_checked = self.spool_checked.saturating_sub(SPOOL_STEP - 1);
     }
 
@@ -544,10 +562,26 @@ impl Draft {
 
     /// Cuts the file off to nothing, as a program opened it with `O_TRUNC`.
     ///
-    /// Errors: those of [`Draft::set_size`].
+    /// Errors: those of [`Draft::set_size`]; [`Errno::NOENT`] if the file was published, and removed by others since.
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        self.set_size(path, 0).await?;
+        match self.is_published() {
+            true => self.begin_anew(path).await?,
+            false => self.set_size(path, 0).await?,
+        }
         self.is_written = false;
+        Ok(())
+    }
+
+    /// Begins the content of a published file anew. Others may have replaced the version that this draft published:
+    /// nothing of either is kept.
+    async fn begin_anew(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        let there = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
+        if there.size() > 0 || Some(there.version()) != self.version {
+            self.content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
+            (self.is_dirty, self.failure_noted) = (true, false);
+            self.is_modified_now();
+            self.note(path);
+        }
         Ok(())
     }
 

@@ -84,6 +84,23 @@ impl Inodes {
         }
     }
 
+    /// Returns the name that leads to a number, or the last one that did.
+    pub fn last_place(&self, number: u64) -> Option<&NamePlace> {
+        let inode = self.known.get(&number)?;
+        inode.place.as_ref().or(inode.last_place.as_ref())
+    }
+
+    /// Returns the number of a directory itself, and of any other entry that of the directory which it is in; the root's
+    /// for what has no name.
+    pub fn directory_of(&self, number: u64) -> u64 {
+        let inode = self.known.get(&number);
+        match inode.and_then(|inode| Some((inode.kind, inode.place.as_ref()?))) {
+            Some((Some(EntryKind::Dir), _)) => number,
+            Some((_, (parent, _))) => *parent,
+            None => ROOT,
+        }
+    }
+
     /// Returns the path at which the content of a directory is staged, if it is staged.
     pub fn staging(&self, number: u64) -> Option<&PoolPath> {
         self.known.get(&number)?.staging.as_ref()
@@ -297,6 +314,9 @@ mod tests {
         let find = |inodes: &Inodes, path: &str| inodes.find_path(&path.parse().expect("a path"));
         assert_eq!(find(&inodes, "pot://lab/a/f"), Some(file));
         assert_eq!(find(&inodes, "pot://lab"), Some(ROOT));
+        inodes.looked_up(dir, (ROOT, "a"), EntryKind::Dir);
+        let directories = [ROOT, dir, file, other, 1000].map(|number| inodes.directory_of(number));
+        assert_eq!(directories, [ROOT, dir, dir, ROOT, ROOT]);
         assert_eq!(find(&inodes, "pot://lab/a/g"), None);
         assert_eq!(find(&inodes, "pot://other/a"), None);
         inodes.rename((ROOT, "a"), (ROOT, "b"));
@@ -326,6 +346,7 @@ mod tests {
         let new = inodes.of(dir, "f");
         assert!(![ROOT, dir, file, other].contains(&new));
         assert_eq!((inodes.find(dir, "f"), inodes.path(file)), (Some(new), Err(Errno::STALE)));
+        assert_eq!(inodes.last_place(file), inodes.last_place(new), "the name that it had");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Nor does each close() of the opener end the writing: a shell opens a file, makes it the standard output of a program
 //! by a second descriptor, and closes the first. The processes that may have such a descriptor are looked up in /proc.
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -78,9 +79,19 @@ pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
 
 /// Returns the process that a thread belongs to; `None` if that cannot be known, as across namespaces.
 pub fn process_of(thread: u32) -> Option<u32> {
+    if is_first_of_process(thread) {
+        return Some(thread);
+    }
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
+}
+
+/// Returns whether a thread is known to be the first of its process, which has the thread's number. The kernel gives
+/// descriptors of such threads alone; to ask for one takes much less time than to read a file in `/proc`.
+fn is_first_of_process(thread: u32) -> bool {
+    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| pidfd_open(pid, PidfdFlags::empty()).is_ok())
 }
 
 /// Returns whether a close() by `thread` publishes a handle that the process `opener` opened. The opener's own close()
@@ -103,6 +114,10 @@ mod tests {
     fn another_process_closes_for_good_only_when_the_opener_is_gone() {
         let own = std::process::id();
         assert_eq!(process_of(own), Some(own));
+        let of_this_thread = || process_of(rustix::thread::gettid().as_raw_pid() as u32);
+        assert_eq!(of_this_thread(), Some(own), "a thread of the tests");
+        let another = std::thread::spawn(of_this_thread).join().expect("it ran");
+        assert_eq!((another, process_of(0)), (Some(own), None));
         assert!(closes_for_good(Some(own), own));
         assert!(closes_for_good(None, own));
         assert!(closes_for_good(Some(u32::MAX), own), "nobody has that number");

@@ -181,24 +181,16 @@ impl RecordState {
         if was_there.is_none() && unpublished.is_none() {
             return;
         }
-        let first = self.first_line.len() as u64;
-        let said = match self.open.is_empty() {
-            true => {
-                self.end = first;
-                self.file.set_len(first)
-            }
-            false => {
-                let line = line_of(draft, unpublished);
-                let at = self.end;
-                self.end += line.len() as u64;
-                let lines = self.end - first;
-                let is_long = lines > OVERTAKEN * (1 + self.open.len() as u64 / 1024);
-                self.file.write_all_at(&line, at).and_then(|()| match is_long {
-                    true => self.write_anew(),
-                    false => Ok(()),
-                })
-            }
-        };
+        let line = line_of(draft, unpublished);
+        let at = self.end;
+        self.end += line.len() as u64;
+        // To cut the file off after each small file that is closed would cost more than the lines.
+        let lines = self.end - self.first_line.len() as u64;
+        let is_long = lines > OVERTAKEN * (1 + self.open.len() as u64 / 1024);
+        let said = self.file.write_all_at(&line, at).and_then(|()| match is_long {
+            true => self.write_anew(),
+            false => Ok(()),
+        });
         if let Err(why) = said
             && !self.has_failed
         {

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::log::{changes, records::Record};
 use crate::members;
-use crate::pool_records::spaces::{self, Sums};
+use crate::pool_records::spaces::{self, Space, Sums};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
@@ -164,8 +164,16 @@ pub struct QuotaLimits(Vec<QuotaLimit>);
 impl QuotaLimits {
     /// Reads the quotas of a space and of the member who made it.
     pub(crate) fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
+        match spaces::numbered(db, space)? {
+            Some(space) => Self::in_space(db, &space),
+            None => Ok(Self(Vec::new())),
+        }
+    }
+
+    /// Reads the quotas as [`Self::of`] does, of a space that was read in this transaction before anything in it was
+    /// changed.
+    pub(crate) fn in_space(db: &Tx, space: &Space) -> Result<Self, Error> {
         let mut limits = Vec::new();
-        let Some(space) = spaces::numbered(db, space)? else { return Ok(Self(limits)) };
         let quota = read(db, &of_space(space.id))?;
         if quota != Quota::NONE {
             let (of, spaces) = (format!("the space {}", space.name), BTreeSet::from([space.id]));

@@ -63,8 +63,12 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     if path.space().is_empty() {
         return Ok(Policy::default());
     }
-    let space = spaces::named(db, path.space())?;
-    let (mut policy, mut dir) = (space.policy, space.root);
+    effective_in(db, &spaces::named(db, path.space())?, path)
+}
+
+/// Returns the policy that holds at a path in `space`, as [`effective`] does.
+pub(crate) fn effective_in(db: &Tx, space: &Space, path: &PoolPath) -> Result<Policy, Error> {
+    let (mut policy, mut dir) = (space.policy.clone(), space.root);
     for name in inheriting(db, path)? {
         match entries::lookup(db, dir, &name)? {
             Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => dir = next,

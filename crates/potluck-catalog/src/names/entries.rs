@@ -264,6 +264,9 @@ fn count_dir(db: &Tx, parent: DirId) -> Result<(), Error> {
 
 /// Counts so many directories more in the space with this root.
 fn count_dirs(db: &Tx, root: DirId, more: u64) -> Result<(), Error> {
+    if more == 0 {
+        return Ok(());
+    }
     db.prepare("UPDATE spaces SET dirs = dirs + ?2 WHERE root = ?1")?
         .execute(params![root.0, more as i64])?;
     Ok(())

@@ -63,7 +63,8 @@ impl Catalog {
             if let CommitOutcome::Fresh { files, .. } = &outcome {
                 for (stored, file) in files.iter().zip(&batch.files) {
                     let (Ok(stored), Ok(file)) = (stored, file) else { continue };
-                    if !file.is_part() {
+                    // A file whose content is in the catalog has all of its redundancy.
+                    if !file.is_part() && !file.version.inline {
                         visible.push(stored.version);
                         if file.version.chunks > 0 {
                             on_donors.push(stored.version);

@@ -101,6 +101,9 @@ pub(crate) fn grow(
 
 /// Notes that so many more bytes of a session's files are visible, which quotas count as those of files from now on.
 pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> {
+    if bytes == 0 {
+        return Ok(());
+    }
     db.prepare("UPDATE sessions SET counted = max(counted - ?2, 0) WHERE id = ?1")?
         .execute(params![id.0, i64::try_from(bytes).unwrap_or(i64::MAX)])?;
     Ok(())

@@ -22,7 +22,7 @@ use crate::versions::{
 use crate::when::When;
 use potluck_core::attributes::FileTime;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_core::recipe::PART_CHUNKS;
@@ -232,7 +232,6 @@ pub(crate) fn commit<F: Clone>(
         db,
         session: batch.session,
         space: batch.space,
-        term: meta::epoch(db)?,
         donors,
         view: &view,
         mirror: batch.mirror,
@@ -297,7 +296,6 @@ struct Work<'db> {
     db: &'db Tx,
     session: SessionId,
     space: SpaceId,
-    term: Epoch,
     donors: &'db DonorSnapshot,
     view: &'db PoolView,
     mirror: Mirror,
@@ -344,7 +342,7 @@ impl Work<'_> {
             self.visible.remove_version(earlier)?;
         }
         self.visible.put_version(&target, id, Self::to_put(file, safety))?;
-        let (term, losses) = (self.term, self.donors.losses());
+        let (term, losses) = (meta::epoch(self.db)?, self.donors.losses());
         let relied = Relied { donors: by.into_iter().collect(), term, losses };
         parts::put(self.db, whole, number, id, Some(&relied))?;
         // The part keeps its chunks in use, so their offers are forgotten: a session does not take more memory the
@@ -361,7 +359,7 @@ impl Work<'_> {
         let id = parts::being_written(self.db, &self.session, of)?.ok_or_else(differ)?;
         let version = Version { id, ..file.version.clone() };
         let sum = wholes::sum(self.db, &version)?.ok_or_else(differ)?;
-        let mut holds = None;
+        let (term, mut holds) = (meta::epoch(self.db)?, None);
         for part in parts::judged(self.db, id, 0, usize::MAX >> 1)? {
             let Some(relied) = part.relied else {
                 let index = part.number as usize * PART_CHUNKS;
@@ -371,7 +369,7 @@ impl Work<'_> {
             if holds.as_ref() == Some(&relied) {
                 continue;
             }
-            if !relied.holds(self.term, self.donors) {
+            if !relied.holds(term, self.donors) {
                 return Err(Error::PartsUnjudged);
             }
             holds = Some(relied);

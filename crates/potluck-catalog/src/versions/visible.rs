@@ -146,13 +146,8 @@ impl<'db> Visible<'db> {
         let Some((name, above)) = path.names().split_last() else {
             return Err(Error::OutsideSpaces(path));
         };
-        let found = match self.dirs.get(above) {
-            Some(dir) => entries::lookup(self.db, *dir, name)?,
-            None => {
-                checkpoint_rows::check_writable(self.db, &path, Some(self.counts.now_ms()))?;
-                entries::resolve(self.db, &path)?
-            }
-        };
+        let dir = self.dir_of(&path, above)?;
+        let found = dir.map_or(Ok(None), |dir| entries::lookup(self.db, dir, name))?;
         let replaced = match found.map(|found| found.place) {
             Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
             Some(EntryPlace::File(version)) => Some(version),
@@ -160,7 +155,7 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
-        let Asks { redundancy: keeping, promise, retention } = self.asks(&path, above)?;
+        let Asks { redundancy: keeping, promise, retention } = self.asks(space, &path, above)?;
         // A version that is kept still counts in the sums.
         let gone = replaced.filter(|_| retention.replaced.is_none());
         let is_dir_known = self.dirs.contains_key(above);
@@ -175,20 +170,38 @@ impl<'db> Visible<'db> {
             }
             Ok(change)
         };
-        self.admit(space.id, &path, change)?;
+        self.admit(space, &path, change)?;
         Ok(PutTarget { path, replaced, retention, keeping, promise })
+    }
+
+    /// Returns the directory of a file, if it is there, and keeps its number. Refuses a path where nothing may be
+    /// written, or below a file.
+    fn dir_of(&mut self, path: &PoolPath, above: &[String]) -> Result<Option<DirId>, Error> {
+        if let Some(known) = self.dirs.get(above) {
+            return Ok(Some(*known));
+        }
+        checkpoint_rows::check_writable(self.db, path, Some(self.counts.now_ms()))?;
+        let parent = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
+        match entries::resolve(self.db, &parent)?.map(|found| found.place) {
+            Some(EntryPlace::Dir(dir)) => {
+                self.dirs.insert(above.to_vec(), dir);
+                Ok(Some(dir))
+            }
+            Some(EntryPlace::File(_) | EntryPlace::Link(_)) => Err(Error::NotADirectory(parent)),
+            None => Ok(None),
+        }
     }
 
     /// Refuses a change at a path that exceeds a quota, counting the changes made before in this transaction.
     fn admit(
         &mut self,
-        space: SpaceId,
+        space: &Space,
         path: &PoolPath,
         change: impl FnOnce(&Tx) -> Result<Sums, Error>,
     ) -> Result<(), Error> {
         let limits = match self.limits.take() {
             Some(known) => known,
-            None => QuotaLimits::of(self.db, space)?,
+            None => QuotaLimits::in_space(self.db, space)?,
         };
         let limits = self.limits.insert(limits);
         if limits.are_none() {
@@ -209,12 +222,12 @@ impl<'db> Visible<'db> {
 
     /// Returns the requirements of the command and the directory of a file; a directory that is not there yet inherits
     /// those of the one above.
-    fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
+    fn asks(&mut self, space: &Space, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
         if let Some(known) = self.asks.get(above) {
             return Ok(*known);
         }
         let dir = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
-        let policy = dir_policies::effective(self.db, &dir)?;
+        let policy = dir_policies::effective_in(self.db, space, &dir)?;
         if !self.asked.is_allowed_by(&policy) {
             return Err(Error::LessSafe(path.clone()));
         }
@@ -352,7 +365,7 @@ impl<'db> Visible<'db> {
     ) -> Result<(), Error> {
         let missing = entries::missing_dirs(self.db, path)?;
         if let Some(space) = self.space {
-            self.admit(space.id, path, |_| Ok(Sums::of_dirs(missing)))?;
+            self.admit(space, path, |_| Ok(Sums::of_dirs(missing)))?;
         }
         self.made_dirs += missing;
         make_dirs(self.db, path, attributes, now).map(drop)

@@ -33,8 +33,7 @@ impl Cutter {
         let begin = current.size - uncut as u64;
         let left_in_part = self.part_bytes - begin % self.part_bytes;
         let most = left_in_part.min(self.chunk_size as u64) as usize;
-        let left = current.left.map_or(usize::MAX, |left| left as usize);
-        let want = uncut.saturating_add(left).clamp(1, most);
+        let want = uncut.saturating_add(current.most_left()).clamp(1, most);
         let mut body = claim.split(want).buffer(want);
         body[..uncut].copy_from_slice(&current.uncut);
         let mut digest = std::mem::take(&mut current.digest);

@@ -144,7 +144,7 @@ fn read_up_to(
     let mut chunks = Vec::with_capacity(count);
     let mut hasher = ChunkHasher::default();
     while chunks.len() < count {
-        let want = current.left.map_or(len, |left| len.min(left as usize));
+        let want = len.min(current.most_left());
         if want == 0 {
             break;
         }

@@ -160,6 +160,42 @@ async fn a_pipe_that_dribbles_gives_the_same_chunks() {
     assert_eq!(cut[0].1.digest, cut[1].1.digest);
 }
 
+/// A reader that knows how much is left, as what a writer feeds does.
+struct Fed(io::Cursor<Vec<u8>>);
+
+impl Read for Fed {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+impl ContentReader for Fed {
+    fn left(&self) -> Option<usize> {
+        Some(self.0.get_ref().len() - self.0.position() as usize)
+    }
+}
+
+fn fed(len: usize) -> Input {
+    Input::Fed(Box::new(Fed(io::Cursor::new(content(len)))))
+}
+
+#[tokio::test]
+async fn what_a_writer_feeds_is_cut_as_a_stream_is_and_takes_no_larger_buffers_than_it_needs() {
+    for len in [0, 1, INLINE_MAX as usize, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5] {
+        let stream = Input::Stream(Box::new(io::Cursor::new(content(len))));
+        let cut = cut_all(vec![item("fed", fed(len)), item("stream", stream)], None).await;
+        assert!(cut.iter().all(|(bytes, _)| *bytes == content(len)), "{len} bytes");
+        assert_eq!(cut[0].1.digest, cut[1].1.digest, "{len} bytes");
+        assert_eq!(cut[0].1.inline.is_some(), cut[1].1.inline.is_some(), "{len} bytes");
+    }
+    let items = Box::new(std::iter::once(item("f", fed(CHUNK / 4))));
+    let mut cutter = Cutter::new(items, &policy(), None, Default::default());
+    let mut cuts = cutter.next(Buffers::new(64 << 20).claim(CHUNK).await);
+    let Some(Cut::Group { data, .. }) = cuts.first_mut() else { panic!("no chunk") };
+    let Body::Memory(body) = &mut data[0].1 else { panic!("it is in no file") };
+    assert!(body.bytes_mut().capacity() < CHUNK / 2, "no room for a whole chunk");
+}
+
 #[tokio::test]
 async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
     let mut current = Current::open(

@@ -4,16 +4,21 @@ use crate::fetch::{ChunkLocator, LocatedChunks};
 use crate::pool::Pool;
 use crate::source::{Cut, Cutter, Input, Item, Items};
 use potluck_core::attributes::FileTime;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, MIN_CHUNK};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
+use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// The number of bytes from which they are cut on another thread. Fewer are the end of a file, which is in memory, and
+/// take less time than two threads that wake each other.
+const CUT_HERE: usize = MIN_CHUNK as usize;
 
 /// A message to a session.
 pub(crate) enum Push {
@@ -27,12 +32,17 @@ pub(crate) enum Push {
     Await(u32, Finished),
     /// Gives a file up, so that nothing of it becomes visible.
     Abort(u32),
+    /// Asks for room for so many plaintext bytes beyond those that were cut, and to be told whether it is promised.
+    Room(u64, RoomPromised),
     /// Asks which donors have these chunks of the session.
     Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
 /// The channel on which a writer is told what became of its file.
 pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
+
+/// The channel on which somebody is told whether room is promised.
+pub(crate) type RoomPromised = oneshot::Sender<Result<(), Failure>>;
 
 /// A file that has become visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,14 +126,27 @@ impl SessionHandle {
         may_cut.wait_for(|may| *may).await.map(drop).map_err(|_| self.ended())
     }
 
-    /// Runs a cutter until it needs more, or is at the end of its file.
-    pub async fn cut(&self, mut cutter: Box<Cutter>) -> (Box<Cutter>, Vec<Cut>) {
+    /// Has the manager promise room for so many plaintext bytes beyond those that were cut, as far as it has not yet.
+    ///
+    /// Errors: the manager's refusal, such as one of kind [`ErrorKind::NoSpace`]; the failure that ended the session.
+    pub async fn reserve(&self, bytes: u64) -> Result<(), Failure> {
+        let (done, promised) = oneshot::channel();
+        self.push(Push::Room(bytes, done))?;
+        promised.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// Runs a cutter until it needs more, or is at the end of its file. `bytes` is the number of bytes that it has.
+    pub async fn cut(&self, mut cutter: Box<Cutter>, bytes: usize) -> (Box<Cutter>, Vec<Cut>) {
         let claim = self.client.buffers.claim(Cutter::room(&self.policy)).await;
         let cut = move || {
             let cuts = cutter.next(claim);
             (cutter, cuts)
         };
-        self.client.env.offload.run(cut).await
+        let offload = match bytes < CUT_HERE {
+            true => Offload::Inline,
+            false => self.client.env.offload,
+        };
+        offload.run(cut).await
     }
 
     /// Returns the failure that ended the session.

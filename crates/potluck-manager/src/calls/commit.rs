@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::handles;
+use crate::known_spaces::KnownSpaces;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
@@ -29,7 +30,7 @@ use potluck_pool::{Pool, ReceiptSigner, Ticketed};
 use potluck_wire::control::{
     Commit, Committed, CommittedParts, FileCommit, Holding, InParts, LostParts, Outcome,
 };
-use potluck_wire::env::Env;
+use potluck_wire::env::{Env, Offload};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,7 @@ handles! {
         catalog: Catalog,
         rates: Arc<SessionRates>,
         uses: Arc<SeriesUses>,
+        known_spaces: Arc<KnownSpaces>,
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         sessions: WriteSessions,
@@ -69,6 +71,11 @@ const ASK: usize = 8192;
 const MOST_WORK: usize = 512;
 /// The work of a file besides its chunks, in units of the work for a chunk: a version, an entry, a change for the log.
 const FILE_WORK: usize = 10;
+/// The most work of checking the files of a call that the thread which answers it does itself, in units of the work for a
+/// receipt: a hundred microseconds or so.
+const CHECKED_HERE: usize = 128;
+/// The bytes of a recipe whose check is one unit of work.
+const RECIPE_UNIT: usize = 64;
 
 type Prepared = Result<PreparedFile, Failure>;
 
@@ -149,6 +156,16 @@ fn work_of(file: &FileCommit) -> usize {
         None => file.size.div_ceil(u64::from(file.chunk_size.max(1))) as usize,
     };
     FILE_WORK + chunks + file.parity.0.len()
+}
+
+/// Returns whether files are so few, and have so few chunks, that to check them is no work for another thread. What a
+/// client says of their sizes does not count, but what it sent.
+fn are_few(files: &[FileCommit]) -> bool {
+    let checks = |file: &FileCommit| {
+        let recipe: usize = file.pages.iter().map(|page| page.0.len()).sum();
+        FILE_WORK + recipe / RECIPE_UNIT + file.parity.0.len() + file.acknowledged.0.len()
+    };
+    files.iter().map(checks).sum::<usize>() <= CHECKED_HERE
 }
 
 impl CommitCalls {
@@ -365,7 +382,8 @@ fn parse(text: &str) -> Result<Committed, Failure> {
 }
 
 impl CommitCalls {
-    /// Checks the files without the catalog, on another thread. Also returns the signers by which receipts were judged.
+    /// Checks the files without the catalog, on another thread unless they are few. Also returns the signers by which
+    /// receipts were judged.
     async fn prepare(
         &self,
         caller: &CallingMember,
@@ -373,7 +391,8 @@ impl CommitCalls {
         ticketed: &Ticketed,
         files: Vec<FileCommit>,
     ) -> Result<(Vec<Prepared>, BTreeMap<DonorId, ReceiptSigner>), Failure> {
-        let space = self.catalog.space(ticketed.space).await?.ok_or_else(|| {
+        let space = self.known_spaces.facts(&self.catalog, ticketed.space).await?;
+        let space = space.ok_or_else(|| {
             Failure::new(
                 ErrorKind::NotFound,
                 code::NO_SPACE_NAMED,
@@ -386,19 +405,21 @@ impl CommitCalls {
         self.access.need_in(caller, Right::Write, &space.name).await?;
         let against = {
             let pool = self.pool.lock();
-            let mut against = Against::new(session, ticketed, &space, pool.receipt_signers());
+            let mut against = Against::new(session, ticketed, space.sealed, pool.receipt_signers());
             if self.time.uptime() < REGISTERING {
                 against.unregistered = pool.unregistered();
             }
             against
         };
+        // Two threads that wake each other take longer than the checks of a small file.
+        let offload = if are_few(&files) { Offload::Inline } else { self.env.offload };
         let check = move || {
             let mut against = against;
             let files = files.into_iter().map(|file| against.prepare(file));
             let files = files.collect::<Result<Vec<_>, _>>();
             (files, against)
         };
-        let (files, Against { false_receipts, signers, .. }) = self.env.offload.run(check).await;
+        let (files, Against { false_receipts, signers, .. }) = offload.run(check).await;
         if !false_receipts.is_empty() {
             self.pool.lock().note_false_receipts(&session, &false_receipts, self.time.tick());
         }

@@ -3,7 +3,7 @@
 //! Nothing that a client says is believed. A file that passes the checks becomes a [`PreparedFile`]; all others of
 //! these are made from versions that the catalog has.
 
-use potluck_catalog::{Error, PreparedChunk, PreparedFile, Space};
+use potluck_catalog::{Error, PreparedChunk, PreparedFile};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
@@ -39,17 +39,16 @@ pub struct Against {
 pub struct UnknownKey(pub DonorId);
 
 impl Against {
-    /// Collects the facts that a commit to `space` is checked against.
+    /// Collects the facts that a commit to a space is checked against; `sealed` says whether the space is.
     pub fn new(
         session: SessionId,
         ticketed: &Ticketed,
-        space: &Space,
+        sealed: bool,
         signers: BTreeMap<DonorId, ReceiptSigner>,
     ) -> Self {
         let (unregistered, false_receipts) = Default::default();
         let may_lower = ticketed.asked.may_lower;
         let tolerates = if may_lower { 0 } else { ticketed.policy.redundancy().tolerates() };
-        let sealed = space.key.is_some();
         Self { session, sealed, tolerates, signers, unregistered, false_receipts }
     }
 

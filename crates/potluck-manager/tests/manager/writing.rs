@@ -11,7 +11,7 @@ use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Abort, AlarmKind, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Holding,
-    Open, Outcome, Renew, Reserve, Stat, Status,
+    Open, Outcome, Renew, Reserve, SpaceRemove, Stat, Status,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
@@ -131,6 +131,19 @@ async fn a_commit_of_many_files_is_done_in_steps_and_answered_and_repeated_as_on
     let again = commit(&user, session, 0, batch, true).await.expect("repeated");
     assert_eq!(versions(&again), stored, "by all steps, though the session is over");
     assert!(again.files[0].is_sent_again());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_committed_is_refused_once_its_space_is_removed() {
+    let lab = Lab::new().await;
+    let admin = lab.admin();
+    let session = reserve(&admin, 4096).await.expect("reserved").session;
+    let one = |at| vec![small(at, b"hello")];
+    let before = commit(&admin, session, 0, one("pot://lab/a"), false).await.expect("committed");
+    assert!(matches!(before.files[0], Outcome::Stored { .. }));
+    admin.call(&SpaceRemove { name: "lab".into(), recursive: true }).await.expect("removed");
+    let after = commit(&admin, session, 1, one("pot://lab/b"), false).await.expect("answered");
+    assert_eq!(refusal(&after.files[0]).code, code::NO_SPACE_NAMED);
 }
 
 #[tokio::test(flavor = "multi_thread")]

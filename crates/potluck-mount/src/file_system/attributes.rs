@@ -63,7 +63,8 @@ impl FileSystem {
             (None, Some(_)) => {
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
-                SharedDraft::new(self.begin_draft(inode, mode).await?)
+                let path = self.inodes().path(inode)?;
+                SharedDraft::new(self.begin_draft(&path, mode).await?)
             }
         };
         let mut draft = shared.lock().await;
@@ -81,6 +82,7 @@ impl FileSystem {
         // If the file is open, its last handle publishes it, with the attributes that were set until then.
         if !is_open {
             self.metadata.publishing(&path, draft.publish(&path)).await?;
+            self.capacities_changed();
         }
         drop(draft);
         Ok(self.facts_of_draft(inode, &shared))

@@ -1,25 +1,19 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
+use crate::draft::Draft;
 use crate::errno::errno;
-use crate::inodes::ROOT;
+use crate::known_capacities::{Capacity, KnownCapacities};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{QuotaList, Status};
+use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The time that a program that writes waits at most for the manager to tell the quota.
+/// The time that a program that writes waits at most for the manager to tell the quota, and as long for room.
 const MOST_ASKED: Duration = Duration::from_secs(1);
-
-/// The bytes of files that the pool can hold by its policy, in all and beside what it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
-    /// The bytes that could be stored in an empty pool.
-    pub total: u64,
-    /// The bytes that can still be stored.
-    pub free: u64,
-}
 
 /// A quota in bytes of files, and the bytes of it that are used.
 #[derive(Debug, Clone, Copy)]
@@ -38,16 +32,44 @@ impl Capacity {
 }
 
 impl FileSystem {
-    /// Returns the capacity and the room for files of the mounted directory's policy. Donors' room counts only as far
+    fn capacities(&self) -> MutexGuard<'_, KnownCapacities> {
+        self.capacities.lock().expect("no holder panics")
+    }
+
+    /// Notes that this mount changed what the pool holds, or has room for.
+    pub(super) fn capacities_changed(&self) {
+        self.capacities().changed();
+    }
+
+    /// Returns the capacity and the room for files by the policy of a directory, or of the directory that an entry is
+    /// in. Both may be a second old.
+    pub async fn capacity(&self, inode: u64) -> Result<Capacity, Errno> {
+        let dir = {
+            let inodes = self.inodes();
+            inodes.path(inodes.directory_of(inode))?
+        };
+        let asked = self.pool.now();
+        let (known, changes) = {
+            let mut capacities = self.capacities();
+            (capacities.get(&dir, asked), capacities.changes())
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let capacity = self.capacity_of(&dir).await?;
+        self.capacities().put(dir, capacity, asked, changes);
+        Ok(capacity)
+    }
+
+    /// Asks the manager for the capacity and the room for files by a directory's policy. Donors' room counts only as far
     /// as each group of shards finds enough donors with room; a quota of the space limits both further. For the root of
     /// the pool the bytes of donors count as they are.
-    pub async fn capacity(&self) -> Result<Capacity, Errno> {
+    async fn capacity_of(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
-        let root = self.inodes().path(ROOT)?;
-        let (shards, data) = match root.space().is_empty() {
+        let (shards, data) = match dir.space().is_empty() {
             true => (1, 1),
             false => {
-                let policy = self.pool.stat(&root).await.map_err(|failure| errno(&failure))?.policy;
+                let policy = self.pool.stat(dir).await.map_err(|failure| errno(&failure))?.policy;
                 match policy.ec {
                     Some(ec) => (ec.width(), ec.data()),
                     None => (policy.copies as usize, 1),
@@ -57,16 +79,29 @@ impl FileSystem {
         let rooms: Vec<u64> =
             status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let reserved: u64 = match root.space().is_empty() {
+        let reserved: u64 = match dir.space().is_empty() {
             true => 0,
-            false => self.reservations_of(&root).await?.iter().map(|it| it.left).sum(),
+            false => self.reservations_of(dir).await?.iter().map(|it| it.left).sum(),
         };
         // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
         let free = storable(&rooms, shards, data) + reserved;
         let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
-        match root.space() {
+        match dir.space() {
             "" => Ok(capacity),
             space => Ok(capacity.within(self.quota_of(space).await?)),
+        }
+    }
+
+    /// Refuses what a draft that is to be at `path` has in the spool, if the quota of the space or the room of donors is too
+    /// little for it. If the manager does not answer within [`MOST_ASKED`], or fails, or donors are away, it is not
+    /// refused here.
+    ///
+    /// Errors: [`Errno::DQUOT`], [`Errno::NOSPC`].
+    pub(super) async fn check_room(&self, path: &PoolPath, draft: &mut Draft) -> Result<(), Errno> {
+        self.check_quota(path, draft.size()).await?;
+        match tokio::time::timeout(MOST_ASKED, draft.reserve(path)).await {
+            Ok(Err(failure)) if failure.kind == ErrorKind::NoSpace => Err(errno(&failure)),
+            _ => Ok(()),
         }
     }
 
@@ -75,7 +110,7 @@ impl FileSystem {
     /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
-    pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+    async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
         let quota = tokio::time::timeout(MOST_ASKED, async {
             let quota = self.quota_of(path.space()).await.ok()??;
             let replaced = self.stat(path).await.map_or(0, |entry| entry.size);

@@ -129,6 +129,7 @@ impl FileSystem {
             draft.publish(path).await
         };
         let published = self.metadata.publishing(path, publish).await;
+        self.capacities_changed();
         if let Err(why) = published {
             tracing::warn!("{path} is not in the pool as it was written: {why}");
             draft.failed(path, why);

@@ -181,7 +181,9 @@ impl FileSystem {
             return self.change_checkpoint(inode, value.parse()?).await;
         }
         if attribute == PoolAttribute::Reserve {
-            return self.reserve(inode, value).await;
+            let reserved = self.reserve(inode, value).await;
+            self.capacities_changed();
+            return reserved;
         }
         if attribute == PoolAttribute::Shared {
             return self.set_shared(inode, value).await;
@@ -191,6 +193,7 @@ impl FileSystem {
         let set = PolicySet { path, policy, new_files_only: false, dry_run: false };
         let set = self.pool.call(&set).await;
         self.small_files.begin_anew(); // new files begin in sessions with the new policy
+        self.capacities_changed();
         set.map(drop).map_err(|failure| errno(&failure))
     }
 }

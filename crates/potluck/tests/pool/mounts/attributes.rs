@@ -205,10 +205,32 @@ fn df_tells_what_the_quota_of_the_space_leaves() {
     };
     assert!(told().1 > 64 << 20, "room of the donor");
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "64MiB"]);
-    assert_eq!(told(), (64 << 20, 64 << 20));
+    wait_until("the mount to ask again", DEADLINE, || told() == (64 << 20, 64 << 20));
     fs::write(mount.at("f"), bytes(1, 24 << 20)).expect("written");
-    assert_eq!(told(), (64 << 20, 40 << 20));
+    assert_eq!(told(), (64 << 20, 40 << 20), "what this mount changed");
     lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn df_of_a_directory_goes_by_the_policy_of_that_directory() {
+    let test = "df_of_a_directory_goes_by_the_policy_of_that_directory";
+    let Some((lab, mount)) = mounted(test, 2, &["--copies", "1"], &[]) else { return };
+    fs::create_dir_all(mount.at("twice/below")).expect("made");
+    let set = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(mount.at("twice"), "user.potluck.copies", b"2", set).expect("set");
+    fs::write(mount.at("twice/f"), "x").expect("written");
+    let free = |path: &Path| {
+        let told = statvfs(path).expect("told");
+        told.f_bavail * told.f_frsize
+    };
+    let once = free(&mount.dir);
+    for path in ["twice", "twice/below", "twice/f"] {
+        let twice = free(&mount.at(path));
+        assert!(twice * 9 / 5 < once && once < twice * 11 / 5, "{path}: {twice} of {once}");
+    }
+    let all = Mount::start_in(&lab, "all", "pot://", &[]);
+    let shown = free(&all.at("lab/twice"));
+    assert!(shown < once * 2 / 3, "{shown} of {once}, also where all spaces are mounted");
 }
 
 #[test]
