@@ -60,9 +60,8 @@ mod tests {
     #[test]
     fn a_capacity_is_kept_for_a_second_unless_this_mount_changes_something() {
         let capacity = Capacity { total: 100, free: 50 };
-        let dir = |number: usize| -> PoolPath {
-            format!("pot://lab/{number}").parse().expect("a path")
-        };
+        let dir =
+            |number: usize| -> PoolPath { format!("pot://lab/{number}").parse().expect("a path") };
         let (then, later) = (Tick::from_secs(1), Tick::from_secs(2));
         let mut known = KnownCapacities::default();
         known.put(dir(1), capacity, then, 0);

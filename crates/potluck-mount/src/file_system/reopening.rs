@@ -51,7 +51,8 @@ impl FileSystem {
             Ok(file) => self.keep_for(thread, inode, file),
             // What was known of the name is older than this.
             Err(failure)
-                if failure.code == code::NO_ENTRY && (version.is_some() || self.lose_name(inode)) =>
+                if failure.code == code::NO_ENTRY
+                    && (version.is_some() || self.lose_name(inode)) =>
             {
                 self.reopenings().remove(&thread);
                 self.metadata.changed_here(&path);

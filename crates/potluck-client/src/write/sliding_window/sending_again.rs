@@ -161,9 +161,8 @@ impl Window {
             Some((*name, (said.donor, said.ack, said.receipt)))
         });
         // Copies that were acknowledged after the file was to be committed count, too.
-        let later = names
-            .iter()
-            .flat_map(|name| self.groups.all_acks(name).map(move |ack| (*name, *ack)));
+        let later =
+            names.iter().flat_map(|name| self.groups.all_acks(name).map(move |ack| (*name, *ack)));
         for (name, ack) in own.chain(later) {
             if counts(&ack) {
                 there.entry(name).or_default().add(ack);
