@@ -49,12 +49,12 @@ pub struct Database(pub(crate) Tx);
 
 impl Database {
     fn connection(&self) -> &Connection {
-        &self.0.0
+        &self.0.connection
     }
 
     /// Returns this connection with leases that are shared with others.
     pub(super) fn with_leases(mut self, leases: Arc<Leases>) -> Self {
-        self.0.1 = leases;
+        self.0.leases = leases;
         self
     }
 
@@ -105,7 +105,7 @@ impl Database {
     /// Closes a catalog, and leaves it as one file.
     pub fn close(self) -> Result<(), Error> {
         self.connection().pragma_update(None, "journal_mode", "DELETE")?;
-        self.0.0.close().map_err(|(_, why)| why.into())
+        self.0.connection.close().map_err(|(_, why)| why.into())
     }
 }
 
@@ -244,7 +244,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
         "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
     )?;
-    Ok(Database(Tx(db, Arc::default())))
+    Ok(Database(Tx::new(db)))
 }
 
 /// Opens a catalog only to read it, as it is at the first read.
@@ -265,7 +265,7 @@ fn open(path: &Path) -> Result<Database, OpenError> {
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
              PRAGMA wal_autocheckpoint = 4000;",
         )?;
-        Ok(Database(Tx(db, Arc::default())))
+        Ok(Database(Tx::new(db)))
     };
     open().map_err(damaged(path))
 }

@@ -199,6 +199,8 @@ impl Session {
             self.durability = asked;
         }
         let tx = self.db.begin_to_write()?;
+        // Also while nobody listens, because somebody may begin to before the commit.
+        tx.begin_notes(self.state.listener.get().is_some());
         let before = changes::last(&tx)?;
         let began = self.state.clock.now();
         let mut now = began;
@@ -230,7 +232,7 @@ impl Session {
         // The listener is asked after the commit: one that begins to listen later reads what was committed.
         if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
         {
-            listener.committed(committed::changes_between(&self.db, before, last));
+            listener.committed(committed::told_of(&self.db, self.db.take_notes(), last - before));
         }
         Ok(())
     }
