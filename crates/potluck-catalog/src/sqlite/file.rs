@@ -20,6 +20,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// The most bytes of a catalog that is checked before it is served, which takes some tenths of a second. A larger one
 /// is checked while it is served, so that it does not delay the start, unless it was found damaged before.
 const CHECKED_WHEN_OPENED: u64 = 64 << 20;
+/// The pages of the write-ahead log from which on it is moved into the file.
+pub(super) const LONG_LOG: i32 = 4000;
 /// The mark "POTL", by which `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
@@ -99,6 +101,13 @@ impl Database {
     /// then leaves some of the log beside the file, without an error.
     pub(super) fn move_log_into_file(&self) -> Result<(), Error> {
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
+    }
+
+    /// Moves the write-ahead log into the file as far as no reader needs it any more. It waits for nobody, and does
+    /// nothing while another connection moves the log.
+    pub(super) fn move_some_of_log(&self) -> Result<(), Error> {
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
         Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
     }
 
@@ -260,11 +269,11 @@ fn open(path: &Path) -> Result<Database, OpenError> {
         let db = Connection::open(path)?;
         db.set_prepared_statement_cache_capacity(128);
         keep_plans(&db)?;
-        db.execute_batch(
+        db.execute_batch(&format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
-             PRAGMA wal_autocheckpoint = 4000;",
-        )?;
+             PRAGMA wal_autocheckpoint = {LONG_LOG};",
+        ))?;
         Ok(Database(Tx::new(db)))
     };
     open().map_err(damaged(path))
