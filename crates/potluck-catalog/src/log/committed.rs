@@ -51,7 +51,7 @@ pub enum CommittedChange {
 /// Returns what is told of `count` changes that were committed together; `noted` are their texts, as far as they are
 /// known. [`CommittedChange::Unknown`] stands for changes that are too many or cannot be read.
 pub(crate) fn told_of(db: &Tx, noted: Option<Vec<String>>, count: i64) -> Vec<CommittedChange> {
-    // Numbers are skipped on purpose, too. Then it is not known what changed.
+    // Not all are known if they were too many, or if the first listener came while the transaction was under way.
     let Some(noted) = noted.filter(|noted| noted.len() as i64 == count) else {
         return vec![CommittedChange::Unknown];
     };
