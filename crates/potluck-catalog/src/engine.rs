@@ -12,9 +12,9 @@
 //! - [`Database`] is an open catalog: `begin` returns a transaction, which is rolled back unless `commit` is called;
 //!   `never_sync` leaves the time of writes to the system; `bytes` is the size of the catalog; `close` leaves it as one
 //!   file.
-//! - [`Tx`] runs statements in a transaction: `prepare`, `execute`, `query_row`, `execute_batch`, `savepoint`; and it
-//!   knows the numbers that tables give to rows (`last_number`, `skip_numbers`). A statement returns each [`Row`] as
-//!   values of four sorts ([`crate::sql`]).
+//! - [`Tx`] runs statements in a transaction: `prepare`, `execute`, `query_row`, `execute_batch`, `savepoint`; it knows
+//!   the numbers that tables give to rows (`last_number`, `skip_numbers`); and it keeps the changes of which a listener
+//!   is told after the commit (`note`). A statement returns each [`Row`] as values of four sorts ([`crate::sql`]).
 //! - [`CatalogWriter`] runs jobs one after the other, commits many at once, and may run a job again from its start.
 //!   [`Readers`] run queries, each on what was committed before.
 //! - The engine turns its own errors into [`Error`](crate::Error). For tests it has `limit_pages`, `copy_to` and what

@@ -130,7 +130,7 @@ impl Catalog {
         let is_checked = engine::is_checked_first(path);
         let db = engine::open_existing(path)?;
         let state = WriterState::new(clock);
-        let writer = CatalogWriter::start(db, offload, state.clone());
+        let writer = CatalogWriter::start(path, db, offload, state.clone());
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
         Ok(Self { offload, writer, state, readers, long_reads, is_checked })

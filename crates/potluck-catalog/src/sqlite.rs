@@ -5,6 +5,7 @@ mod readers;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod tx;
+mod write_ahead_log;
 mod writer;
 
 pub use file::{

@@ -83,6 +83,7 @@ pub(crate) fn append(db: &Tx, op: &ChangeOp) -> Result<(), Error> {
     }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
     db.prepare("INSERT INTO changes (op) VALUES (?1)")?.execute(params![text])?;
+    db.note(text);
     Ok(())
 }
 
@@ -99,11 +100,15 @@ pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, Change
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (seq, text): (i64, String) = (row.get(0)?, row.get(1)?);
-        let op = serde_json::from_str(&text)
-            .map_err(|why| Error::Damaged(format!("the change {seq}: {why}")))?;
+        let op = parsed(&text).map_err(|why| Error::Damaged(format!("the change {seq}: {why}")))?;
         found.push((seq, op));
     }
     Ok(found)
+}
+
+/// Returns the change that a row has as text.
+pub(crate) fn parsed(text: &str) -> Result<ChangeOp, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 /// Returns the number up to which all rows were forgotten: that before the first row that is left, or if none is left

@@ -1,6 +1,6 @@
 //! Tells listeners, such as mounts, what a commit changed, before the commit is answered. The paths that came, changed
-//! or went are taken from the rows that the commit wrote for the metadata log. The manager's watches decide which
-//! listener hears of which path.
+//! or went are taken from what the commit wrote for the metadata log. The manager's watches decide which listener hears
+//! of which path.
 
 use crate::error::Error;
 use crate::log::{
@@ -20,7 +20,7 @@ use potluck_core::path::PoolPath;
 /// were committed. A listener that begins before a reader's snapshot hears of all changes that are not in the snapshot;
 /// changes that are in it may be told, too.
 pub trait ChangeListener: Send + Sync {
-    /// Returns whether anybody listens at this moment; otherwise changes are not even read.
+    /// Returns whether anybody listens at this moment; otherwise changes are not told.
     fn listens(&self) -> bool;
 
     /// Takes changes that were committed together.
@@ -48,27 +48,17 @@ pub enum CommittedChange {
     Unknown,
 }
 
-/// The most changes of one commit that are told one by one.
-const TOLD: usize = 10_000;
-
-/// Returns the changes that have numbers after `before`, up to `last`; [`CommittedChange::Unknown`] stands for changes
-/// that are too many or cannot be read.
-pub(crate) fn changes_between(db: &Tx, before: i64, last: i64) -> Vec<CommittedChange> {
-    let rows = match changes::rows(db, before, TOLD) {
-        Ok(rows) => rows,
-        Err(why) => {
-            tracing::warn!(%why, "committed changes cannot be told apart");
-            return vec![CommittedChange::Unknown];
-        }
-    };
-    // Rows may be forgotten in the transaction that wrote them, and numbers are skipped on purpose. Then it is not
-    // known what changed.
-    if rows.len() as i64 != last - before {
+/// Returns what is told of `count` changes that were committed together; `noted` are their texts, as far as they are
+/// known. [`CommittedChange::Unknown`] stands for changes that are too many or cannot be read.
+pub(crate) fn told_of(db: &Tx, noted: Option<Vec<String>>, count: i64) -> Vec<CommittedChange> {
+    // Not all are known if they were too many, or if the first listener came while the transaction was under way.
+    let Some(noted) = noted.filter(|noted| noted.len() as i64 == count) else {
         return vec![CommittedChange::Unknown];
-    }
+    };
     let mut told = Vec::new();
-    for (_, op) in rows {
-        if let Err(why) = tell(db, op, &mut told) {
+    for text in noted {
+        let op = changes::parsed(&text).map_err(|why| Error::Bug(why.to_string()));
+        if let Err(why) = op.and_then(|op| tell(db, op, &mut told)) {
             tracing::warn!(%why, "a committed change cannot be told");
             told.push(CommittedChange::Unknown);
         }

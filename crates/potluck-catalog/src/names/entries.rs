@@ -56,13 +56,17 @@ pub struct FoundEntry {
 impl FoundEntry {
     /// Reads an entry from its columns, of which [`PLACE`] begins at `at` and [`ATTRIBUTES`] follows.
     pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
-        let place = EntryPlace::of(row, at)?;
-        let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at + 3)?, row.get(at + 4)?);
-        let mtime = FileTime(mtime.unwrap_or_default());
-        let permissions = Permissions::of_mode(permissions.unwrap_or_default());
-        let owner = FileOwner::of_columns(row.get(at + 5)?, row.get(at + 6)?);
-        Ok(Self { place, attributes: EntryAttributes { mtime, permissions, owner } })
+        Ok(Self { place: EntryPlace::of(row, at)?, attributes: attributes_of(row, at + 3)? })
     }
+}
+
+/// Reads [`ATTRIBUTES`] from column `at` on.
+fn attributes_of(row: &Row<'_>, at: usize) -> Result<EntryAttributes, Error> {
+    let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at)?, row.get(at + 1)?);
+    let mtime = FileTime(mtime.unwrap_or_default());
+    let permissions = Permissions::of_mode(permissions.unwrap_or_default());
+    let owner = FileOwner::of_columns(row.get(at + 2)?, row.get(at + 3)?);
+    Ok(EntryAttributes { mtime, permissions, owner })
 }
 
 /// The columns of an entry `e` that say what it is.
@@ -378,14 +382,11 @@ pub(crate) fn touch(
     dir: DirId,
     mtime: FileTime,
 ) -> Result<Option<EntryAttributes>, Error> {
-    let found = db
-        .prepare(&format!("SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.dir = ?1"))?
-        .query_one(params![dir.0], |row| FoundEntry::of(row, 0))?;
-    let before = found.map(|found| found.attributes).filter(|before| before.mtime != mtime);
-    let Some(before) = before else { return Ok(None) };
-    db.prepare("UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1")?
-        .execute(params![dir.0, mtime.0])?;
-    Ok(Some(EntryAttributes { mtime, ..before }))
+    db.prepare(
+        "UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2
+         RETURNING mtime_ns, permissions, uid, gid",
+    )?
+    .query_one(params![dir.0, mtime.0], |row| attributes_of(row, 0))
 }
 
 /// Gives an entry another place and name, which nothing has.

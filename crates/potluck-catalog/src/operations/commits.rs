@@ -66,7 +66,8 @@ impl Catalog {
                     // A file whose content is in the catalog has all of its redundancy.
                     if !file.is_part() && !file.version.inline {
                         visible.push(stored.version);
-                        if file.version.chunks > 0 {
+                        // Of a large file only the parts have chunks of their own.
+                        if file.version.chunks > 0 || file.version.parts > 0 {
                             on_donors.push(stored.version);
                             let has = file.version.redundancy().tolerates();
                             tolerates = Some(tolerates.map_or(has, |least: u32| least.min(has)));

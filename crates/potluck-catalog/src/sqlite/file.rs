@@ -20,6 +20,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// The most bytes of a catalog that is checked before it is served, which takes some tenths of a second. A larger one
 /// is checked while it is served, so that it does not delay the start, unless it was found damaged before.
 const CHECKED_WHEN_OPENED: u64 = 64 << 20;
+/// The pages of the write-ahead log from which on it is moved into the file.
+pub(super) const LONG_LOG: i32 = 4000;
 /// The mark "POTL", by which `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
@@ -49,12 +51,12 @@ pub struct Database(pub(crate) Tx);
 
 impl Database {
     fn connection(&self) -> &Connection {
-        &self.0.0
+        &self.0.connection
     }
 
     /// Returns this connection with leases that are shared with others.
     pub(super) fn with_leases(mut self, leases: Arc<Leases>) -> Self {
-        self.0.1 = leases;
+        self.0.leases = leases;
         self
     }
 
@@ -102,10 +104,17 @@ impl Database {
         Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
     }
 
+    /// Moves the write-ahead log into the file as far as no reader needs it any more. It waits for nobody, and does
+    /// nothing while another connection moves the log.
+    pub(super) fn move_some_of_log(&self) -> Result<(), Error> {
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
+    }
+
     /// Closes a catalog, and leaves it as one file.
     pub fn close(self) -> Result<(), Error> {
         self.connection().pragma_update(None, "journal_mode", "DELETE")?;
-        self.0.0.close().map_err(|(_, why)| why.into())
+        self.0.connection.close().map_err(|(_, why)| why.into())
     }
 }
 
@@ -244,7 +253,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
         "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
     )?;
-    Ok(Database(Tx(db, Arc::default())))
+    Ok(Database(Tx::new(db)))
 }
 
 /// Opens a catalog only to read it, as it is at the first read.
@@ -260,12 +269,12 @@ fn open(path: &Path) -> Result<Database, OpenError> {
         let db = Connection::open(path)?;
         db.set_prepared_statement_cache_capacity(128);
         keep_plans(&db)?;
-        db.execute_batch(
+        db.execute_batch(&format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
-             PRAGMA wal_autocheckpoint = 4000;",
-        )?;
-        Ok(Database(Tx(db, Arc::default())))
+             PRAGMA wal_autocheckpoint = {LONG_LOG};",
+        ))?;
+        Ok(Database(Tx::new(db)))
     };
     open().map_err(damaged(path))
 }

@@ -5,16 +5,50 @@ use crate::sql::{Column, Param, Value, damaged};
 use crate::versions::leases::Leases;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// The catalog as an operation sees it in a transaction: all of its changes are committed or none, and all its reads
 /// see one moment. An operation may run again from its start, so it must have no other effects.
-pub struct Tx(pub(super) Connection, pub(super) Arc<Leases>);
+pub struct Tx {
+    pub(super) connection: Connection,
+    pub(super) leases: Arc<Leases>,
+    /// The texts of the changes that the transaction wrote for the log so far; `None` while nobody is to be told of
+    /// them. They are no types of the log, whose files use this one.
+    noted: RefCell<Option<Vec<String>>>,
+}
+
+/// The most changes of a transaction that are noted. Of more a listener is only told that anything may have changed.
+const NOTED: usize = 10_000;
 
 impl Tx {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection, leases: Arc::default(), noted: RefCell::default() }
+    }
+
+    /// Notes the text of a change that was written for the log. The writer tells of it once it is committed, without
+    /// reading it back.
+    pub fn note(&self, change: String) {
+        if let Some(noted) = &mut *self.noted.borrow_mut()
+            && noted.len() < NOTED
+        {
+            noted.push(change);
+        }
+    }
+
+    /// Forgets the changes that were noted, and notes further ones if `notes`.
+    pub(super) fn begin_notes(&self, notes: bool) {
+        *self.noted.borrow_mut() = notes.then(Vec::new);
+    }
+
+    /// Returns the changes that were noted in the transaction; `None` if none were to be noted.
+    pub(super) fn take_notes(&self) -> Option<Vec<String>> {
+        self.noted.take()
+    }
+
     /// Returns a statement, which is prepared at its first use and cached.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
-        Ok(Statement(self.0.prepare_cached(sql)?))
+        Ok(Statement(self.connection.prepare_cached(sql)?))
     }
 
     /// Runs a statement that gives no rows, and returns how many rows it changed.
@@ -34,20 +68,24 @@ impl Tx {
 
     /// Runs statements without parameters.
     pub fn execute_batch(&self, sql: &str) -> Result<(), Error> {
-        Ok(self.0.execute_batch(sql)?)
+        Ok(self.connection.execute_batch(sql)?)
     }
 
     /// Does `work`, or none of it if it fails. The transaction's earlier changes stay, unless the failure rolled back
     /// the whole transaction, as a full disk does.
     pub fn savepoint<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let run = |sql| self.0.prepare_cached(sql)?.execute([]).map_err(Error::from);
+        let run = |sql| self.connection.prepare_cached(sql)?.execute([]).map_err(Error::from);
         run("SAVEPOINT part")?;
+        let noted = self.noted.borrow().as_ref().map_or(0, Vec::len);
         let done = work();
         if done.is_err() {
-            if self.0.is_autocommit() {
+            if self.is_over() {
                 return done; // a full disk has all rolled back, the others' work too
             }
             run("ROLLBACK TO part")?;
+            if let Some(all) = &mut *self.noted.borrow_mut() {
+                all.truncate(noted);
+            }
         }
         run("RELEASE part")?;
         done
@@ -67,13 +105,13 @@ impl Tx {
 
     /// Returns the leases of the versions that readers have open.
     pub fn leases(&self) -> &Leases {
-        &self.1
+        &self.leases
     }
 
     /// Returns whether no transaction is open: it was committed, or it ended by itself, as it does when the disk is
     /// full.
     pub(super) fn is_over(&self) -> bool {
-        self.0.is_autocommit()
+        self.connection.is_autocommit()
     }
 }
 

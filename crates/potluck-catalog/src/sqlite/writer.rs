@@ -1,14 +1,16 @@
 //! The one writer: jobs queue up while a commit reaches the disk, and the next commit takes them
 //! all.
 
-use super::file::Database;
+use super::file::{Database, LONG_LOG};
 use super::tx::Tx;
+use super::write_ahead_log::LogMover;
 use crate::log::{changes, committed};
 use crate::writer_state::WriterState;
 use crate::{Durability, Error};
 use potluck_wire::env::Offload;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -45,19 +47,22 @@ enum Place {
 }
 
 impl CatalogWriter {
-    /// Starts a writer to `db`. It notes in `state` the number of changes ([`changes::last`]) that no power cut undoes,
-    /// once a commit has reached the disk; the error of a write that the disk did not take; and the time that jobs and
-    /// commits took.
-    pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
+    /// Starts a writer to `db`, the catalog at `path`. It notes in `state` the number of changes ([`changes::last`])
+    /// that no power cut undoes, once a commit has reached the disk; the error of a write that the disk did not take;
+    /// and the time that jobs and commits took.
+    pub fn start(path: &Path, db: Database, offload: Offload, state: WriterState) -> Self {
         let db = db.with_leases(Arc::clone(&state.leases));
-        let session = Session { db, durability: Durability::Disk, state };
+        let mut session = Session { db, durability: Durability::Disk, state };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
                 let (jobs, queue) = channel(QUEUE);
+                let mover = LogMover::start(path, &mut session.db, LONG_LOG)
+                    .inspect_err(|why| tracing::warn!(%why, "commits move the catalog's log"))
+                    .ok();
                 let thread = std::thread::Builder::new()
                     .name("catalog".into())
-                    .spawn(move || session.serve(queue))
+                    .spawn(move || session.serve(queue, mover))
                     .expect("the system can start a thread");
                 Place::Thread { jobs, thread }
             }
@@ -153,7 +158,7 @@ struct Session {
 }
 
 impl Session {
-    fn serve(mut self, mut queue: Receiver<Queued>) {
+    fn serve(mut self, mut queue: Receiver<Queued>, mover: Option<LogMover>) {
         let mut jobs = VecDeque::new();
         loop {
             if jobs.is_empty() {
@@ -167,7 +172,8 @@ impl Session {
             }
             self.commit_all(&mut jobs);
         }
-        if let Err(why) = self.db.move_log_into_file() {
+        let stopped = mover.map_or(Ok(()), |mover| mover.stop(&mut self.db));
+        if let Err(why) = stopped.and_then(|()| self.db.move_log_into_file()) {
             tracing::debug!(%why, "the catalog's write-ahead log stays beside it");
         }
     }
@@ -199,6 +205,8 @@ impl Session {
             self.durability = asked;
         }
         let tx = self.db.begin_to_write()?;
+        // Also while nobody listens, because somebody may begin to before the commit.
+        tx.begin_notes(self.state.listener.get().is_some());
         let before = changes::last(&tx)?;
         let began = self.state.clock.now();
         let mut now = began;
@@ -230,7 +238,7 @@ impl Session {
         // The listener is asked after the commit: one that begins to listen later reads what was committed.
         if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
         {
-            listener.committed(committed::changes_between(&self.db, before, last));
+            listener.committed(committed::told_of(&self.db, self.db.take_notes(), last - before));
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use crate::chunks::placements;
 use crate::fixture::{Fixture, ReadClock, file, path};
+use crate::log::{changes, records::Record};
 use crate::pool_records::meta;
 use crate::sql::Tx;
-use crate::{Catalog, Durability, Error, Upkeep, When};
+use crate::{Catalog, ChangeListener, CommittedChange, Durability, Error, Upkeep, When};
 use potluck_wire::env::Offload;
 use potluck_wire::metrics::Exposition;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +50,41 @@ fn a_job_is_all_or_nothing_and_leaves_the_others_alone() {
             assert_eq!(catalog.write(Durability::Disk, save(3)).await, Err(Error::Closed));
         });
     }
+}
+
+/// A listener that keeps what it is told.
+#[derive(Default)]
+struct HeardChanges(Mutex<Vec<CommittedChange>>);
+
+impl ChangeListener for HeardChanges {
+    fn listens(&self) -> bool {
+        true
+    }
+
+    fn committed(&self, changes: Vec<CommittedChange>) {
+        self.0.lock().expect("no holder panics").extend(changes);
+    }
+}
+
+#[test]
+fn what_was_rolled_back_is_not_told() {
+    let fixture = Fixture::new();
+    let catalog =
+        Catalog::open(&fixture.file(), Offload::Inline, ReadClock::by(0)).expect("opened");
+    let heard = Arc::<HeardChanges>::default();
+    catalog.announce_to(heard.clone());
+    let remove = |db: &Tx, at: &str| changes::tell(db, Record::Removed { path: path(at) });
+    let job = move |db: &Tx| {
+        let undone = db.savepoint(|| {
+            remove(db, "pot://lab/kept")?;
+            Err::<(), _>(Error::LastAdmin(1))
+        });
+        assert_eq!(undone, Err(Error::LastAdmin(1)));
+        remove(db, "pot://lab/gone")
+    };
+    runtime().block_on(catalog.write(Durability::Disk, job)).expect("written");
+    let gone = CommittedChange::Entry { path: path("pot://lab/gone"), is_there: false };
+    assert_eq!(*heard.0.lock().expect("no holder panics"), [gone]);
 }
 
 #[test]

@@ -87,6 +87,21 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_commit_gives_the_parts_of_a_large_file_as_versions_on_donors() {
+    let mut stage = Stage::new().await;
+    let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1, 2]);
+    files.iter_mut().for_each(|file| file.version.copies = 2);
+    let whole = files.pop().expect("the whole");
+    let mut parts = Vec::new();
+    for part in files {
+        parts.push(put_all(&mut stage, vec![part]).await.version);
+    }
+    let batch = stage.next_batch();
+    let committed = stage.commit_batch(batch, vec![whole], false, 0).await.expect("a batch");
+    assert_eq!((committed.versions, committed.tolerates), (parts, Some(1)));
+}
+
+#[tokio::test]
 async fn parts_that_do_not_make_the_file_make_none() {
     let mut stage = Stage::new().await;
     let mut files = in_parts("pot://lab/large", 7, 0..CHUNKS, &[1]);
