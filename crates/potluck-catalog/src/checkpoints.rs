@@ -203,10 +203,15 @@ pub(crate) fn commit(
     Ok(CheckpointOutcome::Now(to))
 }
 
+/// Returns a checkpoint, if it is open.
+pub(crate) fn find_open(db: &Tx, id: &CheckpointId) -> Result<Option<OpenCheckpoint>, Error> {
+    find(db, id)?.map_or(Ok(None), |kept| kept.open(db))
+}
+
 /// Refuses a commit that would give a file below the target a path longer than any may be. Like
 /// [`check_lengths`](crate::names::check_lengths) for a move, it is called before the transaction.
 pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
-    let Some(open) = find(db, id)?.map(|kept| kept.open(db)).transpose()?.flatten() else {
+    let Some(open) = find_open(db, id)? else {
         return Ok(()); // the commit says what it is
     };
     names::check_lengths(db, &open.staging, &open.target)

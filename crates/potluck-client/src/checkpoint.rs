@@ -102,21 +102,17 @@ impl Pool {
         Ok(Checkpoint { id, target, staging, style, idle })
     }
 
-    /// Makes all files of the checkpoint `id` in a space visible at one moment; with `spare_content` no empty file
-    /// takes the place of one with content. A checkpoint that was committed before stays as it is.
+    /// Makes all files of a checkpoint visible at one moment. A checkpoint that was committed before stays as it is.
     ///
-    /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; where files are merged,
-    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`],
+    /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; [`code::CLAIMED`] while mounts
+    /// have files of it open for writing, unless [`CheckpointCommit::even_if_open`]; where files are merged,
+    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the condition, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`],
     /// and [`code::BAD_REQUEST`] for too many of them.
     pub async fn commit_checkpoint(
         &self,
-        space: &str,
-        id: CheckpointId,
-        condition: Condition,
-        spare_content: bool,
+        commit: &CheckpointCommit,
     ) -> Result<CheckpointCommitted, Failure> {
-        let space = space.to_owned();
-        self.call_retrying(&CheckpointCommit { space, id, condition, spare_content }).await
+        self.call_retrying(commit).await
     }
 
     /// Removes the files of the checkpoint `id` in a space. A checkpoint that was aborted before, or has expired,
@@ -184,8 +180,9 @@ impl CheckpointedWork {
         condition: Condition,
         spare_content: bool,
     ) -> Result<(), Failure> {
-        let (space, id) = (self.checkpoint.target.space(), self.checkpoint.id);
-        let committed = self.client.commit_checkpoint(space, id, condition, spare_content).await;
+        let (space, id) = (self.checkpoint.target.space().to_owned(), self.checkpoint.id);
+        let commit = CheckpointCommit { space, id, condition, spare_content, even_if_open: false };
+        let committed = self.client.commit_checkpoint(&commit).await;
         // A client that got no answer does not know whether it was committed, and must not abort what may be visible.
         self.has_ended = match &committed {
             Ok(_) => true,

@@ -273,8 +273,14 @@ impl LockTable {
         });
     }
 
+    /// Returns the other holders that have any authority over a file.
+    pub fn held_beside(&self, key: HolderKey, path: &PoolPath) -> Vec<HolderKey> {
+        let file = self.files.get(path);
+        file.map(|file| file.in_the_way(key, LockLevel::Exclusive)).unwrap_or_default()
+    }
+
     /// Removes a holder with its authorities. Its places in rows stay until they expire.
-    fn release(&mut self, key: HolderKey) {
+    pub fn release(&mut self, key: HolderKey) {
         let Some(holder) = self.holders.remove(&key) else { return };
         self.leases.remove(&key);
         for path in &holder.held {

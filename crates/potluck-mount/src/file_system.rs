@@ -13,10 +13,12 @@ mod renaming;
 mod reopening;
 mod reservations;
 mod sharing;
+mod staged_writers;
 mod versions;
 
 use checkpoints::MountedCheckpoints;
 use renaming::will_have_no_name;
+use staged_writers::StagedWriters;
 
 pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 #[cfg(feature = "fuzzing")]
@@ -102,6 +104,7 @@ pub struct FileSystem {
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
+    staged_writers: Arc<Mutex<StagedWriters>>,
     reopenings: Mutex<Reopenings>,
     capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
@@ -121,7 +124,7 @@ impl FileSystem {
     ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let (checkpoints, reopenings, capacities) = Default::default();
+        let (checkpoints, staged_writers, reopenings, capacities) = Default::default();
         let limits = Arc::new(limits);
         let small_files = Arc::new(SmallFiles::new(pool.clone()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
@@ -137,6 +140,7 @@ impl FileSystem {
             inodes,
             handles,
             checkpoints,
+            staged_writers,
             reopenings,
             capacities,
             locks,
@@ -382,6 +386,7 @@ impl FileSystem {
                 return Err(why);
             }
         }
+        self.writes_staged(inode, number).await;
         Ok(number)
     }
 
@@ -505,6 +510,7 @@ impl FileSystem {
         let handle =
             self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
         self.inodes().looked_up(inode, (parent, name), facts.kind);
+        self.writes_staged(inode, handle).await;
         Ok((facts, handle))
     }
 

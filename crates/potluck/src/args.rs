@@ -18,7 +18,7 @@ mod safety;
 mod services;
 mod shared_files;
 
-pub use checkpoints::{CkptArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
+pub use checkpoints::{CkptArgs, CkptCommitArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
 pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
 pub use donors::{
     AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,

@@ -53,6 +53,11 @@ impl Catalog {
         self.write(Durability::Disk, abort).await
     }
 
+    /// Returns a checkpoint, if it is open.
+    pub async fn open_checkpoint(&self, id: CheckpointId) -> Result<Option<OpenCheckpoint>, Error> {
+        self.read(move |db| checkpoints::find_open(db, &id)).await
+    }
+
     /// Returns the checkpoint in which writers contribute to the file at a path, if they share it.
     pub async fn shared_file(&self, path: PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
         self.read(move |db| checkpoints::shared_file(db, &path)).await

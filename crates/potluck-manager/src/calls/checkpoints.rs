@@ -1,6 +1,7 @@
 //! The answers to the calls that begin, commit, abort and list checkpoints.
 
 use super::Answer;
+use super::locks::{CallLock, LockCalls};
 use crate::access::Access;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
@@ -13,13 +14,14 @@ use crate::wakeup::Wakeup;
 use potluck_catalog::{
     Catalog, CheckpointOutcome, Error, NewCheckpoint, OpenCheckpoint, SeenSpaces,
 };
-use potluck_core::checkpoint::CommitStyle;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::ids::{LockHolderId, MemberId};
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
-    CheckpointCommitted, CheckpointList, Checkpoints, Done, OwnCommitted,
+    CheckpointCommitted, CheckpointList, Checkpoints, Done, LOCK_LEASE, OwnCommitted,
 };
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +46,47 @@ handles! {
         read_turns: Arc<ReadTurns>,
         access: Access,
         shared_files: AllSharedFiles,
+        locks: LockCalls,
+    }
+}
+
+impl CheckpointCalls {
+    /// Waits until no mount has files of a checkpoint open for writing, and keeps them from opening any until the result
+    /// is dropped. A mount has the shared authority over the staging directory while it has any open.
+    ///
+    /// Errors: [`code::CLAIMED`] where mounts keep files open; the message names their members.
+    async fn close_files(
+        &self,
+        (space, id): (&str, CheckpointId),
+        member: MemberId,
+    ) -> Result<Option<CallLock>, Failure> {
+        let open = self.catalog.open_checkpoint(id).await?;
+        // A merge belongs to one copy, which has nobody join it.
+        let is_joined = |open: &OpenCheckpoint| {
+            open.style == CommitStyle::Replace && open.staging.space() == space
+        };
+        let Some(open) = open.filter(is_joined) else { return Ok(None) };
+        let key = (member, LockHolderId(id.0));
+        let lock = self.locks.lock_for_call(key, &open.staging).await?;
+        let holders = lock.refused_by();
+        if holders.is_empty() {
+            return Ok(Some(lock));
+        }
+        let members: Vec<MemberId> = holders.iter().map(|(member, _)| *member).collect();
+        let mounts = match members.len() {
+            1 => "a mount".to_owned(),
+            count => format!("{count} mounts"),
+        };
+        let names = self.members.names(&members).join(", ");
+        let what = format!(
+            "files that are staged for {} are open for writing in {mounts} of {names}",
+            open.target
+        );
+        Err(Failure::new(ErrorKind::Conflict, code::CLAIMED, what).hint(format!(
+            "have them closed and commit again, or commit without them by --even-if-open; a mount that died counts for \
+             {} seconds",
+            LOCK_LEASE.as_secs()
+        )))
     }
 }
 
@@ -80,9 +123,14 @@ impl Answer<CheckpointCommit> for CheckpointCalls {
         call: CheckpointCommit,
         caller: CallingMember,
     ) -> Result<CheckpointCommitted, Failure> {
-        let CheckpointCommit { space, id, condition, spare_content } = call;
+        let CheckpointCommit { space, id, condition, spare_content, even_if_open } = call;
         self.access.need_in(&caller, Right::Write, &space).await?;
-        let when = self.time.when().made_by(caller.member()?.member);
+        let member = caller.member()?.member;
+        let _closed = match even_if_open {
+            true => None,
+            false => self.close_files((&space, id), member).await?,
+        };
+        let when = self.time.when().made_by(member);
         let how = (condition, spare_content);
         let outcome = self.catalog.commit_checkpoint((space, id), how, when).await?;
         self.background.wake();

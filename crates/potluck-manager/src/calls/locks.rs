@@ -9,11 +9,12 @@ use crate::pool_time::PoolTime;
 use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    Done, LOCK_LEASE, LOCK_WAIT, LockGive, LockKeep, LockKept, LockLevel, LockTake, LockTaken,
+    Done, LOCK_LEASE, LOCK_WAIT, LockAuthority, LockGive, LockKeep, LockKept, LockLevel, LockTake,
+    LockTaken,
 };
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 handles! {
     /// The handles for answering calls about locks.
@@ -33,6 +34,27 @@ impl LockCalls {
     /// and may not have said so yet.
     fn is_just_restarted(&self) -> bool {
         self.time.is_restarted_within(LOCK_LEASE)
+    }
+
+    /// Tries to take the exclusive authority over a file for one call, for [`LOCK_WAIT`], or after a restart until all
+    /// holders were heard that there can be.
+    ///
+    /// Errors: [`code::TOO_MANY_LOCKS`](potluck_wire::error::code::TOO_MANY_LOCKS).
+    pub(super) async fn lock_for_call(
+        &self,
+        key: HolderKey,
+        path: &PoolPath,
+    ) -> Result<CallLock, Failure> {
+        let lock = CallLock { locks: Arc::clone(&self.locks), key, path: path.clone() };
+        let authority = LockAuthority { path: path.clone(), level: LockLevel::Exclusive };
+        let call = LockTake { holder: key.1, is_first: true, authority, waits: true };
+        loop {
+            match tokio::time::timeout(LOCK_WAIT, self.try_to_take(key, &call)).await {
+                Ok(taken) => return taken.map(|_| lock),
+                Err(_) if self.is_just_restarted() => {}
+                Err(_) => return Ok(lock),
+            }
+        }
     }
 
     async fn try_to_take(&self, key: HolderKey, call: &LockTake) -> Result<LockTaken, Failure> {
@@ -57,6 +79,29 @@ impl LockCalls {
                 _ => freed.await,
             }
         }
+    }
+}
+
+/// The part of one call in the locks of a file: the exclusive authority, or a try to get it. It ends when this is
+/// dropped.
+pub(super) struct CallLock {
+    locks: SharedLockTable,
+    key: HolderKey,
+    path: PoolPath,
+}
+
+impl CallLock {
+    /// Returns the holders that kept the authority; none if the call has it.
+    pub(super) fn refused_by(&self) -> Vec<HolderKey> {
+        self.locks.lock().expect("no holder panics").held_beside(self.key, &self.path)
+    }
+}
+
+impl Drop for CallLock {
+    fn drop(&mut self) {
+        let mut table = self.locks.lock().expect("no holder panics");
+        table.leave_row(self.key, &self.path);
+        table.release(self.key);
     }
 }
 

@@ -39,6 +39,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         id: id(),
         condition: Condition::Always,
         spare_content: false,
+        even_if_open: false,
     };
     let begin = CheckpointBegin { id: id(), target: at(), style: CommitStyle::Replace };
     let lock = |level| LockTake {

@@ -5,7 +5,7 @@ use super::{FileSystem, ShownEntry, entry_of};
 use crate::errno::errno;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, ListedEntry};
+use potluck_wire::control::{CheckpointCommit, Condition, ListedEntry};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -19,8 +19,9 @@ pub enum CheckpointRequest {
     Begin(Option<String>),
     /// Joins a checkpoint that somebody began.
     Join(CheckpointId, Option<String>),
-    /// Commits the checkpoint: what is staged becomes visible.
-    Commit,
+    /// Commits the checkpoint: what is staged becomes visible; with `even_if_open` also while other mounts have files
+    /// of it open for writing.
+    Commit { even_if_open: bool },
     /// Aborts the checkpoint: what is staged is removed.
     Abort,
 }
@@ -43,7 +44,8 @@ impl FromStr for CheckpointRequest {
                 let id = id.parse().map_err(|_| Errno::INVAL)?;
                 Ok(Self::Join(id, of.map(name).transpose()?))
             }
-            ("commit", None) => Ok(Self::Commit),
+            ("commit", None) => Ok(Self::Commit { even_if_open: false }),
+            ("commit", Some("even-if-open")) => Ok(Self::Commit { even_if_open: true }),
             ("abort", None) => Ok(Self::Abort),
             _ => Err(Errno::INVAL),
         }
@@ -60,6 +62,8 @@ pub struct MountedCheckpoint {
     id: CheckpointId,
     space: String,
     is_open: bool,
+    /// The reason why the last commit was refused, if other mounts had files open.
+    refusal: Option<String>,
 }
 
 impl FileSystem {
@@ -134,11 +138,19 @@ impl FileSystem {
         open.map(|checkpoint| checkpoint.id.to_string()).ok_or(Errno::NODATA)
     }
 
+    /// Returns why the last commit of a directory's checkpoint was refused, if other mounts had files open.
+    pub(super) fn refusal_of(&self, inode: u64) -> Result<String, Errno> {
+        let checkpoints = self.checkpoints();
+        let refusal = checkpoints.get(&inode).and_then(|checkpoint| checkpoint.refusal.clone());
+        refusal.ok_or(Errno::NODATA)
+    }
+
     /// Begins, joins or ends the checkpoint of a directory.
     ///
-    /// Errors, besides those of the calls: [`Errno::BUSY`] while programs write files in the directory (not for an
-    /// abort), or if another checkpoint than the one to join is open; for a commit or abort, [`Errno::NODATA`] if no
-    /// checkpoint was begun in this mount; [`Errno::STALE`] if it has ended elsewhere.
+    /// Errors, besides those of the calls: [`Errno::BUSY`] while programs write files in the directory, for a commit in
+    /// any mount ([`Self::refusal_of`]; not for an abort), or if another checkpoint than the one to join is open; for a
+    /// commit or abort, [`Errno::NODATA`] if no checkpoint was begun in this mount; [`Errno::STALE`] if it has ended
+    /// elsewhere.
     pub(super) async fn change_checkpoint(
         &self,
         inode: u64,
@@ -147,7 +159,9 @@ impl FileSystem {
         match request {
             CheckpointRequest::Begin(name) => self.begin_checkpoint(inode, name, None).await,
             CheckpointRequest::Join(id, name) => self.begin_checkpoint(inode, name, Some(id)).await,
-            CheckpointRequest::Commit => self.commit_checkpoint(inode).await,
+            CheckpointRequest::Commit { even_if_open } => {
+                self.commit_checkpoint(inode, even_if_open).await
+            }
             CheckpointRequest::Abort => self.abort_checkpoint(inode).await,
         }
     }
@@ -176,7 +190,8 @@ impl FileSystem {
         let begun = begun.map_err(|failure| errno(&failure))?;
         let (id, space) = (begun.id(), target.space().to_owned());
         self.inodes().set_staging(number, Some(begun.staging().clone()));
-        self.checkpoints().insert(number, MountedCheckpoint { id, space, is_open: true });
+        let begun = MountedCheckpoint { id, space, is_open: true, refusal: None };
+        self.checkpoints().insert(number, begun);
         self.forget_below(number);
         Ok(())
     }
@@ -195,8 +210,9 @@ impl FileSystem {
         })
     }
 
-    async fn commit_checkpoint(&self, inode: u64) -> Result<(), Errno> {
+    async fn commit_checkpoint(&self, inode: u64, even_if_open: bool) -> Result<(), Errno> {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
+        self.note_refusal(inode, None);
         self.check_unwritten_below(inode).await?;
         // A program may have closed a file without waiting for the answer: the file is published now, or the checkpoint
         // is not committed.
@@ -207,19 +223,33 @@ impl FileSystem {
                 self.publish_draft(&mut *draft.lock().await, number).await?;
             }
         }
+        let staging = self.inodes().staging(inode).cloned();
+        if let Some(staging) = staging {
+            self.give_staged_back(&staging).await;
+        }
         let MountedCheckpoint { id, space, .. } = checkpoint;
-        let committed = self.pool.commit_checkpoint(&space, id, Condition::Always, false).await;
+        let (condition, spare_content) = (Condition::Always, false);
+        let commit = CheckpointCommit { space, id, condition, spare_content, even_if_open };
+        let committed = self.pool.commit_checkpoint(&commit).await;
         match committed {
             Ok(_) => {
                 self.is_over(inode);
                 Ok(())
             }
             Err(failure) => {
-                if failure.code == code::NO_CHECKPOINT {
-                    self.is_over(inode);
+                match failure.code.as_str() {
+                    code::NO_CHECKPOINT => self.is_over(inode),
+                    code::CLAIMED => self.note_refusal(inode, Some(failure.message.clone())),
+                    _ => {}
                 }
                 Err(errno(&failure))
             }
+        }
+    }
+
+    fn note_refusal(&self, inode: u64, refusal: Option<String>) {
+        if let Some(checkpoint) = self.checkpoints().get_mut(&inode) {
+            checkpoint.refusal = refusal;
         }
     }
 
@@ -282,10 +312,9 @@ mod tests {
         assert_eq!(read(&format!("join {id}")), Ok(CheckpointRequest::Join(id, None)));
         let named = Ok(CheckpointRequest::Join(id, Some("a b".into())));
         assert_eq!(read(&format!("join {id} a b")), named);
-        assert_eq!(
-            (read("commit\0"), read("abort")),
-            (Ok(CheckpointRequest::Commit), Ok(CheckpointRequest::Abort))
-        );
+        let commit = |even_if_open| Ok(CheckpointRequest::Commit { even_if_open });
+        assert_eq!((read("commit\0"), read("commit even-if-open")), (commit(false), commit(true)));
+        assert_eq!(read("abort"), Ok(CheckpointRequest::Abort));
         for bad in ["", "begin a/b", "begin ", "join", "join x", "commit now", "begins"] {
             assert_eq!(read(bad), Err(Errno::INVAL), "{bad:?}");
         }

@@ -180,6 +180,7 @@ impl FileSystem {
         } else {
             self.handles().remove(handle);
         }
+        self.closes_staged(handle);
         if let Some(owner) = owner {
             self.locks.unlock_all(locked, owner); // the locks of flock(), which belong to the open file
         }
@@ -238,6 +239,15 @@ impl FileSystem {
                 // The mount record has what fails.
                 let _ = self.publish_at(&mut draft, &path).await;
             }
+        }
+        let staged: Vec<PoolPath> = {
+            let inodes = self.inodes();
+            inodes.staged().filter_map(|number| inodes.staging(number).cloned()).collect()
+        };
+        for staging in staged {
+            // Where the manager is away, the lease ends what others wait for.
+            let given = self.give_staged_back(&staging);
+            let _ = tokio::time::timeout(RELEASED_WITHIN, given).await;
         }
     }
 

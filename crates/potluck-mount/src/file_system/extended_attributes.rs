@@ -37,6 +37,8 @@ pub enum PoolAttribute {
     HeldShare,
     /// The checkpoint that a directory is staged for. Setting the attribute begins, joins, commits or aborts one.
     Checkpoint,
+    /// The reason why the last commit of a directory's checkpoint was refused, if other mounts had files open.
+    CheckpointRefusal,
     /// The attribute is 1 if several mounts may write a file at once. Setting it to 1 makes the file shared, and 0 ends
     /// that.
     Shared,
@@ -60,6 +62,7 @@ impl PoolAttribute {
             Some("asb") => Ok(Self::AchievedBandwidth),
             Some("held") => Ok(Self::HeldShare),
             Some("ckpt") => Ok(Self::Checkpoint),
+            Some("ckpt-refusal") => Ok(Self::CheckpointRefusal),
             Some("shared") => Ok(Self::Shared),
             _ if name.starts_with("user.") => Err(Errno::NODATA),
             _ => Err(Errno::OPNOTSUPP),
@@ -85,6 +88,7 @@ impl PoolAttribute {
             | Self::HeldShare
             | Self::Reserve
             | Self::Checkpoint
+            | Self::CheckpointRefusal
             | Self::Shared => return Err(Errno::PERM),
         }
         Ok(over)
@@ -111,6 +115,7 @@ impl PoolAttribute {
             | Self::HeldShare
             | Self::Reserve
             | Self::Checkpoint
+            | Self::CheckpointRefusal
             | Self::Shared => None,
         }
     }
@@ -146,6 +151,9 @@ impl FileSystem {
     ) -> Result<String, Errno> {
         if attribute == PoolAttribute::Checkpoint {
             return self.checkpoint_of(inode);
+        }
+        if attribute == PoolAttribute::CheckpointRefusal {
+            return self.refusal_of(inode);
         }
         if attribute == PoolAttribute::Shared {
             return self.is_shared(inode).await?.then(|| "1".to_owned()).ok_or(Errno::NODATA);

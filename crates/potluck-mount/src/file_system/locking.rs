@@ -18,10 +18,10 @@ use std::time::Duration;
 /// The suffixes that the names of a database's journals have after the name of its file (SQLite).
 const JOURNALS: [&str; 2] = ["-journal", "-wal"];
 /// The time between two checks whether a program that waits for a lock was sent a signal.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The time for which a program that does not wait for a lock waits until the manager knows who has it: the lease of
 /// earlier holders, and a little more.
-const MOST_UNCERTAIN: Duration = LOCK_LEASE.saturating_add(Duration::from_secs(5));
+pub(super) const MOST_UNCERTAIN: Duration = LOCK_LEASE.saturating_add(Duration::from_secs(5));
 
 impl FileSystem {
     /// Locks a range of a file. The thread `waiting` waits until it has the lock; with `None` a conflict is an error at

@@ -42,6 +42,10 @@ pub struct CheckpointCommit {
     /// True if a file without content is refused where it would replace a file that has some.
     #[serde(default)]
     pub spare_content: bool,
+    /// True if the call is not refused while mounts have files open for writing that are staged for the checkpoint.
+    /// What they write is not in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_if_open: bool,
 }
 call!(CheckpointCommit => CheckpointCommitted, "checkpoint-commit");
 

@@ -19,9 +19,9 @@ pub enum CkptArgs {
     Join(CkptJoinArgs),
     /// Have all that is staged become visible at one moment, in the place of what the directory was
     #[command(
-        after_help = "Examples:\n  potluck ckpt commit ~/potluck/lab/step-5\n  potluck ckpt commit pot://lab/step-5\n\nIn a mount all files must be closed (exit code 10 otherwise). To commit again changes nothing, and says so."
+        after_help = "Examples:\n  potluck ckpt commit ~/potluck/lab/step-5\n  potluck ckpt commit pot://lab/step-5\n\nIn all mounts the files must be closed (exit code 10 otherwise). To commit again changes nothing, and says so."
     )]
-    Commit(CkptDirArgs),
+    Commit(CkptCommitArgs),
     /// Remove what is staged; the directory stays what it was
     #[command(after_help = "Example:\n  potluck ckpt abort ~/potluck/lab/step-5")]
     Abort(CkptDirArgs),
@@ -42,6 +42,15 @@ pub struct CkptDirArgs {
     /// A directory of a mounted pool, or pot://SPACE/DIR
     #[arg(value_name = "DIR|pot://SPACE/DIR")]
     pub dir: OsString,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CkptCommitArgs {
+    #[command(flatten)]
+    pub at: CkptDirArgs,
+    /// Commit while other mounts have files of it open for writing; what they write is not in it
+    #[arg(long)]
+    pub even_if_open: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,15 @@ mod purge;
 
 use super::Ending;
 use super::cp::{CopyPlace, PlacedAt};
-use crate::args::{CkptArgs, CkptDirArgs, CkptJoinArgs};
+use crate::args::{CkptArgs, CkptCommitArgs, CkptDirArgs, CkptJoinArgs};
 use crate::output::{Output, count, name, table};
 use potluck_client::Pool;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::path::PoolPath;
 use potluck_core::size::{duration, format_size};
-use potluck_wire::control::{CheckpointAbout, CheckpointCommitted, Checkpoints, Condition};
+use potluck_wire::control::{
+    CheckpointAbout, CheckpointCommit, CheckpointCommitted, Checkpoints, Condition,
+};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -51,10 +53,10 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
     match args {
         CkptArgs::Begin(CkptDirArgs { dir }) => begin(&dir, None, client, output).await?,
         CkptArgs::Join(CkptJoinArgs { id, dir }) => begin(&dir, Some(id), client, output).await?,
-        CkptArgs::Commit(CkptDirArgs { dir }) => {
+        CkptArgs::Commit(CkptCommitArgs { at: CkptDirArgs { dir }, even_if_open }) => {
             let committed = match DirPlace::of(&dir)? {
-                DirPlace::Mounted(dir) => mounted::commit(&dir)?,
-                DirPlace::Pool(path) => commit(&path, client).await?,
+                DirPlace::Mounted(dir) => mounted::commit(&dir, even_if_open)?,
+                DirPlace::Pool(path) => commit(&path, even_if_open, client).await?,
             };
             output.result(&committed, |committed| match committed.before {
                 true => format!("{} was committed before", committed.target),
@@ -111,7 +113,11 @@ async fn begin(
     Ok(())
 }
 
-async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, Failure> {
+async fn commit(
+    path: &PoolPath,
+    even_if_open: bool,
+    client: &Pool,
+) -> Result<CheckpointCommitted, Failure> {
     let checkpoints = client.checkpoints().await?;
     let id = match open_for(path, &checkpoints) {
         Ok(id) => id,
@@ -122,7 +128,9 @@ async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, F
             committed.find(|ended| ended.target == target).ok_or(none)?.id
         }
     };
-    client.commit_checkpoint(path.space(), id, Condition::Always, false).await
+    let (space, condition, spare_content) = (path.space().to_owned(), Condition::Always, false);
+    let commit = CheckpointCommit { space, id, condition, spare_content, even_if_open };
+    client.commit_checkpoint(&commit).await
 }
 
 /// Finds the checkpoint that a path means: the path is its staging directory, or the directory for which this member

@@ -216,6 +216,46 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
 }
 
 #[test]
+fn a_commit_is_refused_while_another_mount_has_files_of_the_checkpoint_open() {
+    let test = "a_commit_is_refused_while_another_mount_has_files_of_the_checkpoint_open";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let mut other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let share = |dir: &str| {
+        lab.cli.ok(&["ckpt", "begin", arg(&mount.at(dir))]);
+        let id = identifier(&mount.at(dir)).expect("told");
+        lab.cli.ok(&["ckpt", "join", &id, arg(&other.at(dir))]);
+        wait_until("the other mount to show it", DEADLINE, || other.at(dir).is_dir());
+        let mut writing = File::create(other.at(dir).join("f")).expect("made");
+        writing.write_all(b"written").expect("written");
+        writing
+    };
+    let writing = share("closed");
+    assert_eq!(say(&mount.at("closed"), "commit"), Err(Errno::BUSY));
+    for place in [arg(&mount.at("closed")), "pot://lab/closed"] {
+        let busy = lab.cli.fails(10, &["ckpt", "commit", place]);
+        assert_eq!(busy.code, code::CLAIMED, "{busy:?}");
+        assert!(busy.message.contains("open for writing in a mount of"), "{busy:?}");
+    }
+    drop(writing);
+    lab.cli.ok(&["ckpt", "commit", arg(&mount.at("closed"))]);
+    assert_eq!(lab.cli.cat("pot://lab/closed/f"), b"written");
+
+    let writing = share("open");
+    lab.cli.ok(&["ckpt", "commit", "--even-if-open", arg(&mount.at("open"))]);
+    assert_eq!(listed(&lab.cli, "pot://lab/open"), Vec::<String>::new());
+    drop(writing);
+
+    // A mount that died counts until its lease has ended.
+    let writing = share("killed");
+    other.running.kill_9();
+    lab.cli.fails(10, &["ckpt", "commit", "pot://lab/killed"]);
+    wait_until("the lease to end", DEADLINE, || {
+        lab.cli.run(&["ckpt", "commit", "pot://lab/killed"]).code == 0
+    });
+    drop(writing);
+}
+
+#[test]
 fn what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins_and_ends() {
     let test = "what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
@@ -314,7 +354,9 @@ fn a_manager_that_dies_in_the_middle_of_a_commit_leaves_the_old_directory_or_the
             fs::write(&local, format!("{name} of round {round}")).expect("written");
             lab.cli.ok(&["cp", arg(&local), &format!("{staging}/")]);
         }
-        let mut committing = lab.cli.start(&["ckpt", "commit", &staging]);
+        // Otherwise a manager that was just started waits for the mounts that may have files open.
+        let commit = ["ckpt", "commit", "--even-if-open", staging.as_str()];
+        let mut committing = lab.cli.start(&commit);
         pause(usual.mul_f64(round as f64 / 6.0));
         lab.kill_manager();
         committing.kill_9();
@@ -327,7 +369,7 @@ fn a_manager_that_dies_in_the_middle_of_a_commit_leaves_the_old_directory_or_the
             || round > 0 && (&a, &b) == (&of("a", round - 1), &of("b", round - 1));
         assert!(is_new || is_old, "round {round}: {a:?} {b:?}");
         outcomes.insert(is_new);
-        lab.cli.ok(&["ckpt", "commit", &staging]);
+        lab.cli.ok(&commit);
         assert_eq!(lab.cli.cat("pot://lab/step/a"), of("a", round));
     }
     assert_eq!(outcomes.len(), 2, "only the {outcomes:?} were seen (true: the new one)");

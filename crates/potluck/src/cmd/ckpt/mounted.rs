@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The extended attribute of a directory by which checkpoints begin and end.
 const ATTRIBUTE: &str = "user.potluck.ckpt";
+/// The extended attribute that says which other mounts had files open at the last commit.
+const REFUSAL: &str = "user.potluck.ckpt-refusal";
 
 /// Begins a checkpoint, or joins the given one, for a directory that need not exist.
 pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failure> {
@@ -31,10 +33,11 @@ pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failu
 }
 
 /// Commits the checkpoint of a directory, so that what is staged becomes visible.
-pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
+pub fn commit(dir: &Path, even_if_open: bool) -> Result<CheckpointCommitted, Failure> {
     check_mounted(dir)?;
     let before = open_in(dir)?.is_none();
-    ask(dir, "commit")?;
+    let request = if even_if_open { "commit even-if-open" } else { "commit" };
+    ask(dir, request).map_err(|failure| refused_by_others(dir).unwrap_or(failure))?;
     Ok(CheckpointCommitted { target: dir.display().to_string(), before })
 }
 
@@ -62,6 +65,17 @@ fn open_in(dir: &Path) -> Result<Option<CheckpointId>, Failure> {
         Err(Errno::NODATA) => Ok(None),
         Err(why) => Err(failure(dir, "cannot be asked for its checkpoint", why)),
     }
+}
+
+/// Returns the failure of a commit that was refused because other mounts have files open.
+fn refused_by_others(dir: &Path) -> Option<Failure> {
+    let mut refusal = [0; 4096];
+    let len = getxattr(dir, REFUSAL, &mut refusal).ok()?;
+    let why = String::from_utf8_lossy(&refusal[..len]);
+    let what = format!("{} refuses to commit: {why}", dir.display());
+    Some(Failure::new(ErrorKind::Conflict, code::CLAIMED, what).hint(
+        "have them closed and run the same command again, or commit without them by --even-if-open",
+    ))
 }
 
 fn ask(dir: &Path, request: &str) -> Result<(), Failure> {
