@@ -94,7 +94,7 @@ fn brought(n: u64, session: SessionId) -> Arrived {
     Arrived { holding, session: Some(session) }
 }
 
-/// To offer a chunk costs nothing, and keeps it from being reclaimed.
+/// Whoever offers a chunk keeps it from being reclaimed, at no cost of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_for_which_much_more_is_kept_than_it_may_store_is_ended() {
     let lab = Lab::new().await;

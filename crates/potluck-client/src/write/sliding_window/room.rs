@@ -69,8 +69,8 @@ impl Window {
     /// Asks for room for `bytes` beyond those that were cut, as far as so much is not promised, and tells `done` the answer.
     /// A refusal ends nothing.
     pub(super) fn promise_ahead(&mut self, bytes: u64, done: RoomPromised) {
-        let wanted = self.cutting.bytes.saturating_add(bytes);
-        let lacking = wanted.saturating_sub(self.session.promised);
+        let needed = self.cutting.bytes.saturating_add(bytes);
+        let lacking = needed.saturating_sub(self.session.promised);
         if lacking == 0 {
             let _ = done.send(Ok(())); // nobody may wait any more
             return;
