@@ -15,6 +15,6 @@ pub struct Reopening {
     pub place: NamePlace,
     /// The time of the first call.
     pub since: Tick,
-    /// The version that the second look-up found, and its number.
-    pub found: Option<(u64, File)>,
+    /// The version that the second look-up found.
+    pub found: Option<File>,
 }

@@ -48,7 +48,7 @@ impl FileSystem {
             return found;
         };
         match self.pool.open_leased(&path).await {
-            Ok(file) => self.keep_for(thread, inode, file),
+            Ok(file) => self.keep_for(thread, file),
             // What was known of the name is older than this.
             Err(failure)
                 if failure.code == code::NO_ENTRY
@@ -65,9 +65,9 @@ impl FileSystem {
     }
 
     /// Keeps a version for the thread that is about to open it, but not for long.
-    fn keep_for(self: &Arc<Self>, thread: u32, inode: u64, file: File) {
+    fn keep_for(self: &Arc<Self>, thread: u32, file: File) {
         if let Some(reopening) = self.reopenings().get_mut(&thread) {
-            reopening.found = Some((inode, file));
+            reopening.found = Some(file);
         }
         let files = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -85,8 +85,8 @@ impl FileSystem {
 
     /// Opens a file for a thread of the process `opener`, as [`Self::open`] does.
     ///
-    /// Errors: [`Errno::STALE`] if the file is gone; the second time [`Errno::NOENT`], unless [`Self::lookup_for`] has
-    /// kept a version.
+    /// Errors: [`Errno::STALE`] if the file is gone; the second time [`Errno::NOENT`], unless there is a
+    /// version at the name, or was when [`Self::lookup_for`] looked.
     pub async fn open_for(
         &self,
         thread: u32,
@@ -113,10 +113,18 @@ impl FileSystem {
             return Err(told);
         };
         let has_draft = self.handles().draft(inode).is_some();
-        match again.found.filter(|(number, _)| *number == inode) {
-            Some((_, file)) if !has_draft && !file.is_shared() => {
+        // Of threads that look up one name at once, the kernel has one ask for all: this one may have asked for nothing, or
+        // for what the name led to before.
+        let found = match (again.found, self.child(again.place.0, &again.place.1)) {
+            (Some(file), _) => Ok(file),
+            (None, Ok(path)) => self.pool.open_leased(&path).await,
+            (None, Err(_)) => return Err(why),
+        };
+        match found {
+            Ok(file) if !has_draft && !file.is_shared() => {
                 Ok(self.open_nameless(inode, file, mode, opener))
             }
+            Err(failure) if failure.code == code::NO_ENTRY && !mode.writes => Err(Errno::NOENT),
             _ => Err(why),
         }
     }
