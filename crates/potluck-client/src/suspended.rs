@@ -89,12 +89,6 @@ impl SuspendedSession {
     pub fn policy(&self) -> &Policy {
         &self.handle.policy
     }
-
-    /// Has the manager promise room for so many bytes that are still to be written, as
-    /// [`Session::reserve`](crate::Session::reserve) does.
-    pub async fn reserve(&self, bytes: u64) -> Result<(), Failure> {
-        self.handle.reserve(bytes).await
-    }
 }
 
 impl Suspended {

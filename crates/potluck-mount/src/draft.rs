@@ -19,12 +19,12 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
-use potluck_wire::error::{Failure, code};
+use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again, and room asked for.
+/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again.
 const SPOOL_STEP: u64 = 32 << 20;
 /// The number of zero bytes that are streamed at a time.
 const PIECE: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub struct Draft {
     is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
-    /// The number of bytes that the file had in the spool when quota and room were looked at last.
+    /// The number of bytes that the file had in the spool when the quota of the space was looked at last.
     spool_checked: u64,
     /// True if attributes were set since the file was published last.
     has_new_attributes: bool,
@@ -391,10 +391,9 @@ impl Draft {
         })
     }
 
-    /// Returns whether the quota of the space and the room for the file are to be checked again, because the file's part of
-    /// the spool has grown by [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs
-    /// neither.
-    pub fn is_room_to_be_checked(&mut self) -> bool {
+    /// Returns whether the quota of the space is to be checked again, because the file's part of the spool has grown by
+    /// [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs no quota.
+    pub fn is_quota_to_be_checked(&mut self) -> bool {
         let Content::Edited(edit) = &self.content else { return false };
         let spooled = edit.spooled();
         self.spool_checked = self.spool_checked.min(spooled); // spooled bytes may have been stored, or cut off
@@ -405,22 +404,11 @@ impl Draft {
         true
     }
 
-    /// Has the pool promise room for what the file has in the spool.
-    ///
-    /// Errors: those of [`Edit::reserve`].
-    pub async fn reserve(&mut self, path: &PoolPath) -> Result<(), Failure> {
-        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
-        match &mut self.content {
-            Content::Edited(edit) => edit.reserve(&self.pool, path, &options).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Notes that there is no room for the file, or no quota: both are checked again at the next write that makes the
+    /// Notes that the file exceeds the quota of the space: the quota is checked again at the next write that makes the
     /// file's part of the spool larger. If only the end of a large write was refused, the kernel reports a short write,
     /// and the program gets the error from its next write. Bytes in the spool may be overwritten, as databases do to
     /// undo a change.
-    pub fn has_no_room(&mut self) {
+    pub fn exceeds_quota(&mut self) {
         self.spool_checked = self.spool_checked.saturating_sub(SPOOL_STEP - 1);
     }
 

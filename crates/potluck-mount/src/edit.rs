@@ -9,21 +9,14 @@ use crate::errno::errno;
 use crate::reading::Reading;
 use crate::spool::{Spool, SpoolFile};
 use crate::write_rates::AllCopies;
-use potluck_client::{
-    Attributes, File, Pool, PutOptions, Session, Suspended, SuspendedSession, Writer,
-};
+use potluck_client::{Attributes, File, Pool, PutOptions, Suspended, SuspendedSession, Writer};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
-use potluck_wire::error::{ErrorKind, Failure};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The most bytes that are passed to a writer at a time.
 const PIECE: u64 = 1 << 20;
-/// The part of the room for the changes, one in so many, that is asked for ahead, so that a file of any size takes few
-/// calls.
-const AHEAD: u64 = 8;
 
 /// A file that is being changed.
 pub struct Edit {
@@ -31,8 +24,6 @@ pub struct Edit {
     base: Option<Reading>,
     /// The write session that has the base, if it is not a version.
     session: Option<SuspendedSession>,
-    /// A write session in which nothing is written yet, and which has room for the changes.
-    reserved: Option<Session>,
     /// The number of bytes at the start of the base that were never cut off.
     kept: u64,
     /// The bytes that were written and are not in the base.
@@ -57,8 +48,7 @@ impl Edit {
     /// Makes an edit of an empty file without a base.
     pub fn empty(spool: &Arc<Spool>) -> Self {
         let changed = SpoolFile::new(spool);
-        let (base, session, reserved) = (None, None, None);
-        Self { base, session, reserved, kept: 0, changed, size: 0, is_stored: false }
+        Self { base: None, session: None, kept: 0, changed, size: 0, is_stored: false }
     }
 
     /// Makes an edit of a version of which nothing is changed yet.
@@ -142,48 +132,10 @@ impl Edit {
         Ok(())
     }
 
-    /// Has the pool promise room for the changes, and somewhat more than that if there is so much.
-    ///
-    /// Errors: the manager's refusal, such as one of kind [`ErrorKind::NoSpace`] if there is too little.
-    pub async fn reserve(
-        &mut self,
-        pool: &Pool,
-        path: &PoolPath,
-        options: &PutOptions,
-    ) -> Result<(), Failure> {
-        if self.session.is_none() && self.reserved.as_ref().is_none_or(Session::has_failed) {
-            self.reserved = Some(pool.session(path, options).await?);
-        }
-        let policy = match (&self.session, &self.reserved) {
-            (Some(session), _) => session.policy(),
-            (None, Some(session)) => session.policy(),
-            (None, None) => return Ok(()),
-        };
-        let needed = self.needed_by(policy);
-        match self.reserve_bytes(needed + needed / AHEAD).await {
-            Err(failure) if failure.kind == ErrorKind::NoSpace => self.reserve_bytes(needed).await,
-            done => done,
-        }
-    }
-
-    /// Returns the bytes of the chunks, or groups of chunks, that have a change and so are sent.
-    fn needed_by(&self, policy: &Policy) -> u64 {
-        let unit = u64::from(policy.chunk_size) * policy.ec.map_or(1, |ec| ec.data() as u64);
-        self.changed.in_units(unit).min(self.size)
-    }
-
-    async fn reserve_bytes(&self, bytes: u64) -> Result<(), Failure> {
-        match (&self.session, &self.reserved) {
-            (Some(session), _) => session.reserve(bytes).await,
-            (None, Some(session)) => session.reserve(bytes).await,
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// Returns a writer for the whole file, in the session that has the base, or else in the one that has room, or in a
-    /// new one; and the way to learn when all copies of the file are there.
+    /// Returns a writer for the whole file, in the session that has the base, or else in a new one; and the way to
+    /// learn when all copies of the file are there.
     pub async fn writer(
-        &mut self,
+        &self,
         pool: &Pool,
         path: &PoolPath,
         options: &PutOptions,
@@ -201,16 +153,9 @@ impl Edit {
                 Ok((writer, copies))
             }
             None => {
-                let session = match self.reserved.take().filter(|session| !session.has_failed()) {
-                    Some(session) => session,
-                    None => {
-                        let session = pool.session(path, options).await;
-                        session.map_err(|failure| errno(&failure))?
-                    }
-                };
-                let mut writer = session.create(path.clone(), attributes);
-                // The file may have another name than when room was reserved for it.
-                writer.set_place(path.clone(), options.condition);
+                let session = pool.session(path, options).await;
+                let session = session.map_err(|failure| errno(&failure))?;
+                let writer = session.create(path.clone(), attributes);
                 Ok((writer, AllCopies::Reported(session.pending_report())))
             }
         }

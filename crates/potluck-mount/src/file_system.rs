@@ -550,10 +550,10 @@ impl FileSystem {
         draft.claim(opened.opener, offset, bytes.len())?;
         let path = path?;
         let mut written = draft.write(&path, offset, bytes).await;
-        if written.is_ok() && draft.is_room_to_be_checked() {
-            written = self.check_room(&path, &mut draft).await;
+        if written.is_ok() && draft.is_quota_to_be_checked() {
+            written = self.check_quota(&path, draft.size()).await;
             if written.is_err() {
-                draft.has_no_room();
+                draft.exceeds_quota();
             }
         }
         if let Err(why) = written {

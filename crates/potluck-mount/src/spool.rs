@@ -152,17 +152,6 @@ impl SpoolFile {
         self.taken
     }
 
-    /// Returns the number of bytes of the units of `unit` bytes in which something was written.
-    pub fn in_units(&self, unit: u64) -> u64 {
-        let (mut units, mut counted) = (0, 0);
-        for run in self.written.iter() {
-            let first = (run.start / unit).max(counted);
-            counted = run.end.div_ceil(unit).max(counted);
-            units += counted - first;
-        }
-        units.saturating_mul(unit)
-    }
-
     /// Returns the bytes of a range that was written.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len];
@@ -257,9 +246,6 @@ mod tests {
         other.write(20, &[4; 60]).expect("what was cut off is free");
         assert_eq!(other.written(&(10..1000)).collect::<Vec<_>>(), vec![10..80; 1]);
         assert_eq!(other.read(10, 20), Ok([[3; 10], [4; 10]].concat()));
-        let of_units = [1, 50, 100].map(|unit| other.in_units(unit));
-        assert_eq!(of_units, [80, 100, 100], "all from 0 to 80 was written");
-        assert_eq!((one.in_units(64), one.in_units(8)), (64, 24), "20 bytes far behind");
         assert_eq!(other.replace(7, &[6; 81]), Err(Errno::NOSPC));
         assert_eq!(other.read(10, 20), Ok([[3; 10], [4; 10]].concat()), "it is as it was");
         other.replace(7, &[6; 10]).expect("less than before");

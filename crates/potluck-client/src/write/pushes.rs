@@ -32,17 +32,12 @@ pub(crate) enum Push {
     Await(u32, Finished),
     /// Gives a file up, so that nothing of it becomes visible.
     Abort(u32),
-    /// Asks for room for so many plaintext bytes beyond those that were cut, and to be told whether it is promised.
-    Room(u64, RoomPromised),
     /// Asks which donors have these chunks of the session.
     Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
 /// The channel on which a writer is told what became of its file.
 pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
-
-/// The channel on which somebody is told whether room is promised.
-pub(crate) type RoomPromised = oneshot::Sender<Result<(), Failure>>;
 
 /// A file that has become visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,15 +119,6 @@ impl SessionHandle {
     pub async fn room(&self) -> Result<(), Failure> {
         let mut may_cut = self.may_cut.clone();
         may_cut.wait_for(|may| *may).await.map(drop).map_err(|_| self.ended())
-    }
-
-    /// Has the manager promise room for so many plaintext bytes beyond those that were cut, as far as it has not yet.
-    ///
-    /// Errors: the manager's refusal, such as one of kind [`ErrorKind::NoSpace`]; the failure that ended the session.
-    pub async fn reserve(&self, bytes: u64) -> Result<(), Failure> {
-        let (done, promised) = oneshot::channel();
-        self.push(Push::Room(bytes, done))?;
-        promised.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
     /// Runs a cutter until it needs more, or is at the end of its file. `bytes` is the number of bytes that it has.

@@ -72,15 +72,6 @@ impl Session {
         self.handle.failure.get().is_some()
     }
 
-    /// Has the manager promise room for so many bytes that are still to be written, so that a refusal comes before all of
-    /// them are there.
-    ///
-    /// Errors: the manager's refusal, such as one of kind [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace);
-    /// the failure that ended the session.
-    pub async fn reserve(&self, bytes: u64) -> Result<(), Failure> {
-        self.handle.reserve(bytes).await
-    }
-
     /// Returns the policy under which the files of the session are written.
     pub fn policy(&self) -> &Policy {
         &self.handle.policy

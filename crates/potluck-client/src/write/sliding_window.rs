@@ -33,7 +33,7 @@ use crate::progress::Progress;
 use crate::retry_limits::Pauses;
 use crate::source::{Cut, Cutter, Facts, RowBytes};
 use crate::write::options::PutOptions;
-use crate::write::pushes::{Finished, Push, Pushes, RoomPromised};
+use crate::write::pushes::{Finished, Push, Pushes};
 use crate::write::report::PutReport;
 use denials::Denials;
 use futures_util::FutureExt;
@@ -106,8 +106,6 @@ enum Event {
         result: PutResult,
     },
     Grown(u64, Result<Grown, Failure>),
-    /// The manager answered a request for room that somebody waits for.
-    Promised(u64, RoomPromised, Result<Grown, Failure>),
     Committed(Vec<(FileCommit, Option<Finished>)>, Result<Committed, Failure>),
     /// The manager answered which parts of a file lost donors after they were committed.
     LostParts(u32, Result<CommittedParts, Failure>),
@@ -246,7 +244,6 @@ impl Window {
             Event::Offered(offer, offered) => self.take_offered(offer, offered?),
             Event::Put { name, donor, result } => self.take_put(name, donor, result)?,
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown)?,
-            Event::Promised(bytes, done, grown) => self.take_promised(bytes, done, grown),
             Event::Committed(files, Ok(committed)) => self.take_committed(files, committed),
             Event::Committed(files, Err(failure)) => {
                 self.refused.extend(files.into_iter().filter_map(|(_, finished)| finished));

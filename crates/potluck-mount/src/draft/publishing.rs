@@ -169,7 +169,7 @@ impl Draft {
         options: &PutOptions,
     ) -> Result<Finished, Errno> {
         let attributes = self.attributes;
-        let Content::Edited(edit) = &mut self.content else { return Err(Errno::IO) };
+        let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
         let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
         edit.write_to(&mut writer).await?;
         writer.set_attributes(attributes);

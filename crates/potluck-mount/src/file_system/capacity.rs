@@ -1,18 +1,16 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
-use crate::draft::Draft;
 use crate::errno::errno;
 use crate::known_capacities::{Capacity, KnownCapacities};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{QuotaList, Status};
-use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The time that a program that writes waits at most for the manager to tell the quota, and as long for room.
+/// The time that a program that writes waits at most for the manager to tell the quota.
 const MOST_ASKED: Duration = Duration::from_secs(1);
 
 /// A quota in bytes of files, and the bytes of it that are used.
@@ -92,25 +90,12 @@ impl FileSystem {
         }
     }
 
-    /// Refuses what a draft that is to be at `path` has in the spool, if the quota of the space or the room of donors is too
-    /// little for it. If the manager does not answer within [`MOST_ASKED`], or fails, or donors are away, it is not
-    /// refused here.
-    ///
-    /// Errors: [`Errno::DQUOT`], [`Errno::NOSPC`].
-    pub(super) async fn check_room(&self, path: &PoolPath, draft: &mut Draft) -> Result<(), Errno> {
-        self.check_quota(path, draft.size()).await?;
-        match tokio::time::timeout(MOST_ASKED, draft.reserve(path)).await {
-            Ok(Err(failure)) if failure.kind == ErrorKind::NoSpace => Err(errno(&failure)),
-            _ => Ok(()),
-        }
-    }
-
     /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
     /// space. A file that becomes no larger is never refused. If the manager does not answer within [`MOST_ASKED`], or
     /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
-    async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+    pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
         let quota = tokio::time::timeout(MOST_ASKED, async {
             let quota = self.quota_of(path.space()).await.ok()??;
             let replaced = self.stat(path).await.map_or(0, |entry| entry.size);

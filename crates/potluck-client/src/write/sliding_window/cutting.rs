@@ -102,7 +102,6 @@ impl Window {
                 }
             }
             Push::Abort(file) => drop(self.remove_file(file)),
-            Push::Room(bytes, done) => self.promise_ahead(bytes, done),
             Push::Locate(chunks, done) => self.locate(chunks, done),
         }
     }

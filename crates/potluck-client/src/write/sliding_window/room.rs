@@ -1,7 +1,6 @@
 //! Room: the bytes that are promised to a session grow, and donors that failed are replaced.
 
 use super::{Event, Window};
-use crate::write::pushes::RoomPromised;
 use crate::write::reservation::Growth;
 use potluck_wire::control::{GrowingFile, Grown};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -64,37 +63,6 @@ impl Window {
             let grown = calls.grow(growth, wait).await;
             Event::Grown(bytes, grown)
         }));
-    }
-
-    /// Asks for room for `bytes` beyond those that were cut, as far as so much is not promised, and tells `done` the answer.
-    /// A refusal ends nothing.
-    pub(super) fn promise_ahead(&mut self, bytes: u64, done: RoomPromised) {
-        let needed = self.cutting.bytes.saturating_add(bytes);
-        let lacking = needed.saturating_sub(self.session.promised);
-        if lacking == 0 {
-            let _ = done.send(Ok(())); // nobody may wait any more
-            return;
-        }
-        let (calls, avoid) = (self.session.calls(), self.targets.failed());
-        let growth = Growth { bytes: lacking, avoid, whole: false, file: None };
-        self.events.push(Box::pin(async move {
-            let grown = calls.grow(growth, false).await;
-            Event::Promised(lacking, done, grown)
-        }));
-    }
-
-    pub(super) fn take_promised(
-        &mut self,
-        bytes: u64,
-        done: RoomPromised,
-        grown: Result<Grown, Failure>,
-    ) {
-        let promised = grown.map(|grown| {
-            self.session.promised += bytes;
-            self.donors.learn(grown.donors);
-            self.targets.extend(grown.plan);
-        });
-        let _ = done.send(promised); // nobody may wait any more
     }
 
     /// Returns the one file of this session and its bytes so far, if nobody said how large it becomes.

@@ -2,7 +2,7 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
-use crate::pool::lab::{Cli, Lab, Lending};
+use crate::pool::lab::{Cli, Lab};
 use crate::pool::lent::all_files;
 use crate::pool::tap::Tap;
 use crate::pool::waiting::{DEADLINE, wait_until};
@@ -355,48 +355,6 @@ fn a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota() {
         assert_eq!((closed, why), (-1, Some(libc::EDQUOT)), "{protocol}");
         assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
     }
-}
-
-/// A program whose file waits in the spool hears at write() that donors have no room for it, and not only at close().
-#[test]
-fn a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room() {
-    if !can_mount("a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room") {
-        return;
-    }
-    const PIECE: u64 = 1 << 20;
-    let mut lab = Lab::manager_only(&[]);
-    lab.lend("donor", Lending { max: "150MiB".into(), ..Lending::default() });
-    lab.wait_live();
-    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB"]);
-    for (protocol, is_in_order) in [("local", true), ("auto", false)] {
-        let options = ["--write-protocol", protocol, "--spool-max", "2GiB"];
-        let mount = Mount::start_in(&lab, protocol, "pot://lab", &options);
-        let file = File::create(mount.at("f")).expect("made");
-        let refused = (0..400).find_map(|number| {
-            let at = if is_in_order { number } else { 399 - number };
-            let written = file.write_all_at(&bytes(number, PIECE as usize), at * PIECE);
-            written.err().map(|why| (number, why.raw_os_error()))
-        });
-        let (after, why) = refused.expect("nobody said no");
-        assert_eq!(why, Some(libc::ENOSPC), "{protocol}");
-        assert!((90..190).contains(&after), "{protocol}: {after} MiB, and 150 are lent");
-        // SAFETY: the descriptor is this test's own, and nobody else closes it.
-        let closed = unsafe { libc::close(file.into_raw_fd()) };
-        let why = std::io::Error::last_os_error().raw_os_error();
-        assert_eq!((closed, why), (-1, Some(libc::ENOSPC)), "{protocol}");
-        lab.cli.fails(3, &["stat", "pot://lab/f"]);
-        wait_until("its room to be free", DEADLINE, || lab.cli.status()["sessions"] == 0);
-    }
-    // What fits is stored, in the session that has the room.
-    let mount = Mount::start_in(&lab, "fits", "pot://lab", &["--spool-max", "2GiB"]);
-    let file = File::create(mount.at("g")).expect("made");
-    for at in (0..80).rev() {
-        file.write_all_at(&bytes(at, PIECE as usize), at * PIECE).expect("written");
-    }
-    assert_eq!(lab.cli.status()["sessions"], 1, "it is open since room was asked for");
-    drop(file);
-    let content: Vec<u8> = (0..80).flat_map(|at| bytes(at, PIECE as usize)).collect();
-    assert_stored(&lab.cli, "pot://lab/g", &content);
 }
 
 /// What a program saw while it wrote, and what the pool had already, is told of each file.
