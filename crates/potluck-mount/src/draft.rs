@@ -339,12 +339,6 @@ impl Draft {
         self.is_dirty && !self.is_written && self.failure.is_none()
     }
 
-    /// Returns whether the file was written in order and published, and nothing was done with it since: its content is in
-    /// the published version alone.
-    pub fn is_published(&self) -> bool {
-        matches!(self.content, Content::Published { .. })
-    }
-
     /// Notes that a write failed, so that the file does not have the content that the program meant. A streamed file is
     /// lost then. An edit is not published either, unless the file is locked (`is_locked`): programs that lock files,
     /// such as databases, undo what they wrote.
@@ -550,26 +544,10 @@ impl Draft {
 
     /// Cuts the file off to nothing, as a program opened it with `O_TRUNC`.
     ///
-    /// Errors: those of [`Draft::set_size`]; [`Errno::NOENT`] if the file was published, and removed by others since.
+    /// Errors: those of [`Draft::set_size`].
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        match self.is_published() {
-            true => self.begin_anew(path).await?,
-            false => self.set_size(path, 0).await?,
-        }
+        self.set_size(path, 0).await?;
         self.is_written = false;
-        Ok(())
-    }
-
-    /// Begins the content of a published file anew. Others may have replaced the version that this draft published:
-    /// nothing of either is kept.
-    async fn begin_anew(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        let there = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
-        if there.size() > 0 || Some(there.version()) != self.version {
-            self.content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
-            (self.is_dirty, self.failure_noted) = (true, false);
-            self.is_modified_now();
-            self.note(path);
-        }
         Ok(())
     }
 

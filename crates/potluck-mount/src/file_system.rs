@@ -10,7 +10,6 @@ mod links;
 mod locking;
 mod names;
 mod renaming;
-mod reopening;
 mod reservations;
 mod sharing;
 mod staged_writers;
@@ -35,13 +34,12 @@ use crate::locks::MountLocks;
 use crate::opener::process_of;
 use crate::reading::Reading;
 use crate::record::MountRecord;
-use crate::reopenings::Reopenings;
 use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
 use crate::spool::Spool;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::WrittenFiles;
-use potluck_client::{Attributes, File, Pool};
+use potluck_client::{Attributes, Pool};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
@@ -88,8 +86,6 @@ pub struct OpenMode {
     pub appends: bool,
     /// True if the name must be free before (`O_EXCL`).
     pub is_exclusive: bool,
-    /// True if the kernel comes back with an open() that was answered by [`Errno::STALE`].
-    pub is_again: bool,
 }
 
 /// One mounted directory of a pool.
@@ -105,7 +101,6 @@ pub struct FileSystem {
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
     staged_writers: Arc<Mutex<StagedWriters>>,
-    reopenings: Mutex<Reopenings>,
     capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
     /// The function that makes the kernel forget the attributes of a number.
@@ -124,7 +119,7 @@ impl FileSystem {
     ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let (checkpoints, staged_writers, reopenings, capacities) = Default::default();
+        let (checkpoints, staged_writers, capacities) = Default::default();
         let limits = Arc::new(limits);
         let small_files = Arc::new(SmallFiles::new(pool.clone()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
@@ -141,7 +136,6 @@ impl FileSystem {
             handles,
             checkpoints,
             staged_writers,
-            reopenings,
             capacities,
             locks,
             forgetting,
@@ -342,25 +336,26 @@ impl FileSystem {
     }
 
     /// Opens a file for the process `opener`; returns the handle.
-    async fn open(&self, inode: u64, mode: OpenMode, opener: Option<u32>) -> Result<u64, Errno> {
+    pub async fn open(
+        &self,
+        inode: u64,
+        mode: OpenMode,
+        opener: Option<u32>,
+    ) -> Result<u64, Errno> {
         if !mode.writes {
-            return self.open_for_reading(inode, mode.is_again, opener).await;
+            return self.open_for_reading(inode, opener).await;
         }
         // A process that locks a file that it reads and writes must find both under one number. If only other processes
         // read the file, it gets another number.
         let is_unread = self.handles().is_unread_by(inode, opener);
-        if !mode.is_again && (mode.truncates || is_unread) {
+        if mode.truncates || is_unread {
             self.exchange_number(inode)?;
         }
-        let path = match mode.is_again {
-            true => self.inodes().last_path(inode),
-            false => self.inodes().path(inode),
-        };
-        let path = path?;
+        let path = self.inodes().path(inode)?;
         let shared = self.handles().draft(inode);
         let (draft, is_begun) = match shared {
             Some(draft) => (draft, false),
-            None => (SharedDraft::new(self.begin_draft(&path, mode).await?), true),
+            None => (SharedDraft::new(self.begin_draft(inode, mode).await?), true),
         };
         // The file that these handles read is changed under their number.
         self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
@@ -392,12 +387,7 @@ impl FileSystem {
 
     /// Opens a file to be read: its published version, or the draft if there is no version or if programs share the
     /// file by locks.
-    async fn open_for_reading(
-        &self,
-        inode: u64,
-        is_again: bool,
-        opener: Option<u32>,
-    ) -> Result<u64, Errno> {
+    async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         if self.inodes().is_outdated(inode) {
             return Err(Errno::STALE); // on this the kernel looks the name up once more
         }
@@ -415,10 +405,10 @@ impl FileSystem {
         let reading = match (is_nameless, readings.last()) {
             // The file was replaced after it was looked up.
             (true, Some(reading)) => Reading::new(reading.file().clone()),
-            _ => match self.open_version(inode, is_again).await {
+            _ => match self.open_version(inode).await {
                 Ok(reading) => reading,
                 Err(failure) => match draft {
-                    Some(draft) if failure == Errno::NOENT && !draft.is_published() => {
+                    Some(draft) if failure == Errno::NOENT => {
                         let handle = Handle::Writing { draft, appends: false };
                         return Ok(self.handles().add(inode, handle, opener));
                     }
@@ -433,12 +423,11 @@ impl FileSystem {
     }
 
     /// Opens the published version of a file. If programs read another version under this number, the number is
-    /// exchanged, unless the kernel comes back with it (`is_again`).
-    async fn open_version(&self, inode: u64, is_again: bool) -> Result<Reading, Errno> {
+    /// exchanged.
+    async fn open_version(&self, inode: u64) -> Result<Reading, Errno> {
         let path = self.inodes().last_path(inode)?;
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
-        let pinned = self.pinned(inode).filter(|_| !is_again);
-        if pinned.is_some_and(|other| other.file().version() != file.version()) {
+        if self.pinned(inode).is_some_and(|other| other.file().version() != file.version()) {
             self.exchange_number(inode)?;
         }
         Ok(Reading::new(file))
@@ -452,31 +441,27 @@ impl FileSystem {
         }
     }
 
-    async fn begin_draft(&self, path: &PoolPath, mode: OpenMode) -> Result<Draft, Errno> {
-        if is_read_only(path) {
+    async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
+        let path = self.inodes().path(inode)?;
+        if is_read_only(&path) {
             return Err(Errno::ROFS);
         }
-        let file = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
+        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
+        let place = self.draft_place();
         if file.is_shared() {
             if mode.truncates && file.size() > 0 {
                 return Err(Errno::OPNOTSUPP); // others may be writing it
             }
-            return Draft::shared(self.draft_place(), path, file).await;
+            return Draft::shared(place, &path, file).await;
         }
-        let mut draft = self.draft_of(file, mode);
-        draft.note(path);
-        Ok(draft)
-    }
-
-    /// Makes a draft of a version that a program opens for writing.
-    fn draft_of(&self, file: File, mode: OpenMode) -> Draft {
         let EntryAttributes { permissions, owner, .. } = file.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
-        let place = self.draft_place();
-        match mode.truncates {
+        let mut draft = match mode.truncates {
             false => Draft::of_version(place, file),
             true => Draft::empty(place, Condition::Always, attributes),
-        }
+        };
+        draft.note(&path);
+        Ok(draft)
     }
 
     /// Makes a file, which is seen only in this mount until it is closed; returns its facts and the handle.

@@ -84,12 +84,6 @@ impl Inodes {
         }
     }
 
-    /// Returns the name that leads to a number, or the last one that did.
-    pub fn last_place(&self, number: u64) -> Option<&NamePlace> {
-        let inode = self.known.get(&number)?;
-        inode.place.as_ref().or(inode.last_place.as_ref())
-    }
-
     /// Returns the number of a directory itself, and of any other entry that of the directory which it is in; the root's
     /// for what has no name.
     pub fn directory_of(&self, number: u64) -> u64 {
@@ -346,7 +340,6 @@ mod tests {
         let new = inodes.of(dir, "f");
         assert!(![ROOT, dir, file, other].contains(&new));
         assert_eq!((inodes.find(dir, "f"), inodes.path(file)), (Some(new), Err(Errno::STALE)));
-        assert_eq!(inodes.last_place(file), inodes.last_place(new), "the name that it had");
     }
 
     #[test]

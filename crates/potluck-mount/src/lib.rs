@@ -25,7 +25,6 @@ mod opener;
 mod ops;
 mod reading;
 mod record;
-mod reopenings;
 mod shared_draft;
 mod small_files;
 mod spool;

@@ -194,10 +194,12 @@ impl Filesystem for KernelRequests {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (name, thread) = (text(name), request.pid());
-        self.reply_entry(request, reply, |files| async move {
-            files.lookup_for(thread, parent.0, &name?).await
-        });
+        let name = text(name);
+        self.reply_entry(
+            request,
+            reply,
+            |files| async move { files.lookup(parent.0, &name?).await },
+        );
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, times: u64) {
@@ -343,9 +345,10 @@ impl Filesystem for KernelRequests {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (mode, thread) = (mode(flags.0), request.pid());
+        let (mode, opener) = (mode(flags.0), process_of(request.pid()));
         self.reply_opened(request, (reply, DIRECT), |files| async move {
-            files.open_for(thread, inode.0, mode, process_of(thread)).await
+            let opened = files.open(inode.0, mode, opener).await;
+            opened.map_err(|why| files.looked_up_again(inode.0, why))
         });
     }
 

@@ -56,11 +56,6 @@ impl SharedDraft {
         DraftGuard { draft, facts: Arc::clone(&self.facts) }
     }
 
-    /// Returns what [`Draft::is_published`] does; false while the draft is locked.
-    pub fn is_published(&self) -> bool {
-        self.try_lock().is_some_and(|draft| draft.is_published())
-    }
-
     /// Returns the facts about the draft as they were when it was last unlocked.
     pub fn facts(&self) -> DraftFacts {
         *self.facts.lock().expect("no holder panics")

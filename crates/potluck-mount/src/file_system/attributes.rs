@@ -63,8 +63,7 @@ impl FileSystem {
             (None, Some(_)) => {
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
-                let path = self.inodes().path(inode)?;
-                SharedDraft::new(self.begin_draft(&path, mode).await?)
+                SharedDraft::new(self.begin_draft(inode, mode).await?)
             }
         };
         let mut draft = shared.lock().await;

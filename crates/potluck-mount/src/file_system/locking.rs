@@ -162,7 +162,7 @@ impl FileSystem {
     async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
         let handle = match self.shared_by_locks(inode).await {
             Some(draft) => Handle::Writing { draft, appends: false },
-            None => Handle::Reading(Arc::new(self.open_version(inode, false).await?)),
+            None => Handle::Reading(Arc::new(self.open_version(inode).await?)),
         };
         self.handles().replace_readings(reader, &handle);
         self.forget_attributes(reader);

@@ -136,7 +136,6 @@ pub fn mode(flags: i32) -> OpenMode {
         truncates: given.contains(OFlags::TRUNC),
         appends: given.contains(OFlags::APPEND),
         is_exclusive: given.contains(OFlags::EXCL),
-        is_again: false,
     }
 }
 

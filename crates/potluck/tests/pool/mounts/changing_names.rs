@@ -2,16 +2,15 @@
 
 use super::attributes::run;
 use super::{Mount, mounted};
-use crate::pool::content::arg;
 use crate::pool::program::Running;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -113,7 +112,12 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         if round % 2 == 0 {
             pause(Duration::from_millis(50)); // the other mount has heard of it
         }
-        fs::write(&there, "new").expect("made anew");
+        // In rare races the kernel meets the old file twice, and asks no third time.
+        let made = fs::write(&there, "new").or_else(|why| match why.raw_os_error() {
+            Some(libc::ESTALE) => fs::write(&there, "new"),
+            _ => Err(why),
+        });
+        made.expect("made anew");
         wait_until("it to be seen", DEADLINE, || here.exists());
     }
     // The name may lead to an entry of another kind by then.
@@ -123,81 +127,6 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         fs::metadata(other.at("f")).map(|about| about.is_dir()).expect("there, or another")
     });
     run("test ! -e f/x; echo x > f/x; cat f/x", &other.dir);
-}
-
-/// Runs `open` in two threads for some seconds while another mount makes and removes a file of that name.
-fn beside_removals(one: &Mount, name: &str, open: impl Fn() + Sync) {
-    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
-    let is_over = || stop.load(Ordering::Relaxed);
-    thread::scope(|threads| {
-        threads.spawn(|| {
-            while !is_over() {
-                fs::write(one.at(name), "there").expect("made");
-                fs::remove_file(one.at(name)).expect("removed");
-                made.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        for _ in 0..2 {
-            threads.spawn(|| {
-                while !is_over() {
-                    open();
-                }
-            });
-        }
-        pause(Duration::from_secs(4));
-        stop.store(true, Ordering::Relaxed);
-    });
-    println!("{name} was made and removed {} times", made.into_inner());
-}
-
-/// The kernel looks a name up twice at most, and each time others may remove what it finds.
-#[test]
-fn a_name_that_another_mount_makes_and_removes_all_the_time_is_opened_or_is_not_there() {
-    let test = "a_name_that_another_mount_makes_and_removes_all_the_time";
-    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
-    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
-    let (opened, absent) = (AtomicU64::new(0), AtomicU64::new(0));
-    let count = |of: &AtomicU64| {
-        of.fetch_add(1, Ordering::Relaxed);
-    };
-    beside_removals(&one, "read", || match fs::File::open(other.at("read")) {
-        Ok(_) => count(&opened),
-        Err(why) if why.kind() == ErrorKind::NotFound => count(&absent),
-        Err(why) => panic!("open() says: {why}"),
-    });
-    println!("it was opened {opened:?} times, and absent {absent:?} times");
-    assert!(opened.into_inner() > 0, "nothing was met");
-    let turn = Mutex::new(()); // one descriptor at a time, for others would publish what this one writes
-    beside_removals(&one, "written", || {
-        let _turn = turn.lock().expect("nobody panics");
-        fs::write(other.at("written"), "new").expect("opened, or made");
-    });
-}
-
-#[test]
-fn a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it() {
-    let test = "a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it";
-    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
-    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
-    let publish = |content: &[u8]| {
-        let mut file = fs::File::create(other.at("f")).expect("opened, or made");
-        file.write_all(content).expect("written");
-        drop(file.try_clone().expect("a second descriptor"));
-        assert_eq!(lab.cli.cat("pot://lab/f"), content, "published by that close");
-        file
-    };
-    let open_still = publish(b"first");
-    fs::write(one.at("f"), "replaced").expect("written");
-    let again = publish(b"again");
-    fs::remove_file(one.at("f")).expect("removed");
-    wait_until("the other mount to hear", DEADLINE, || {
-        fs::read(other.at("f")).is_err_and(|why| why.kind() == ErrorKind::NotFound)
-    });
-    let anew = publish(b"anew");
-    drop((open_still, again, anew));
-    assert_eq!(lab.cli.cat("pot://lab/f"), b"anew");
-    lab.cli.ok(&["umount", arg(&other.dir)]);
-    assert_eq!(lab.cli.cat("pot://lab/f"), b"anew");
 }
 
 #[test]
