@@ -17,7 +17,6 @@ mod versions;
 
 use checkpoints::MountedCheckpoints;
 use renaming::will_have_no_name;
-use staged_writers::StagedWriters;
 
 pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 #[cfg(feature = "fuzzing")]
@@ -37,6 +36,7 @@ use crate::record::MountRecord;
 use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
 use crate::spool::Spool;
+use crate::staged_handles::StagedHandles;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::WrittenFiles;
 use potluck_client::{Attributes, Pool};
@@ -100,7 +100,7 @@ pub struct FileSystem {
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
-    staged_writers: Arc<Mutex<StagedWriters>>,
+    staged_handles: Arc<Mutex<StagedHandles>>,
     capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
     /// The function that makes the kernel forget the attributes of a number.
@@ -119,7 +119,7 @@ impl FileSystem {
     ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let (checkpoints, staged_writers, capacities) = Default::default();
+        let (checkpoints, staged_handles, capacities) = Default::default();
         let limits = Arc::new(limits);
         let small_files = Arc::new(SmallFiles::new(pool.clone()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
@@ -135,7 +135,7 @@ impl FileSystem {
             inodes,
             handles,
             checkpoints,
-            staged_writers,
+            staged_handles,
             capacities,
             locks,
             forgetting,

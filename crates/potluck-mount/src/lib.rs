@@ -28,6 +28,7 @@ mod record;
 mod shared_draft;
 mod small_files;
 mod spool;
+mod staged_handles;
 mod stream;
 mod write_protocol;
 mod write_rates;

@@ -4,11 +4,10 @@
 use super::FileSystem;
 use super::locking::{LOOK, MOST_UNCERTAIN};
 use crate::locks::{Locking, RangeLock, Taken};
+use crate::staged_handles::StagedHandles;
 use potluck_core::checkpoint::StagedPlace;
-use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::LockLevel;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -20,15 +19,6 @@ const KEPT: Duration = Duration::from_secs(1);
 /// The bit that is set in the numbers under which staging directories are locked, and in no number of an entry.
 const STAGING: u64 = 1 << 63;
 
-/// The staged files that programs have open for writing.
-#[derive(Default)]
-pub struct StagedWriters {
-    /// The number of the staging directory that each handle's file is in.
-    dirs: HashMap<u64, u64>,
-    /// The time at which a file in each staging directory was closed last, while the authority is kept.
-    closed: HashMap<u64, Tick>,
-}
-
 /// Returns the number under which a staging directory is locked. It is not that of the directory in the mount, which may
 /// be staged for another checkpoint while files of this one are open.
 fn number_of(staging: &PoolPath) -> u64 {
@@ -38,8 +28,8 @@ fn number_of(staging: &PoolPath) -> u64 {
 }
 
 impl FileSystem {
-    fn staged_writers(&self) -> MutexGuard<'_, StagedWriters> {
-        self.staged_writers.lock().expect("no holder panics")
+    fn staged_handles(&self) -> MutexGuard<'_, StagedHandles> {
+        self.staged_handles.lock().expect("no holder panics")
     }
 
     /// Notes that a program opens a file for writing. If the file is staged, this returns when no other mount commits
@@ -51,7 +41,7 @@ impl FileSystem {
             return;
         };
         let dir = number_of(&staging);
-        self.staged_writers().dirs.insert(handle, dir);
+        self.staged_handles().dirs.insert(handle, dir);
         let level = LockLevel::Shared;
         let lock = RangeLock { owner: handle, pid: 0, start: 0, end: 0, level };
         let until = self.pool.now() + MOST_UNCERTAIN;
@@ -83,13 +73,13 @@ impl FileSystem {
     pub(super) fn closes_staged(&self, handle: u64) {
         let now = self.pool.now();
         let dir = {
-            let mut writers = self.staged_writers();
+            let mut writers = self.staged_handles();
             let Some(dir) = writers.dirs.remove(&handle) else { return };
             writers.closed.insert(dir, now);
             dir
         };
         self.locks.unlock_all(dir, handle);
-        let (locks, writers) = (Arc::clone(&self.locks), Arc::clone(&self.staged_writers));
+        let (locks, writers) = (Arc::clone(&self.locks), Arc::clone(&self.staged_handles));
         tokio::spawn(async move {
             tokio::time::sleep(KEPT).await;
             {
@@ -110,7 +100,7 @@ impl FileSystem {
     pub(super) async fn give_staged_back(&self, staging: &PoolPath) {
         let dir = number_of(staging);
         let handles: Vec<u64> = {
-            let writers = self.staged_writers();
+            let writers = self.staged_handles();
             writers.dirs.iter().filter(|(_, of)| **of == dir).map(|(handle, _)| *handle).collect()
         };
         for handle in handles {
