@@ -330,7 +330,9 @@ impl<'a> Open<'a> {
                 *may_lose = loses;
             }
             let agreed = loss.filter(|_| loses > 0).and_then(|loss| loss.listing);
-            match self.client.call(&control::Leave { now: args.now, agreed }).await {
+            let leave = control::Leave { now: args.now, agreed };
+            // A write that ended a moment ago may count as under way still.
+            match self.client.call_retrying(&leave).await {
                 Err(failure)
                     if failure.code == code::NOT_AGREED && args.now && !args.caution.yes =>
                 {
