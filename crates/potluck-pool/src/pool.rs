@@ -55,7 +55,8 @@ pub struct Pool {
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
     /// The number of chunks that the sessions of each member have offered and not yet committed in files.
     pub(crate) open_names: BTreeMap<MemberId, usize>,
-    /// The number of chunks that the ended sessions of each member offered and made no files of.
+    /// The number of chunks that the ended sessions of each member offered and made no files of, while any of them
+    /// count. A member that was removed is forgotten like the others: its last sessions end after it, and leave more.
     pub(crate) left_names: BTreeMap<MemberId, LeftNames>,
     /// The bytes of its slack that the sessions of each member have taken together.
     pub(crate) slack_taken: BTreeMap<MemberId, u64>,

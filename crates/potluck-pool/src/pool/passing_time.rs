@@ -28,9 +28,11 @@ impl Pool {
         self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now)).collect()
     }
 
-    /// Notes which donors died, came back or fell silent as time passed, and judges the circuit breaker.
+    /// Notes which donors died, came back or fell silent as time passed, and judges the circuit breaker. Forgets what
+    /// counts no more at this time.
     pub fn pass_time(&mut self, now: Tick) -> DonorChanges {
         self.age_complaints(now);
+        self.left_names.retain(|_, left| left.count(now) > 0);
         let mut changes = DonorChanges::default();
         let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
         let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();

@@ -101,6 +101,22 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
 }
 
 #[test]
+fn what_the_ended_sessions_of_a_member_left_is_forgotten_once_none_of_it_counts() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 22 * MIB, 0.0).expect("opened");
+    let names: Vec<_> = (0..2048).map(chunk).collect();
+    pool.offer(&S1, &names).expect("few");
+    pool.end_session(&S1);
+    pool.forget_session(&S1);
+    // A thousand names a second count no more.
+    pool.pass_time(at(1.5));
+    assert_eq!(pool.left_names[&ME].count(at(1.5)), 512, "they are there yet");
+    pool.pass_time(at(2.0));
+    assert!(pool.left_names.is_empty(), "nobody has to come back for that");
+}
+
+#[test]
 fn a_session_keeps_little_more_of_what_no_file_uses_than_it_may_store() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
