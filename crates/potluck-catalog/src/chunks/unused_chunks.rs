@@ -12,6 +12,17 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_wire::control::Holding;
 
+/// The statement that reads a page of the condemned chunks.
+pub(crate) const CONDEMNED: &str = "SELECT id, name FROM chunks
+     WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2";
+
+/// The statement that reads the first copy that counts at a donor, from a chunk on, and the number of the first unused
+/// chunk from that copy on.
+pub(crate) const NEXT_COPY_AND_UNUSED: &str = "SELECT p.chunk, p.ack = 0, (
+         SELECT min(id) FROM chunks WHERE refs = 0 AND state = 0 AND id >= p.chunk)
+     FROM placements p WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0
+     ORDER BY p.chunk LIMIT 1";
+
 /// A place in the queue of unused chunks: the pool's time, in milliseconds, since which a chunk is unused, and its
 /// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,31 +57,35 @@ pub(crate) fn unused(
 pub(crate) struct InMemory {
     /// The numbers of the chunks.
     pub chunks: Vec<ChunkId>,
-    /// The place after which the next page begins; `None` at the end.
-    pub next: Option<UnusedSince>,
+    /// The chunk from which the next page goes on; `None` at the end.
+    pub next: Option<ChunkId>,
 }
 
-/// Returns those of the next `limit` unused chunks after `after` of which a copy counts at a donor that is not known to
-/// be on its disk.
+/// Looks, from the chunk `from` on, for unused chunks of which a copy counts at a donor that is not known to be on its
+/// disk. Each of at most `steps` steps finds one, or leaps from one of the donor's copies to the next unused chunk, so
+/// that all pages together take no more steps than the donor has copies, however many chunks are unused elsewhere.
 pub(crate) fn in_memory(
     db: &Tx,
     donor: DonorId,
-    after: UnusedSince,
-    limit: usize,
+    from: ChunkId,
+    steps: usize,
 ) -> Result<InMemory, Error> {
-    let mut rows = db.prepare(
-        "SELECT c.zero_since_ms, c.id, p.donor IS NOT NULL FROM chunks c
-         LEFT JOIN placements p ON p.chunk = c.id AND p.donor = ?3 AND p.state = 0 AND p.ack = 0
-         WHERE c.refs = 0 AND c.state = 0 AND (c.zero_since_ms, c.id) > (?1, ?2)
-         ORDER BY c.zero_since_ms, c.id LIMIT ?4",
-    )?;
-    let page = rows.query_map(params![after.0, after.1, donor.0, limit as i64], |row| {
-        Ok((UnusedSince(row.get(0)?, row.get(1)?), row.get::<bool>(2)?))
-    })?;
-    let page: Vec<_> = page.collect::<Result<_, _>>()?;
-    let next = page.last().filter(|_| page.len() == limit).map(|(at, _)| *at);
-    let chunks = page.into_iter().filter(|(_, is_there)| *is_there).map(|(at, _)| at.1);
-    Ok(InMemory { chunks: chunks.collect(), next })
+    let mut step = db.prepare(NEXT_COPY_AND_UNUSED)?;
+    let mut page = InMemory { chunks: Vec::new(), next: Some(from) };
+    for _ in 0..steps {
+        let Some(from) = page.next else { break };
+        let met: Option<(i64, bool, Option<i64>)> = step
+            .query_one(params![donor.0, from], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        page.next = match met {
+            Some((copy, in_memory, Some(unused))) if copy == unused => {
+                page.chunks.extend(in_memory.then_some(ChunkId::from_catalog(copy)));
+                Some(ChunkId::from_catalog(copy + 1))
+            }
+            Some((_, _, unused)) => unused.map(ChunkId::from_catalog),
+            None => None,
+        };
+    }
+    Ok(page)
 }
 
 /// Stops counting the copies of these chunks at a donor that may be in its memory only, unless files use the chunks by
@@ -111,10 +126,7 @@ pub struct Condemned {
 
 /// Returns a page of condemned chunks after `after`, in order of their numbers.
 pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
-    let mut rows = db.prepare(
-        "SELECT id, name FROM chunks
-         WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
-    )?;
+    let mut rows = db.prepare(CONDEMNED)?;
     let page = rows
         .query_map(params![after, limit as i64], |row| Ok((row.get(0)?, ChunkName(row.get(1)?))))?
         .collect::<Result<Vec<_>, _>>()?;

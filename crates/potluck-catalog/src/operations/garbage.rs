@@ -5,8 +5,8 @@ use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 
-/// The most unused chunks that are looked at in one transaction for one donor.
-const PAGE: usize = 1024;
+/// The most steps in which a donor's copies of unused chunks are looked for in one transaction. Each finds one at most.
+const STEPS: usize = 1024;
 
 impl Catalog {
     /// Returns a page of the chunks that no file has used since `before_ms` and that are not condemned, longest unused
@@ -22,13 +22,13 @@ impl Catalog {
 
     /// Stops counting the copies at a donor that was started again, of chunks that no file uses, that it acknowledged in
     /// memory only: it may have lost them with its power, and lists them all the same. Works in several transactions,
-    /// each for some of the chunks.
+    /// each for some of the chunks. What falls out of use meanwhile may count on.
     pub async fn doubt_in_memory(&self, donor: DonorId) -> Result<(), Error> {
-        let mut after = Some(UnusedSince::FIRST);
-        while let Some(from) = after {
-            let page = move |db: &_| unused_chunks::in_memory(db, donor, from, PAGE);
+        let mut rest = Some(ChunkId::FIRST);
+        while let Some(from) = rest {
+            let page = move |db: &_| unused_chunks::in_memory(db, donor, from, STEPS);
             let InMemory { chunks, next } = self.read(page).await?;
-            after = next;
+            rest = next;
             if !chunks.is_empty() {
                 let doubt = move |db: &_| unused_chunks::doubt_in_memory(db, donor, &chunks);
                 self.write(Durability::Process, doubt).await?;

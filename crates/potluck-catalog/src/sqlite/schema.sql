@@ -280,7 +280,7 @@ CREATE TABLE chunks (
     referrer      INTEGER
 );
 CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
-CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
+CREATE INDEX unused_by_number ON chunks (state, id) WHERE refs = 0;
 
 CREATE TABLE chunk_referrers (
     chunk   INTEGER NOT NULL,

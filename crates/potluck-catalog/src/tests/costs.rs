@@ -301,6 +301,40 @@ fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     assert!(reaped < Duration::from_millis(500) && pruned < Duration::from_millis(500));
 }
 
+/// Returns the number of copies that a donor may have lost because it was started again, and of the steps in which they
+/// were found.
+fn looked_for(fixture: &Fixture, donor: u32) -> (usize, usize) {
+    let snapshot = fixture.db.begin().expect("a snapshot");
+    let (mut found, mut taken, mut rest) = (0, 0, Some(ChunkId::FIRST));
+    while let Some(from) = rest {
+        let step = unused_chunks::in_memory(&snapshot, DonorId(donor), from, 1).expect("read");
+        (found, taken, rest) = (found + step.chunks.len(), taken + 1, step.next);
+    }
+    (found, taken)
+}
+
+/// The steps are counted: each is a look into two indexes.
+#[test]
+fn to_find_what_a_donor_may_have_lost_takes_as_many_steps_as_it_has_unused_copies() {
+    let mut fixture = Fixture::new();
+    // Each commit numbers its chunks after those of the last.
+    let mut commit = |dir: &str, numbers: std::ops::Range<u64>, donors: &[u32]| {
+        let one = |n: u64| file(&format!("pot://lab/{dir}/{n}"), &[n], donors);
+        assert!(fixture.commit(numbers.map(one).collect()).iter().all(Result::is_ok));
+    };
+    commit("removed", 0..1000, &[1]);
+    commit("removed", 1000..1005, &[1, 2]);
+    commit("stays", 2000..3000, &[2]);
+    commit("removed", 3000..4000, &[1]);
+    assert_eq!(looked_for(&fixture, 2), (0, 1), "no chunk is unused yet");
+    let when = When { pool_ms: 5, wall_ms: 5, ..When::default() };
+    names::remove(&fixture.db, &path("pot://lab/removed"), true, when).expect("removed");
+    steps(&fixture, |db| reaping::reap(db, 2000, 0, 5));
+    assert_eq!(looked_for(&fixture, 1), (2005, 2006));
+    assert_eq!(looked_for(&fixture, 2), (5, 7), "its used copies are one leap, and so are others'");
+    assert_eq!(looked_for(&fixture, 3), (0, 1), "it has no copies");
+}
+
 /// The number of times that a commit is repeated to measure its cost.
 const REPEATED: u32 = 50;
 

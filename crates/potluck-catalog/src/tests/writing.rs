@@ -1,6 +1,6 @@
 //! Tests of the catalog's writer, in which jobs share a transaction and each is done whole or not at all.
 
-use crate::chunks::placements;
+use crate::chunks::{placements, referrers, unused_chunks};
 use crate::fixture::{Fixture, ReadClock, file, path};
 use crate::log::{changes, records::Record};
 use crate::pool_records::meta;
@@ -192,10 +192,22 @@ fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() 
 #[test]
 fn the_copies_of_a_donor_are_found_by_its_index() {
     let fixture = Fixture::new();
-    for sql in placements::BY_DONOR.into_iter().chain([crate::chunks::referrers::COPIES_AT]) {
+    let others = [referrers::COPIES_AT, unused_chunks::NEXT_COPY_AND_UNUSED];
+    for sql in placements::BY_DONOR.into_iter().chain(others) {
         let plan = fixture.db.plan(sql).expect("planned");
         let first = &plan[0];
         assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");
+    }
+}
+
+#[test]
+fn unused_chunks_are_found_by_their_numbers_without_sorting_them() {
+    let fixture = Fixture::new();
+    for sql in [unused_chunks::CONDEMNED, unused_chunks::NEXT_COPY_AND_UNUSED] {
+        let plan = fixture.db.plan(sql).expect("planned");
+        let any = |what: &str| plan.iter().any(|step| step.contains(what));
+        assert!(any("unused_by_number (state=? AND id>?)"), "{sql}: {plan:?}");
+        assert!(!any("TEMP B-TREE"), "{sql}: {plan:?}");
     }
 }
 
