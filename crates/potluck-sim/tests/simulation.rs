@@ -1,6 +1,6 @@
 //! Plays whole pools under seeded faults, and checks the promises of docs/promises.md for every seed.
 //!
-//! - `POTLUCK_SIM_SEEDS=200` sets how many seeds are tried.
+//! - `POTLUCK_SIM_SEEDS=200` sets how many seeds are tried; more than the default say now and then how many are done.
 //! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one seed, and prints its plan,
 //!   its trace, and with `RUST_LOG=debug` the log of the product.
 //! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays a case of `cases`.
@@ -32,6 +32,8 @@ const RUIN: &str = "POTLUCK_SIM_RUIN";
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
 /// The number of seeds that are tried by default: as many as the test command has time for.
 const DEFAULT_SEEDS: u64 = 140;
+/// The number of seeds after which a long run says how many are done.
+const TOLD_EVERY: u64 = 100;
 
 /// The seed of [`getrandom`] in every thread.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
@@ -90,6 +92,12 @@ impl Piece {
         case.or_else(|| number(SEED).map(Self::Seed))
     }
 
+    /// Returns the command that plays it again.
+    fn command(&self) -> String {
+        let (name, value) = self.variable();
+        format!("{name}='{value}' cargo test -p potluck-sim -- replay --nocapture")
+    }
+
     fn plan(&self) -> Plan {
         match self {
             Self::Seed(seed) => Plan::draw(*seed),
@@ -113,10 +121,12 @@ fn player(piece: &Piece, trace: &Path) -> Command {
     player
 }
 
-/// Plays all `pieces`, as many at a time as there are cores, and returns those that failed.
+/// Plays all `pieces`, as many at a time as there are cores, and returns those that failed. Tells of each that fails as it
+/// comes, because all seeds of a long run take hours.
 fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
     let (_dir, trace) = traces();
-    let next = AtomicU64::new(0);
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let is_long = matches!(pieces, [Piece::Seed(_), ..]) && pieces.len() as u64 > DEFAULT_SEEDS;
     let workers = thread::available_parallelism().map_or(2, usize::from);
     thread::scope(|scope| {
         let work = || {
@@ -127,15 +137,29 @@ fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
                 let trace = trace(&number.to_string());
                 let played = play(piece, &trace);
                 if !played.status.success() {
+                    let (_, value) = piece.variable();
+                    say(&format!("{value} failed: {}\n  {}\n", reason(&played), piece.command()));
                     failed.push((piece.clone(), played));
                 }
                 // The traces of all runs together would take much space.
                 let _ = std::fs::remove_file(trace);
+                let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+                if is_long && count.is_multiple_of(TOLD_EVERY) {
+                    say(&format!("{count} of {} seeds are done\n", pieces.len()));
+                }
             }
         };
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
     })
+}
+
+/// Returns the first line of the reason for which a piece failed.
+fn reason(played: &Output) -> String {
+    let said = String::from_utf8_lossy(&played.stderr);
+    // The message of a panic begins below the line that says where it happened.
+    let panic = said.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
+    panic.map_or_else(|| played.status.to_string(), str::to_owned)
 }
 
 /// Prints how many pieces kept every promise, and fails with the first one that failed.
@@ -148,7 +172,7 @@ fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
     }
 }
 
-/// Writes to standard output past the test harness, so that it is seen although the test passes.
+/// Writes to standard output past the test harness, so that it is seen at once, and although the test passes.
 fn say(text: &str) {
     // A closed output must not fail the test.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -158,11 +182,8 @@ fn check(piece: &Piece, played: &Output) {
     if !played.status.success() {
         let said = [&played.stdout[..], &played.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        let (name, value) = piece.variable();
-        panic!(
-            "{value} failed; play it again with\n  \
-             {name}='{value}' cargo test -p potluck-sim -- replay --nocapture\n{said}"
-        );
+        let (_, value) = piece.variable();
+        panic!("{value} failed; play it again with\n  {}\n{said}", piece.command());
     }
 }
 
