@@ -105,7 +105,8 @@ enum Content {
     Edited(Box<Edit>),
     /// Other mounts may write other bytes of the file at the same time.
     Shared(Box<JointContent>),
-    /// The bytes were streamed and are published; nothing was written since then.
+    /// The content is that of the version that was published when the bytes had been streamed, or of one that others
+    /// have put in its place; nothing was written since then.
     Published { size: u64 },
     /// The written bytes could not be written or published, and are lost. Nothing is published without them.
     Lost { why: Errno, size: u64 },
@@ -268,12 +269,38 @@ impl Draft {
             base => base.map_err(|failure| errno(&failure))?,
         };
         if Some(base.version()) != self.version {
-            let EntryAttributes { mtime, permissions, owner } = base.attributes();
-            self.attributes = Attributes { mtime: Some(mtime), permissions, owner };
-            self.version = Some(base.version());
+            self.goes_on_from(&base);
             self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
         }
         Ok(())
+    }
+
+    /// Takes over the version at `path` if others have published one, for a program that opens the file. Only a draft
+    /// that [is published](Self::is_published) does so. Returns false if there is no file any more.
+    pub async fn take_over(&mut self, path: &PoolPath) -> Result<bool, Errno> {
+        if !self.is_published() {
+            return Ok(true);
+        }
+        let there = match self.pool.open(path).await {
+            Ok(there) => there,
+            Err(failure) => match failure.code.as_str() {
+                code::NO_ENTRY | code::NOT_RECURSIVE | code::WRONG_KIND => return Ok(false),
+                _ => return Err(errno(&failure)),
+            },
+        };
+        if Some(there.version()) != self.version {
+            self.goes_on_from(&there);
+            self.content = Content::Published { size: there.size() };
+        }
+        Ok(true)
+    }
+
+    /// Notes that others have published the version that this draft has now.
+    fn goes_on_from(&mut self, there: &File) {
+        let EntryAttributes { mtime, permissions, owner } = there.attributes();
+        self.attributes = Attributes { mtime: Some(mtime), permissions, owner };
+        self.version = Some(there.version());
+        self.has_new_attributes = false;
     }
 
     /// Makes the mount's record say that the draft is not published at `path`, if it has unpublished changes and a
@@ -332,6 +359,12 @@ impl Draft {
     /// Returns whether something was written or cut off since the draft was published last.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
+    }
+
+    /// Returns whether the file was written in order and published, and nothing was done with it since: its content is
+    /// in the published version alone.
+    pub fn is_published(&self) -> bool {
+        matches!(self.content, Content::Published { .. })
     }
 
     /// Returns whether the draft is not published, and nothing was written since it was made, or cut off by open().
@@ -542,10 +575,18 @@ impl Draft {
         Ok(())
     }
 
-    /// Cuts the file off to nothing, as a program opened it with `O_TRUNC`.
+    /// Cuts the file off to nothing, as a program opened it with `O_TRUNC`. If it has no unpublished changes, that holds
+    /// for what others have published since, too.
     ///
-    /// Errors: those of [`Draft::set_size`].
+    /// Errors: those of [`Draft::set_size`], and of opening what others have published.
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        match self.content {
+            // Nothing of the version is kept, whichever it is: the file may be written in order again.
+            Content::Published { size } if size > 0 => {
+                self.content = Content::Streamed { stream: Streamed::Nothing, written: 0, size };
+            }
+            _ => self.refresh(path).await?,
+        }
         self.set_size(path, 0).await?;
         self.is_written = false;
         Ok(())
@@ -639,9 +680,12 @@ impl Draft {
     }
 
     /// Opens the published version of a file that was streamed, so that it can be read and changed, even once the file
-    /// has lost its name.
+    /// has lost its name after that.
     pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        if matches!(self.content, Content::Published { .. }) {
+        if self.is_published() {
+            if self.is_nameless {
+                return Err(Errno::STALE); // what is written would never be published
+            }
             let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
             if Some(base.version()) != self.version {
                 return Err(Errno::STALE); // another version would be changed than the one that was written

@@ -205,7 +205,7 @@ impl FileSystem {
     /// Returns the facts about a draft without waiting for its lock: while one program closes the file and donors are
     /// away, others may list its directory.
     fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
-        let DraftFacts { size, attributes } = draft.facts();
+        let DraftFacts { size, attributes, .. } = draft.facts();
         let Attributes { mtime, permissions, owner } = attributes;
         let mtime = mtime.unwrap_or_else(|| self.now());
         let attributes = EntryAttributes { mtime, permissions, owner };
@@ -351,6 +351,7 @@ impl FileSystem {
         if mode.truncates || is_unread {
             self.exchange_number(inode)?;
         }
+        self.find_present(inode).await?;
         let path = self.inodes().path(inode)?;
         let shared = self.handles().draft(inode);
         let (draft, is_begun) = match shared {
@@ -391,6 +392,7 @@ impl FileSystem {
         if self.inodes().is_outdated(inode) {
             return Err(Errno::STALE); // on this the kernel looks the name up once more
         }
+        self.find_present(inode).await?;
         if let Some(draft) = self.shared_by_locks(inode).await {
             return Ok(self.handles().add(
                 inode,

@@ -229,7 +229,7 @@ impl Filesystem for KernelRequests {
         _: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -244,7 +244,7 @@ impl Filesystem for KernelRequests {
         let mtime = mtime.map(|time| file_time(time, self.files.now()));
         let change = AttributeChange { size, mtime, permissions, owner };
         self.reply_attributes(request, inode, reply, |files| async move {
-            files.change(inode.0, change).await
+            files.change(inode.0, handle.map(|handle| handle.0), change).await
         });
     }
 

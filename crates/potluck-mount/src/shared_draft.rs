@@ -7,18 +7,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// The facts about a draft that programs are told.
+/// The facts about a draft that are known without waiting for its lock.
 #[derive(Debug, Clone, Copy)]
 pub struct DraftFacts {
     /// The size of the file in bytes.
     pub size: u64,
     /// The attributes that the draft will be published with.
     pub attributes: Attributes,
+    /// True if the content is in a published version alone ([`Draft::is_published`]).
+    pub is_published: bool,
 }
 
 impl DraftFacts {
     fn of(draft: &Draft) -> Self {
-        Self { size: draft.size(), attributes: draft.attributes() }
+        let (size, attributes) = (draft.size(), draft.attributes());
+        Self { size, attributes, is_published: draft.is_published() }
     }
 }
 

@@ -54,8 +54,16 @@ pub struct NewEntry {
 
 impl FileSystem {
     /// Sets attributes. Those of a file that is being written are published with it. A new size of any other file makes
-    /// a new version of it at once.
-    pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
+    /// a new version of it at once. Without a `handle` the size is that of the file which is at the name now.
+    pub async fn change(
+        &self,
+        inode: u64,
+        handle: Option<u64>,
+        change: AttributeChange,
+    ) -> Result<ShownEntry, Errno> {
+        if handle.is_none() && change.size.is_some() {
+            self.find_present(inode).await?;
+        }
         let shared = self.handles().draft(inode);
         let shared = match (shared, change.size) {
             (Some(shared), _) => shared,

@@ -58,6 +58,34 @@ impl FileSystem {
         Err(Errno::STALE)
     }
 
+    /// Makes a program that opens a file by its name find what is there, though this mount has published the file and a
+    /// program still has it open: others may have replaced or removed it since. Nothing is done for a file that has
+    /// unpublished changes.
+    ///
+    /// Errors: [`Errno::STALE`] if there is no file any more. The number has lost its name then, for the kernel looks the
+    /// name up once more, and must not find the same number again.
+    pub(super) async fn find_present(&self, inode: u64) -> Result<(), Errno> {
+        let draft = self.handles().draft(inode);
+        let Some(draft) = draft.filter(|draft| draft.facts().is_published) else { return Ok(()) };
+        let mut draft = draft.lock().await;
+        let path = self.inodes().path(inode)?;
+        let is_there = draft.take_over(&path).await?;
+        if !is_there {
+            draft.has_no_name();
+            let place = self.inodes().place(inode).cloned();
+            if let Some((parent, name)) = place {
+                self.inodes().unlink(parent, &name);
+            }
+            self.metadata.changed_here(&path); // what is kept of the name may be older than this finding
+        }
+        drop(draft); // released first, for the kernel may ask at once
+        self.forget_attributes(inode);
+        match is_there {
+            true => Ok(()),
+            false => Err(Errno::STALE),
+        }
+    }
+
     /// Returns the number under which a file is locked: a program that reads an old version locks what has its name
     /// now.
     pub(super) fn locked_number(&self, inode: u64) -> u64 {

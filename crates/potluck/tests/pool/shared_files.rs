@@ -401,7 +401,8 @@ fn share(path: &Path, value: &str) -> Result<(), Errno> {
     setxattr(path, "user.potluck.shared", value.as_bytes(), XattrFlags::empty())
 }
 
-fn truncate(path: &Path, size: i64) -> Result<(), Errno> {
+/// Sets the size of a file by its path, without opening it.
+pub(super) fn truncate(path: &Path, size: i64) -> Result<(), Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).expect("no zeros");
     // SAFETY: the path is a string that ends with a zero and outlives the call.
     match unsafe { libc::truncate(path.as_ptr(), size) } {

@@ -2,11 +2,13 @@
 
 use super::attributes::run;
 use super::{Mount, mounted};
+use crate::pool::content::arg;
 use crate::pool::program::Running;
+use crate::pool::shared_files::truncate;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -127,6 +129,68 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         fs::metadata(other.at("f")).map(|about| about.is_dir()).expect("there, or another")
     });
     run("test ! -e f/x; echo x > f/x; cat f/x", &other.dir);
+}
+
+#[test]
+fn a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it() {
+    let test = "a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it";
+    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let cat = |name: &str| lab.cli.cat(&format!("pot://lab/{name}"));
+    // Returns a descriptor by which nothing was read or written since another one of it was closed.
+    let publish = |name: &str, content: &str| {
+        let mut file = fs::File::create(other.at(name)).expect("opened, or made");
+        file.write_all(content.as_bytes()).expect("written");
+        drop(file.try_clone().expect("a second descriptor"));
+        assert_eq!(cat(name), content.as_bytes(), "published by that close");
+        file
+    };
+    let replace = |name: &str| fs::write(one.at(name), "replaced").expect("written");
+    let remove = |name: &str| {
+        wait_until("it to be seen", DEADLINE, || one.at(name).exists());
+        fs::remove_file(one.at(name)).expect("removed");
+    };
+    let (mut reading, mut changing) = (OpenOptions::new(), OpenOptions::new());
+    reading.read(true);
+    changing.read(true).write(true);
+
+    let mut open_still = Vec::new();
+    for name in ["written", "changed", "shortened"] {
+        open_still.push(publish(name, "first"));
+        replace(name);
+    }
+    open_still.push(publish("written", "again"));
+    let changed = changing.open(other.at("changed")).expect("opened");
+    assert_eq!(io::read_to_string(changed).expect("read"), "replaced");
+    truncate(&other.at("shortened"), 3).expect("cut off");
+
+    for (name, options) in [("unread", &reading), ("unchanged", &changing)] {
+        open_still.push(publish(name, "first"));
+        remove(name);
+        let why = options.open(other.at(name)).expect_err("removed");
+        assert_eq!(why.kind(), ErrorKind::NotFound, "{name}: {why}");
+    }
+    let mut before = publish("made", "first");
+    remove("made");
+    open_still.push(publish("made", "anew"));
+    let why = before.write_all(b"late").expect_err("another file has the name");
+    assert_eq!(why.raw_os_error(), Some(libc::ESTALE));
+
+    // A file is cut off as others left it also if it was empty when it was opened.
+    fs::write(one.at("empty"), "").expect("made");
+    wait_until("it to be seen", DEADLINE, || other.at("empty").exists());
+    let open_empty = changing.open(other.at("empty")).expect("opened");
+    replace("empty");
+    drop(fs::File::create(other.at("empty")).expect("opened"));
+    drop((open_still, before, open_empty));
+    wait_until("it to be cut off", DEADLINE, || cat("empty").is_empty());
+
+    lab.cli.ok(&["umount", arg(&other.dir)]);
+    for (name, content) in
+        [("written", "again"), ("changed", "replaced"), ("shortened", "rep"), ("made", "anew")]
+    {
+        assert_eq!(cat(name), content.as_bytes(), "{name}");
+    }
 }
 
 #[test]
