@@ -45,9 +45,9 @@ impl Window {
     }
 
     /// Returns whether more may be cut. Cutting stops where all that was promised is cut, while the manager is being
-    /// asked for more, and where many parts of files wait for their commit.
-    fn may_cut(&self) -> bool {
-        if self.committing.has_many_parts() {
+    /// asked for more, and where many files, or parts of files, wait for their commit.
+    pub(super) fn may_cut(&self) -> bool {
+        if self.committing.has_many() {
             return false;
         }
         let promised = self.session.promised;

@@ -97,3 +97,21 @@ async fn files_that_a_commit_leaves_are_ready_since_the_first_of_all_was() {
     // One event is scheduled, for the end of the time that the first one waits.
     assert_eq!((window.committing.ready.len(), window.committing.ready_since), (72, since));
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_any_number_of_small_files_few_wait_for_their_commit() {
+    let mut window = window();
+    cut_part(&mut window, 0, "pot://lab/a", 1);
+    cut_part(&mut window, 0, "pot://lab/a", 2);
+    let (part, _) = window.committing.ready.pop().expect("a part that is stored");
+    window.committing.ready.clear();
+    let small = FileCommit { in_parts: None, ..part };
+    let mut cut = 0;
+    while window.may_cut() && cut < 10_000 {
+        window.make_ready(small.clone(), None);
+        cut += 1;
+    }
+    assert!((256..1000).contains(&cut), "the next commits are full, and no more: {cut}");
+    window.commit().expect("begun");
+    assert!(window.committing.under_way && window.may_cut(), "it goes on as they are committed");
+}
