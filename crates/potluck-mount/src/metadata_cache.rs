@@ -301,8 +301,10 @@ impl MetadataCache {
             .collect();
         forgotten.iter().for_each(|dir| self.forget_dir(dir));
         for fetch in self.fetches.values_mut() {
-            let dirs = fetch.dirs.iter_mut().filter(|(path, _)| path.is_inside(dir));
-            dirs.for_each(|(_, heard)| heard.all = true);
+            // The comparison of all kept directories is a fetch of as many.
+            let dirs = fetch.dirs.range_mut(dir.clone()..);
+            let below = dirs.take_while(|(path, _)| path.is_inside(dir));
+            below.for_each(|(_, heard)| heard.all = true);
         }
     }
 

@@ -408,3 +408,20 @@ fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_he
     publish(&mut cache, 60, &MetadataCache::suspend);
     assert_eq!(times(&mut cache), None);
 }
+
+#[test]
+fn what_is_fetched_below_a_directory_that_changed_is_not_kept_and_what_is_beside_it_is() {
+    let mut cache = warm();
+    let dirs = ["pot://lab/a", "pot://lab/a/b", "pot://lab/a/b/c", "pot://lab/a-b", "pot://lab/b"];
+    let fetched = dirs.map(path);
+    let fetch = cache.begin(fetched.iter());
+    cache.changed(&path("pot://lab/a"));
+    let answer = |dir: &PoolPath| {
+        let asked = KnownDir { whole: true, ..KnownDir::new(dir.clone()) };
+        (asked, told(vec![file("new", 2)]))
+    };
+    let answers: Vec<_> = fetched.iter().map(answer).collect();
+    cache.finish(fetch, &answers);
+    let kept = fetched.map(|dir| cache.dirs.contains_key(&dir));
+    assert_eq!(kept, [false, false, false, true, true]);
+}
