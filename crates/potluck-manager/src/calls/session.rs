@@ -315,31 +315,27 @@ impl Answer<Offer> for WriteSessionCalls {
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
         drop(turn);
 
-        // A chunk whose copies are leaving or at donors that are not trusted is sent again: this is how writing a
-        // damaged file again mends it.
-        let view = self.pool.lock().view(self.time.tick());
-        // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost with it.
-        let uncommitted: Vec<_> = {
-            let pool = self.pool.lock();
-            let told =
-                |name| pool.uncommitted_since_start(name).filter(|_| ack == AckLevel::Memory);
-            asked.iter().map(told).collect()
-        };
-        let mut held = Vec::new();
-        let mut unused = Vec::new();
-        for (index, (name, (found, uncommitted))) in
-            (0..).zip(asked.iter().zip(found.into_iter().zip(uncommitted)))
+        let (mut held, mut unused) = (Vec::new(), Vec::new());
         {
-            let KnownChunk { used, mut donors } = found;
-            let (len, told) = uncommitted.filter(|_| !used).unwrap_or_default();
-            donors.extend(told);
-            donors.retain(|donor| view.counts(*donor, name));
-            donors.sort_unstable();
-            donors.dedup();
-            match donors.is_empty() {
-                true => {}
-                false if used => held.push(Held { index, donors, unused: false }),
-                false => unused.push((index, UnusedChunk { name: *name, len, donors })),
+            let (pool, now) = (self.pool.lock(), self.time.tick());
+            for (index, (name, found)) in (0..).zip(asked.iter().zip(found)) {
+                let KnownChunk { used, mut donors } = found;
+                // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost
+                // with it.
+                let told = pool.uncommitted_since_start(name);
+                let told = told.filter(|_| ack == AckLevel::Memory && !used);
+                let (len, told) = told.unwrap_or_default();
+                donors.extend(told);
+                // A chunk whose copies are leaving or at donors that are not trusted is sent again: this is how writing
+                // a damaged file again mends it. Few offers have copies, so that not all donors are looked at for each.
+                donors.retain(|donor| pool.relies_on(*donor, name, now));
+                donors.sort_unstable();
+                donors.dedup();
+                match donors.is_empty() {
+                    true => {}
+                    false if used => held.push(Held { index, donors, unused: false }),
+                    false => unused.push((index, UnusedChunk { name: *name, len, donors })),
+                }
             }
         }
         if !unused.is_empty() {

@@ -28,17 +28,21 @@ pub struct Shrinking {
     pub disk_lacks: u64,
 }
 
+/// Returns the name partition below which a donor's copies are being moved away.
+fn leaves_below(record: &DonorRecord) -> u32 {
+    let given = if record.giving.is_some() { PARTS } else { 0 };
+    let quota_below = if record.excess > 0 { record.quota_below } else { 0 };
+    quota_below.max(given)
+}
+
 impl Pool {
     /// Returns every donor as a scan should see it.
     pub fn view(&self, now: Tick) -> PoolView {
         let domains = self.domains();
         let status = |(id, donor): (DonorId, &KnownDonor)| {
             let record = &donor.record;
-            let over_quota = record.excess > 0;
-            let given = if record.giving.is_some() { PARTS } else { 0 };
             let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
             let rule = at_once.map_or(LeavingRule::WhenWhole, |_| LeavingRule::AtOnce);
-            let quota_below = if over_quota { record.quota_below } else { 0 };
             let worth = self.worth(id, donor, now);
             let status = DonorView {
                 worth,
@@ -49,16 +53,23 @@ impl Pool {
                 lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),
                 domain: domains[&id],
                 free: self.free_at(id),
-                below: quota_below.max(given),
+                below: leaves_below(record),
                 rule,
                 disk_below: if record.disk_lacks > 0 { record.disk_below } else { 0 },
-                over_quota,
+                over_quota: record.excess > 0,
                 takes: self.takes(id, now),
                 sends: !self.repairs.is_left_alone(id, now),
             };
             (id, status)
         };
         PoolView(self.donors.iter().map(status).collect())
+    }
+
+    /// Returns whether a donor's copy of a chunk is one to rely on, as [`PoolView::counts`] does, without a look at all
+    /// donors.
+    pub fn relies_on(&self, id: DonorId, name: &ChunkName, now: Tick) -> bool {
+        let Some(donor) = self.donors.get(id) else { return false };
+        self.worth(id, donor, now) == Worth::Counts && name.part() >= leaves_below(&donor.record)
     }
 
     /// Returns a snapshot of the donors. Copies at a donor whose removal is being considered are no reason to give up

@@ -2,7 +2,10 @@
 
 use super::{at, chunk, heartbeat, pool, register};
 use crate::{DonorSnapshot, Giving, Pool};
+use potluck_core::chunk::PARTS;
 use potluck_core::ids::{DonorId, Incarnation};
+use potluck_wire::control::Heartbeat;
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 #[test]
@@ -97,4 +100,41 @@ fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
     assert!(pool.view(at(1.0)).counts(DonorId(1), &chunk(1)), "who looks sees it there");
     pool.spare_donor(DonorId(1));
     assert!(counts(&pool));
+}
+
+#[test]
+fn one_copy_counts_as_it_does_where_all_donors_are_looked_at() {
+    let mut pool = pool();
+    let mut seen = BTreeSet::new();
+    let mut alike = |pool: &Pool, now: f64| {
+        let view = pool.view(at(now));
+        for (donor, name) in (0..4).flat_map(|donor| (0..64).map(move |n| (donor, chunk(n)))) {
+            let counts = pool.relies_on(DonorId(donor), &name, at(now));
+            assert_eq!(counts, view.counts(DonorId(donor), &name), "{donor} at {now}");
+            seen.insert((donor, counts));
+        }
+    };
+    for donor in 1..4 {
+        register(&mut pool, donor, 7, 0.0);
+        alike(&pool, 0.0);
+    }
+    for donor in 1..4 {
+        pool.inventory_done(DonorId(donor), Incarnation(7));
+        alike(&pool, 0.0);
+    }
+    // Of donor 1 half of all copies leave.
+    let over = Heartbeat { excess: 1, ..heartbeat(7, 1) };
+    pool.heartbeat(DonorId(1), &over, at(1.0));
+    pool.leave_below(DonorId(1), PARTS / 2, 0);
+    alike(&pool, 1.0);
+    let giving = Giving { start: 0, at_once: false, lose: [].into(), since: at(1.0) };
+    pool.give_back(DonorId(2), Some(giving));
+    alike(&pool, 1.0);
+    pool.quarantine(DonorId(3), Some("it lied".into()));
+    alike(&pool, 1.0);
+    alike(&pool, 100.0);
+    pool.remove_donor(DonorId(1));
+    alike(&pool, 100.0);
+    let both = (1..4).flat_map(|donor| [(donor, false), (donor, true)]);
+    assert!(seen.into_iter().eq([(0, false)].into_iter().chain(both)));
 }
