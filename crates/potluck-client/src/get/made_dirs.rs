@@ -1,6 +1,7 @@
 //! Directories that a download makes on its way. Those that are still empty when it fails or is interrupted are
 //! removed.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,14 @@ impl MadeDirs {
     /// Keeps the directories that have everything that belongs into them, even if they are empty: those that are above
     /// none of the files at `lacking`.
     pub fn stay(&mut self, lacking: &[PathBuf]) {
-        self.0.retain(|dir| lacking.iter().any(|file| file.starts_with(dir)));
+        // Of a large tree both are many, as when the disk is full.
+        let mut above: HashSet<&Path> = HashSet::new();
+        for file in lacking {
+            // The directories above one that is known are known, too.
+            let mut own = file.ancestors();
+            while own.next().is_some_and(|dir| above.insert(dir)) {}
+        }
+        self.0.retain(|dir| above.contains(dir.as_path()));
     }
 }
 
@@ -48,6 +56,21 @@ impl Drop for MadeDirs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_above_any_of_many_files_goes_if_it_is_empty() {
+        let root = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| root.path().join(name);
+        let mut made = MadeDirs::default();
+        for dir in ["a/b/c", "a/b/d", "a/bc", "e"] {
+            made.make(&at(dir)).expect("made");
+        }
+        made.stay(&["a/b/c/1", "a/b/c/2", "a/b/3"].map(at));
+        let left: Vec<&Path> = made.0.iter().map(PathBuf::as_path).collect();
+        assert_eq!(left, ["a", "a/b", "a/b/c"].map(at));
+        made.stay(&[]);
+        assert!(made.0.is_empty());
+    }
 
     #[test]
     fn only_what_stayed_empty_for_a_failure_goes() {
