@@ -47,6 +47,7 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, OnlyIf, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The facts about an entry that programs see.
@@ -289,14 +290,14 @@ impl FileSystem {
         }
         let mut entries = entries?;
         let drafts = self.handles().drafts();
+        let mut written = BTreeMap::new();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
             let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
-            if entries.iter().all(|entry| entry.path != name) {
-                let facts = self.facts_of_draft(number, &draft);
-                entries.push(entry_of(name, &facts));
-            }
+            let facts = self.facts_of_draft(number, &draft);
+            written.insert(name.clone(), entry_of(name, &facts));
         }
+        add_others(&mut entries, written);
         self.add_staged(inode, &mut entries);
         Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
     }
@@ -645,6 +646,15 @@ impl FileSystem {
     }
 }
 
+/// Adds those of the entries `others`, which are by name, whose names are not there yet. Large directories are gone
+/// through once, however many files in them are being written.
+fn add_others(entries: &mut Vec<ListedEntry>, mut others: BTreeMap<String, ListedEntry>) {
+    if !others.is_empty() {
+        entries.iter().for_each(|entry| drop(others.remove(&entry.path)));
+    }
+    entries.extend(others.into_values());
+}
+
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
     let ListedEntry { kind, size, version, .. } = *entry;
     let (attributes, has_name) = (entry.attributes(), true);
@@ -668,5 +678,20 @@ fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
         permissions,
         owner,
         target,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_being_written_are_listed_once() {
+        let entry = |name: &str| entry_of(name.into(), &ShownEntry::of_dir(ROOT));
+        let mut entries = ["b", "a"].map(entry).to_vec();
+        let others = ["a", "c"].map(|name| (name.to_owned(), entry(name)));
+        add_others(&mut entries, others.into());
+        let names: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
+        assert_eq!(names, ["b", "a", "c"]);
     }
 }
