@@ -14,8 +14,11 @@ pub struct OfferedChunks {
 
 #[derive(Debug, Default)]
 struct OfSession {
+    /// The names that the session offered, with some that it withdrew since.
     names: Vec<ChunkName>,
-    /// The number of the session's names that are in files that it committed.
+    /// The number of names that the session offered and did not withdraw.
+    held: usize,
+    /// The number of these names that are in files that the session committed.
     committed: usize,
 }
 
@@ -87,7 +90,9 @@ impl OfferedChunks {
             }
             new.push(*name);
         }
-        self.by_session.entry(session).or_default().names.extend_from_slice(&new);
+        let of_session = self.by_session.entry(session).or_default();
+        of_session.names.extend_from_slice(&new);
+        of_session.held += new.len();
         new
     }
 
@@ -108,12 +113,12 @@ impl OfferedChunks {
 
     /// Returns how many chunks a session has offered.
     pub fn count_by(&self, session: &SessionId) -> usize {
-        self.by_session.get(session).map_or(0, |of_session| of_session.names.len())
+        self.by_session.get(session).map_or(0, |of_session| of_session.held)
     }
 
     /// Returns how many chunks a session has offered and not yet committed in a file.
     pub fn open_by(&self, session: &SessionId) -> usize {
-        let open = |of: &OfSession| of.names.len().saturating_sub(of.committed);
+        let open = |of: &OfSession| of.held.saturating_sub(of.committed);
         self.by_session.get(session).map_or(0, open)
     }
 
@@ -140,45 +145,101 @@ impl OfferedChunks {
         }
     }
 
-    /// Forgets some of a session's names, which something else protects from now on.
+    /// Forgets some of a session's names, which something else protects from now on. The others are gone through only
+    /// when most of those that are listed were withdrawn: a session withdraws the names of one part of a file after
+    /// the other, and may have offered a million others.
     pub fn withdraw(&mut self, session: &SessionId, names: &BTreeSet<ChunkName>) {
+        let taken = names.iter().filter_map(|name| self.take_back(session, name));
+        let (mut withdrawn, mut committed) = (0, 0);
+        for was_committed in taken {
+            withdrawn += 1;
+            committed += usize::from(was_committed);
+        }
         let Some(of_session) = self.by_session.get_mut(session) else { return };
-        of_session.names.retain(|name| !names.contains(name));
-        let committed = names.iter().filter(|name| self.take_back(session, name)).count();
-        if let Some(of_session) = self.by_session.get_mut(session) {
-            of_session.committed = of_session.committed.saturating_sub(committed);
+        of_session.held = of_session.held.saturating_sub(withdrawn);
+        of_session.committed = of_session.committed.saturating_sub(committed);
+        if of_session.names.len() > 2 * of_session.held {
+            let has = |name: &ChunkName| self.claims.get(name).is_some_and(|it| it.has(session));
+            of_session.names.retain(has);
+            // A name that was withdrawn and offered again is listed twice.
+            of_session.names.sort_unstable();
+            of_session.names.dedup();
         }
     }
 
     /// Forgets all names of a session, and returns them.
     pub fn forget(&mut self, session: &SessionId) -> Vec<ChunkName> {
-        let names = self.by_session.remove(session).unwrap_or_default().names;
-        for name in &names {
-            self.take_back(session, name);
-        }
+        let mut names = self.by_session.remove(session).unwrap_or_default().names;
+        names.retain(|name| self.take_back(session, name).is_some());
         names
     }
 
-    /// Ends a session's claim on a name; returns whether the session had committed it.
-    fn take_back(&mut self, session: &SessionId, name: &ChunkName) -> bool {
+    /// Ends a session's claim on a name; returns whether the session had committed it, or `None` if it had no claim.
+    fn take_back(&mut self, session: &SessionId, name: &ChunkName) -> Option<bool> {
         use std::collections::hash_map::Entry;
-        let Entry::Occupied(mut claim) = self.claims.entry(*name) else { return false };
+        let Entry::Occupied(mut claim) = self.claims.entry(*name) else { return None };
         match claim.get_mut() {
             Claim::One(one) | Claim::Committed(one) if one == session => {
-                return matches!(claim.remove(), Claim::Committed(_));
+                Some(matches!(claim.remove(), Claim::Committed(_)))
             }
-            Claim::One(_) | Claim::Committed(_) => {}
+            Claim::One(_) | Claim::Committed(_) => None,
             Claim::Many(many) => {
-                let Some(at) = many.iter().position(|one| one.session == *session) else {
-                    return false;
-                };
+                let at = many.iter().position(|one| one.session == *session)?;
                 let committed = many.remove(at).committed;
                 if many.is_empty() {
                     claim.remove();
                 }
-                return committed;
+                Some(committed)
             }
         }
-        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::chunk;
+
+    const WRITER: SessionId = SessionId([1; 16]);
+
+    fn withdraw(offered: &mut OfferedChunks, names: &[ChunkName]) {
+        offered.withdraw(&WRITER, &names.iter().copied().collect());
+    }
+
+    #[test]
+    fn what_is_withdrawn_counts_no_more_and_the_rest_is_not_gone_through_for_it() {
+        let mut offered = OfferedChunks::default();
+        let names: Vec<ChunkName> = (0..1000).map(chunk).collect();
+        offered.add(WRITER, &names);
+        offered.committed(&WRITER, names[..20].iter());
+        let listed = |offered: &OfferedChunks| offered.by_session[&WRITER].names.len();
+        withdraw(&mut offered, &names[10..30]);
+        assert_eq!((offered.count_by(&WRITER), offered.open_by(&WRITER)), (980, 970));
+        assert_eq!(listed(&offered), 1000, "nobody looked at the others");
+        withdraw(&mut offered, &names[10..30]);
+        assert_eq!(offered.count_by(&WRITER), 980, "each is withdrawn once");
+        assert!(!offered.is_offered(&names[10]) && offered.is_offered(&names[30]));
+
+        assert_eq!(offered.add(WRITER, &names[..12]), names[10..12], "two are offered again");
+        withdraw(&mut offered, &names[100..]);
+        assert_eq!((offered.count_by(&WRITER), listed(&offered)), (82, 82));
+        let mut left = offered.forget(&WRITER);
+        left.sort_unstable();
+        let mut expected = [&names[..12], &names[30..100]].concat();
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+        assert!(offered.claims.is_empty() && offered.by_session.is_empty());
+    }
+
+    #[test]
+    fn the_names_that_a_session_leaves_are_those_that_it_did_not_withdraw() {
+        let mut offered = OfferedChunks::default();
+        let names: Vec<ChunkName> = (0..10).map(chunk).collect();
+        offered.add(WRITER, &names);
+        offered.add(SessionId([2; 16]), &names[..2]);
+        withdraw(&mut offered, &names[..3]);
+        offered.add(WRITER, &names[2..3]);
+        assert_eq!(offered.forget(&WRITER), names[2..]);
+        assert!(offered.is_offered(&names[0]) && !offered.is_offered(&names[2]));
     }
 }
