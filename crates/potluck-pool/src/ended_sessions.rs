@@ -2,7 +2,7 @@
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// The time for which all donors are told that a session was cut off, whether they ask or not: each sends a heartbeat a
@@ -21,23 +21,24 @@ pub struct EndedSessions {
     cut_off: VecDeque<(Tick, SessionId)>,
     /// The ended sessions for which donors still make copies, each with when it ended.
     copying: VecDeque<(Tick, SessionId)>,
+    /// The time at which each session in `copying` ended last: each heartbeat asks about many sessions.
+    ended: HashMap<SessionId, Tick>,
 }
 
-fn add(sessions: &mut VecDeque<(Tick, SessionId)>, session: SessionId, now: Tick, last: Duration) {
-    while sessions.pop_front_if(|(at, _)| now.saturating_sub(*at) > last).is_some() {}
-    if sessions.len() == MOST {
-        sessions.pop_front();
-    }
-    sessions.push_back((now, session));
-}
-
-fn recent(
-    sessions: &VecDeque<(Tick, SessionId)>,
+/// Adds a session that ends now; returns those that are forgotten because of that.
+fn add(
+    sessions: &mut VecDeque<(Tick, SessionId)>,
+    session: SessionId,
     now: Tick,
     last: Duration,
-) -> impl Iterator<Item = SessionId> {
-    let is_recent = move |(at, _): &&(Tick, SessionId)| now.saturating_sub(*at) <= last;
-    sessions.iter().rev().take_while(is_recent).map(|(_, session)| *session)
+) -> Vec<(Tick, SessionId)> {
+    let old = || sessions.pop_front_if(|(at, _)| now.saturating_sub(*at) > last);
+    let mut forgotten: Vec<_> = std::iter::from_fn(old).collect();
+    if sessions.len() == MOST {
+        forgotten.extend(sessions.pop_front());
+    }
+    sessions.push_back((now, session));
+    forgotten
 }
 
 impl EndedSessions {
@@ -48,16 +49,53 @@ impl EndedSessions {
 
     /// Notes that a session has ended for which donors may still send each other copies.
     pub fn may_still_copy(&mut self, session: SessionId, now: Tick) {
-        add(&mut self.copying, session, now, ARRIVES_FOR);
+        for (at, forgotten) in add(&mut self.copying, session, now, ARRIVES_FOR) {
+            if self.ended.get(&forgotten) == Some(&at) {
+                self.ended.remove(&forgotten);
+            }
+        }
+        self.ended.insert(session, now);
     }
 
     /// Returns whether donors may still make copies for a session that has ended.
     pub fn is_copying(&self, session: &SessionId, now: Tick) -> bool {
-        recent(&self.copying, now, ARRIVES_FOR).any(|recent| recent == *session)
+        self.ended.get(session).is_some_and(|at| now.saturating_sub(*at) <= ARRIVES_FOR)
     }
 
     /// Returns the sessions whose end every donor is told of.
     pub fn to_tell(&self, now: Tick) -> Vec<SessionId> {
-        recent(&self.cut_off, now, TOLD_FOR).collect()
+        let is_recent = |(at, _): &&(Tick, SessionId)| now.saturating_sub(*at) <= TOLD_FOR;
+        let recent = self.cut_off.iter().rev().take_while(is_recent);
+        recent.map(|(_, session)| *session).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::at;
+
+    fn session(number: usize) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        SessionId(id)
+    }
+
+    #[test]
+    fn the_sessions_that_ended_last_are_known_for_a_while_and_no_others() {
+        let mut sessions = EndedSessions::default();
+        (0..MOST + 10).for_each(|number| sessions.may_still_copy(session(number), at(1.0)));
+        let are_known = |sessions: &EndedSessions, now: f64| {
+            [9, 20, MOST + 9].map(|number| sessions.is_copying(&session(number), at(now)))
+        };
+        assert_eq!(are_known(&sessions, 1.0), [false, true, true], "no more than are remembered");
+        assert_eq!(sessions.ended.len(), MOST);
+        // One that ends again is not forgotten with its first end.
+        sessions.may_still_copy(session(MOST + 9), at(31.0));
+        assert_eq!(are_known(&sessions, 61.0), [false, true, true]);
+        assert_eq!(are_known(&sessions, 62.0), [false, false, true]);
+        sessions.may_still_copy(session(0), at(62.0));
+        assert_eq!(are_known(&sessions, 91.0), [false, false, true]);
+        assert_eq!(sessions.ended.len(), 2, "what is over is forgotten");
     }
 }
