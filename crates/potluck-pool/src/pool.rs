@@ -42,7 +42,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::Heartbeat;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The soft state of a manager.
 #[derive(Debug)]
@@ -51,8 +51,10 @@ pub struct Pool {
     pub(crate) donors: DonorTable,
     pub(crate) expected: ExpectedDonors,
     pub(crate) sessions: BTreeMap<SessionId, OpenSession>,
-    /// The number of sessions of each member.
-    pub(crate) sessions_of: BTreeMap<MemberId, usize>,
+    /// The sessions of each member.
+    pub(crate) sessions_of: BTreeMap<MemberId, BTreeSet<SessionId>>,
+    /// The sessions that are reservations.
+    pub(crate) rooms: BTreeSet<SessionId>,
     /// The number of chunks that the sessions of each member have offered and not yet committed in files.
     pub(crate) open_names: BTreeMap<MemberId, usize>,
     /// The number of chunks that the ended sessions of each member offered and made no files of, while any of them
@@ -87,6 +89,7 @@ impl Pool {
             expected: ExpectedDonors::default(),
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),
+            rooms: BTreeSet::new(),
             open_names: BTreeMap::new(),
             left_names: BTreeMap::new(),
             slack_taken: BTreeMap::new(),

@@ -112,8 +112,8 @@ impl Pool {
     }
 
     fn rooms(&self) -> impl Iterator<Item = (SessionId, &OpenSession)> {
-        let all = self.sessions.iter().filter(|(_, it)| it.room.is_some() && !it.ending);
-        all.map(|(id, session)| (*id, session))
+        let all = self.rooms.iter().filter_map(move |id| Some((*id, self.sessions.get(id)?)));
+        all.filter(|(_, session)| !session.ending)
     }
 
     /// Returns the reservation nearest above a path that is not used up.

@@ -65,14 +65,17 @@ impl Pool {
     }
 
     fn insert_session(&mut self, id: SessionId, session: OpenSession) {
-        *self.sessions_of.entry(session.member).or_default() += 1;
+        self.sessions_of.entry(session.member).or_default().insert(id);
+        if session.room.is_some() {
+            self.rooms.insert(id);
+        }
         self.sessions.insert(id, session);
     }
 
     /// Returns whether a member has as many sessions as it may. Sessions that ended and are not accounted for yet
     /// count too: each takes room, memory and rows of the catalog until then.
     pub fn has_most_sessions(&self, member: MemberId) -> bool {
-        self.sessions_of.get(&member).is_some_and(|count| *count >= MOST_SESSIONS)
+        self.sessions_of.get(&member).is_some_and(|own| own.len() >= MOST_SESSIONS)
     }
 
     /// Resumes a session of an earlier term of the manager; its lease starts anew. Unless it was ending, it is promised
@@ -384,8 +387,17 @@ impl Pool {
 
     /// Returns the sessions of a member that are not ending.
     pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
-        let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
-        own.map(|(id, _)| *id).collect()
+        let own = self.own_sessions(member).filter(|(_, session)| !session.ending);
+        own.map(|(id, _)| id).collect()
+    }
+
+    /// Returns all sessions of a member.
+    pub(super) fn own_sessions(
+        &self,
+        member: MemberId,
+    ) -> impl Iterator<Item = (SessionId, &OpenSession)> {
+        let own = self.sessions_of.get(&member).into_iter().flatten();
+        own.filter_map(move |id| Some((*id, self.sessions.get(id)?)))
     }
 
     /// Returns the open sessions, each with its member and its space.
@@ -483,10 +495,11 @@ impl Pool {
                 taken.remove();
             }
         }
-        if let Entry::Occupied(mut count) = self.sessions_of.entry(member) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+        self.rooms.remove(id);
+        if let Entry::Occupied(mut own) = self.sessions_of.entry(member) {
+            own.get_mut().remove(id);
+            if own.get().is_empty() {
+                own.remove();
             }
         }
         self.ledger.release(*id);

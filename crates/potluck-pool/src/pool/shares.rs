@@ -114,11 +114,11 @@ impl Pool {
     /// Returns how many stored bytes a member's sessions keep from others: those promised and not written, and those
     /// that donors told of and no file has yet, without reservations and the sessions that draw on them.
     fn held_by(&self, member: MemberId) -> u64 {
-        let own = self
-            .sessions
-            .iter()
-            .filter(|(_, it)| it.member == member && it.room.is_none() && it.draws_on.is_none());
-        let held = |id| self.ledger.held_in_all(id).saturating_add(self.uncommitted.bytes_of(id));
-        own.fold(0, |sum: u64, (id, _)| sum.saturating_add(held(id)))
+        let own = self.own_sessions(member);
+        let own = own.filter(|(_, it)| it.room.is_none() && it.draws_on.is_none());
+        let held = |id: &SessionId| {
+            self.ledger.held_in_all(id).saturating_add(self.uncommitted.bytes_of(id))
+        };
+        own.fold(0, |sum: u64, (id, _)| sum.saturating_add(held(&id)))
     }
 }

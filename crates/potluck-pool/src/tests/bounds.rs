@@ -150,6 +150,11 @@ fn what_was_drawn_from_a_reservation_is_there_again_when_a_session_cannot_be_kep
         pool.open_session_at(&file, new(S2, None), Some(40 * MIB), QuotaRoom::UNLIMITED, at(0.0));
     opened.expect("opened");
     assert_eq!(left(&pool), 60 * MIB);
+    assert_eq!((pool.rooms.len(), pool.sessions_of(ME)), (1, vec![S1, S2]));
     pool.take_back(&S2);
     assert_eq!(left(&pool), 100 * MIB);
+    pool.end_session(&S1);
+    assert!(pool.reservations().is_empty() && pool.sessions_of(ME).is_empty(), "it ends");
+    pool.forget_session(&S1);
+    assert!(pool.rooms.is_empty() && pool.sessions_of.is_empty(), "nothing is left of either");
 }
