@@ -4,8 +4,8 @@ use crate::opener::newest_process;
 use crate::reading::Reading;
 use crate::shared_draft::SharedDraft;
 use potluck_wire::control::ListedEntry;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// An open file or directory.
@@ -42,8 +42,8 @@ pub struct OpenHandle {
 #[derive(Default)]
 pub struct OpenHandles {
     open: HashMap<u64, OpenHandle>,
-    /// The number of open handles of each file, by the file's number.
-    of_inode: HashMap<u64, usize>,
+    /// The numbers of the open handles of each file, by the file's number.
+    of_inode: HashMap<u64, BTreeSet<u64>>,
     /// The drafts, each with the number of its handles.
     drafts: HashMap<u64, (SharedDraft, usize)>,
     last: u64,
@@ -58,8 +58,8 @@ impl OpenHandles {
             *count += 1;
             *draft = shared.clone();
         }
-        *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
+        self.of_inode.entry(inode).or_default().insert(self.last);
         let newest_process = match handle {
             Handle::Writing { .. } => newest_process(),
             Handle::Reading(_) | Handle::Listing(_) => None,
@@ -100,11 +100,10 @@ impl OpenHandles {
         }
     }
 
-    /// Returns the handles of a file, each with its number. For a file without handles, as most are, not all open
-    /// handles are searched.
+    /// Returns the handles of a file, each with its number, in the order in which they were opened.
     fn of_file(&self, inode: u64) -> impl Iterator<Item = (u64, &OpenHandle)> {
-        let open = self.is_open(inode).then_some(&self.open).into_iter().flatten();
-        open.filter(move |(_, opened)| opened.inode == inode).map(|(number, it)| (*number, it))
+        let numbers = self.of_inode.get(&inode).into_iter().flatten();
+        numbers.filter_map(move |number| Some((*number, self.open.get(number)?)))
     }
 
     /// Returns the processes that have closed a handle of a file; each may have another descriptor of it.
@@ -129,7 +128,7 @@ impl OpenHandles {
 
     /// Returns an open handle, if no other handle has its file open.
     pub fn only_one(&self, number: u64) -> Option<OpenHandle> {
-        self.get(number).filter(|opened| self.of_inode.get(&opened.inode) == Some(&1))
+        self.get(number).filter(|opened| self.of_file(opened.inode).count() == 1)
     }
 
     /// Returns whether a process is known, and known not to have a file open for reading.
@@ -158,8 +157,10 @@ impl OpenHandles {
 
     /// Replaces all handles that read a version of a file by `handle`.
     pub fn replace_readings(&mut self, inode: u64, handle: &Handle) {
-        let of_file = self.open.values_mut().filter(|opened| opened.inode == inode);
-        for opened in of_file.filter(|opened| matches!(opened.handle, Handle::Reading(_))) {
+        for number in self.of_inode.get(&inode).into_iter().flatten() {
+            let opened = self.open.get_mut(number);
+            let reading = opened.filter(|opened| matches!(opened.handle, Handle::Reading(_)));
+            let Some(opened) = reading else { continue };
             opened.handle = handle.clone();
             if let Handle::Writing { draft, .. } = handle {
                 self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;
@@ -180,10 +181,10 @@ impl OpenHandles {
     /// Removes a handle, and returns it. With the last handle of a draft the draft is removed.
     pub fn remove(&mut self, number: u64) -> Option<OpenHandle> {
         let removed = self.open.remove(&number)?;
-        if let Entry::Occupied(mut count) = self.of_inode.entry(removed.inode) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+        if let Entry::Occupied(mut of_file) = self.of_inode.entry(removed.inode) {
+            of_file.get_mut().remove(&number);
+            if of_file.get().is_empty() {
+                of_file.remove();
             }
         }
         if matches!(removed.handle, Handle::Writing { .. })
@@ -200,4 +201,27 @@ impl OpenHandles {
 
 fn is_written(opened: &OpenHandle) -> bool {
     matches!(opened.handle, Handle::Writing { .. }) && !opened.is_left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handles_of_a_file_are_those_that_are_open() {
+        let mut handles = OpenHandles::default();
+        let mut open = |inode| handles.add(inode, Handle::Listing(Arc::default()), Some(7));
+        let (first, other, second) = (open(2), open(3), open(2));
+        let of = |handles: &OpenHandles, inode| {
+            handles.of_file(inode).map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        assert_eq!((of(&handles, 2), of(&handles, 3)), (vec![first, second], vec![other]));
+        assert!(handles.only_one(first).is_none() && handles.only_one(other).is_some());
+        handles.leave(first);
+        assert_eq!(handles.left_by(2), [7]);
+        assert_eq!(handles.remove(first).map(|removed| removed.inode), Some(2));
+        assert_eq!(of(&handles, 2), [second]);
+        assert!(handles.is_open(2) && handles.remove(second).is_some() && !handles.is_open(2));
+        assert_eq!(handles.of_inode.len(), 1);
+    }
 }
