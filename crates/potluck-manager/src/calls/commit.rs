@@ -403,9 +403,12 @@ impl CommitCalls {
         // The right to write is checked once more since the session was opened, so that nothing becomes visible if it
         // was taken in the meantime.
         self.access.need_in(caller, Right::Write, &space.name).await?;
+        let receipts = files.iter().flat_map(|file| &file.acknowledged.0);
+        let donors: BTreeSet<DonorId> = receipts.map(|receipt| receipt.donor).collect();
         let against = {
             let pool = self.pool.lock();
-            let mut against = Against::new(session, ticketed, space.sealed, pool.receipt_signers());
+            let signers = pool.receipt_signers(&donors);
+            let mut against = Against::new(session, ticketed, space.sealed, signers);
             if self.time.uptime() < REGISTERING {
                 against.unregistered = pool.unregistered();
             }

@@ -245,10 +245,9 @@ impl Pool {
         })
     }
 
-    /// Returns the key and incarnation that sign the receipts of each donor that registered.
-    pub fn receipt_signers(&self) -> BTreeMap<DonorId, ReceiptSigner> {
-        let known = self.donors.iter();
-        known.filter_map(|(id, _)| Some((id, self.donors.signer(id)?))).collect()
+    /// Returns the key and incarnation that sign the receipts of each of these donors that registered.
+    pub fn receipt_signers(&self, of: &BTreeSet<DonorId>) -> BTreeMap<DonorId, ReceiptSigner> {
+        of.iter().filter_map(|id| Some((*id, self.donors.signer(*id)?))).collect()
     }
 
     /// Returns the incarnation of a donor, once it registered.
