@@ -313,6 +313,12 @@ impl Groups {
         told.flat_map(|group| &group.slots).filter(|slot| !slot.done).count() as u64
     }
 
+    /// Returns whether [`Groups::pending`] is not zero, without counting on after the first.
+    pub fn has_pending(&self) -> bool {
+        let mut told = self.groups.values().filter(|group| group.told);
+        told.any(|group| group.slots.iter().any(|slot| !slot.done))
+    }
+
     /// Returns the number of copies that donors make after they answered.
     pub fn forwarded_later(&self) -> u64 {
         self.forwarded_later

@@ -323,7 +323,7 @@ async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_
     assert_eq!(place(&mut groups, &targets), Ok(to([1, 2, 3])));
     groups.acked(&name(1), ack(DonorId(2)), &[]);
     assert_eq!(stored(&mut groups)[0].acks, [ack(DonorId(2))]);
-    assert_eq!(groups.pending(), 2);
+    assert_eq!((groups.pending(), groups.has_pending()), (2, true));
     groups.acked(&name(1), ack(DonorId(1)), &[]);
     assert!(groups.body(&name(1)).is_some(), "for the third copy");
     groups.failed(&name(1), DonorId(3));
@@ -331,6 +331,7 @@ async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_
     assert_eq!(place(&mut groups, &targets), Err(Stranded));
     let rest = groups.place(&targets, true, Tick::ZERO).map(|sends| sends.len());
     assert_eq!((rest, groups.pending(), groups.abandoned()), (Ok(0), 0, 1), "left to repair");
+    assert!(!groups.has_pending());
     assert!(groups.take_stored().is_empty() && groups.is_empty());
 }
 

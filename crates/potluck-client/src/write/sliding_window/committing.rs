@@ -146,7 +146,7 @@ impl Window {
         let files = std::mem::replace(&mut stage.ready, rest);
         stage.note_left();
         // Copies that are made after the commit need the session, so the commit does not close it then.
-        stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
+        stage.finished = last && stage.ready.is_empty() && !self.groups.has_pending();
         stage.under_way = true;
         let (batch, done) = (stage.batch, stage.finished);
         stage.batch += 1;

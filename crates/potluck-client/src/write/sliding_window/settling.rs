@@ -7,8 +7,8 @@ impl Window {
     /// Waits until all copies are made that this client makes, closes the session, and returns the report. The pool's
     /// repair makes copies that no donor took, or that are not made when this future is dropped.
     pub(super) async fn settle(mut self) -> PutReport {
-        if self.committing.has_committed() && self.groups.pending() > 0 {
-            if let Err(failure) = self.run(|window| window.groups.pending() == 0).await {
+        if self.committing.has_committed() && self.groups.has_pending() {
+            if let Err(failure) = self.run(|window| !window.groups.has_pending()).await {
                 tracing::warn!(%failure, "copies of what was written are left to the pool's repair");
             }
             self.close().await;
