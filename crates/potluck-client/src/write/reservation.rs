@@ -9,8 +9,8 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
-    Abort, Commit, Committed, CommittedParts, FileCommit, Grow, GrowingFile, Grown, LostParts,
-    Offer, Offered, Renew, Renewed, Reserve, Reserved,
+    Abort, Commit, Committed, CommittedParts, FileCommit, Grow, GrowingFile, Grown, Held,
+    LostParts, Offer, Offered, Renew, Renewed, Reserve, Reserved,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
@@ -56,7 +56,8 @@ pub struct Growth {
 /// they are used up.
 const FIRST_PROMISE: u64 = 64 << 20;
 
-/// The most names in one question about where chunks are.
+/// The most names in one call that offers chunks: a manager refuses very many at once. While it is slow, or is started
+/// again, a write of small chunks has as many cut as its memory takes.
 const OFFERED_AT_ONCE: usize = 8192;
 
 impl Reservation {
@@ -115,18 +116,30 @@ impl Drop for Reservation {
     }
 }
 
+/// Returns the answer about `count` names as one about all names of an offer, of which these begin at `first`.
+fn of_all(answer: Offered, first: u32, count: usize) -> impl Iterator<Item = Held> {
+    let of_these = answer.held.into_iter().filter(move |held| (held.index as usize) < count);
+    of_these.map(move |held| Held { index: first + held.index, ..held })
+}
+
 impl SessionCalls {
-    /// Asks which chunks the pool holds, and whether a file that has so many `bytes` so far is allowed, for example by
-    /// its quota.
+    /// Asks, in as many calls as it takes, which chunks the pool holds, and whether a file that has so many `bytes` so
+    /// far is allowed, for example by its quota.
     pub async fn offer(
         &self,
         chunks: Vec<ChunkName>,
         ack: AckLevel,
         bytes: Option<u64>,
     ) -> Result<Offered, Failure> {
-        let so_far = bytes.map(|bytes| GrowingFile { path: self.root.clone(), bytes });
-        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far };
-        self.client.call_retrying(&offer).await
+        let mut offered = Offered::default();
+        let parts = chunks.chunks(OFFERED_AT_ONCE);
+        for (first, names) in (0..).step_by(OFFERED_AT_ONCE).zip(parts) {
+            let so_far = bytes.map(|bytes| GrowingFile { path: self.root.clone(), bytes });
+            let (session, chunks) = (self.session, Packed(names.to_vec()));
+            let answer = self.client.call_retrying(&Offer { session, chunks, ack, so_far }).await?;
+            offered.held.extend(of_all(answer, first, names.len()));
+        }
+        Ok(offered)
     }
 
     /// Asks where those of these chunks are for which no donor is known, and how the donors of all of them, and those
@@ -138,11 +151,9 @@ impl SessionCalls {
     ) -> Result<LocatedChunks, Failure> {
         let unknown = holders.iter().filter(|(_, donors)| donors.is_empty());
         let unknown: Vec<ChunkName> = unknown.map(|(name, _)| *name).collect();
-        for names in unknown.chunks(OFFERED_AT_ONCE) {
-            let found = self.offer(names.to_vec(), ack, None).await?.held.into_iter();
-            let found = found.filter_map(|it| Some((*names.get(it.index as usize)?, it.donors)));
-            holders.extend(found);
-        }
+        let found = self.offer(unknown.clone(), ack, None).await?.held.into_iter();
+        let found = found.filter_map(|it| Some((*unknown.get(it.index as usize)?, it.donors)));
+        holders.extend(found);
         let all: BTreeSet<DonorId> = holders.values().flatten().copied().collect();
         let donors = self.reach(all.into_iter().collect()).await?.donors;
         Ok(LocatedChunks { holders, donors })
@@ -216,5 +227,23 @@ impl SessionCalls {
         if let Err(failure) = self.client.caller.call(&abort).await {
             tracing::debug!(%failure, "abort failed; the lease ends the session");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_that_were_offered_by_several_calls_are_told_apart() {
+        let answer = |indexes: &[u32]| {
+            let held = |index: &u32| Held { index: *index, donors: Vec::new(), unused: false };
+            Offered { held: indexes.iter().map(held).collect() }
+        };
+        let indexes = |answer, first, count| {
+            of_all(answer, first, count).map(|held| held.index).collect::<Vec<u32>>()
+        };
+        assert_eq!(indexes(answer(&[0, 7]), 0, 8), [0, 7]);
+        assert_eq!(indexes(answer(&[3, 8, u32::MAX]), 16, 8), [19], "the call offered no others");
     }
 }
