@@ -82,7 +82,7 @@ pub enum LockTaken {
 pub struct LockKeep {
     /// The holder that keeps its authorities.
     pub holder: LockHolderId,
-    /// All authorities of the holder; sent only to a manager that did not know the holder.
+    /// All authorities of the holder; sent only to a manager that did not know the holder, and answered without waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Vec<LockAuthority>>,
     /// The paths of files whose authority others want and cannot have yet, because programs of the holder have locks.
