@@ -123,7 +123,10 @@ impl Member {
     async fn call(&self) -> Result<Caller> {
         let caller = self.caller()?;
         let path: PoolPath = SPACE.parse().map_err(|why| anyhow!("{why}"))?;
-        caller.call(&Stat { path, chunks: false }).await.map_err(|why| anyhow!("{why}"))?;
+        caller
+            .call(&Stat { path, chunks: false, unjudged: false })
+            .await
+            .map_err(|why| anyhow!("{why}"))?;
         Ok(caller)
     }
 

@@ -99,14 +99,22 @@ impl Pool {
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there.
     pub async fn stat(&self, path: &PoolPath) -> Result<Stated, Failure> {
-        self.call(&Stat { path: path.clone(), chunks: false }).await
+        self.call(&Stat { path: path.clone(), chunks: false, unjudged: false }).await
+    }
+
+    /// Returns the metadata of a path as [`Pool::stat`] does, without what that says of donors and of how safe a file is.
+    /// To look at all chunks of a very large file would take longer than the call waits.
+    ///
+    /// Errors: those of [`Pool::stat`].
+    pub async fn stat_unjudged(&self, path: &PoolPath) -> Result<Stated, Failure> {
+        self.call(&Stat { path: path.clone(), chunks: false, unjudged: true }).await
     }
 
     /// Returns the metadata of a path as [`Pool::stat`] does, and of a file also every chunk.
     ///
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_chunks(&self, path: &PoolPath) -> Result<Stated, Failure> {
-        self.call(&Stat { path: path.clone(), chunks: true }).await
+        self.call(&Stat { path: path.clone(), chunks: true, unjudged: false }).await
     }
 
     /// Returns the kind of the entry at a path; `None` where nothing is there.
@@ -116,7 +124,7 @@ impl Pool {
         if path.space().is_empty() {
             return Ok(Some(EntryKind::Dir));
         }
-        match self.stat(path).await {
+        match self.stat_unjudged(path).await {
             Ok(stated) => Ok(Some(stated.entry.kind)),
             Err(failure) if failure.code == code::NO_ENTRY => Ok(None),
             Err(failure) => Err(failure),

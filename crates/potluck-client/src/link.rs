@@ -10,8 +10,9 @@ use potluck_core::chunk::{ChunkKind, ChunkName, Digest, verify_segments};
 use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::{
-    BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, PIECE, Request, StreamIo,
+    BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, MAX_ROUTE, PIECE, Request, StreamIo,
 };
 use potluck_wire::control::Source;
 use potluck_wire::error::Failure;
@@ -467,6 +468,9 @@ async fn send(sending: &Mutex<Option<Sending>>, mut queue: mpsc::UnboundedReceiv
     }
 }
 
+/// The bytes by which the description of a route is longer when it is sealed.
+const ROUTE_SEAL: usize = 16;
+
 /// The donors that this connection's donor was told how to reach.
 #[derive(Default)]
 struct Routes {
@@ -476,8 +480,7 @@ struct Routes {
 
 impl Routes {
     /// Returns the routes to tell before a put so that it can be forwarded, each a number and its description, and the
-    /// way in which the put refers to them. The other donor's ticket is told for puts only, since forwarding takes no
-    /// more.
+    /// way in which the put refers to them.
     fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(u8, Vec<u8>)>, Forward) {
         let Some(Forwarding { to, wait }) = forwarding else { return (Vec::new(), Forward::NONE) };
         let mut new = Vec::new();
@@ -486,9 +489,7 @@ impl Routes {
             let known = self.known.iter().find(|(_, known)| **known == source);
             let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
                 let number = self.free(&numbers);
-                let mut told = source.clone();
-                told.ticket.narrow(&Caveat::Ops(Ops::PUT));
-                new.push((number, serde_json::to_vec(&told).expect("a source is JSON")));
+                new.push((number, told(source.clone())));
                 self.known.insert(number, source);
                 number
             });
@@ -510,6 +511,20 @@ impl Routes {
                 return number;
             }
         }
+    }
+}
+
+/// Returns the description of a route to a donor: its ticket, for puts only, since forwarding takes no more, and as many
+/// of its addresses, the best first, as fit what a donor reads.
+fn told(mut source: Source) -> Vec<u8> {
+    source.ticket.narrow(&Caveat::Ops(Ops::PUT));
+    loop {
+        let text = serde_json::to_vec(&source).expect("a source is JSON");
+        let others = source.addresses.iter().count().saturating_sub(1);
+        if text.len() + ROUTE_SEAL <= MAX_ROUTE as usize || others == 0 {
+            return text;
+        }
+        source.addresses = Addresses::new(source.addresses.iter().take(others).cloned());
     }
 }
 

@@ -20,6 +20,8 @@ mod granting;
 mod joining;
 #[path = "manager/lab.rs"]
 mod lab;
+#[path = "manager/locking.rs"]
+mod locking;
 #[path = "manager/many_chunks.rs"]
 mod many_chunks;
 #[path = "manager/policies.rs"]

@@ -311,6 +311,11 @@ impl OpenSession {
         self.unpaid = self.unpaid.saturating_add(asked.saturating_sub(most));
     }
 
+    /// Returns whether the session is open and not parked.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.ending && self.parked.is_none()
+    }
+
     /// Returns the bytes that the session's donors take, or have taken, of files that are not visible yet.
     pub(crate) fn paid_and_hidden(&self) -> u64 {
         self.asked_for.saturating_sub(self.unpaid).saturating_sub(self.visible)

@@ -38,9 +38,18 @@ impl Catalog {
         self.read(move |db| admit_write(db, &path, condition, bytes)).await
     }
 
-    /// Writes a new session down, so that it survives the manager's process.
+    /// Writes a new session down, so that it survives the manager's process. A reservation is refused if its space was
+    /// removed meanwhile.
     pub async fn open_session(&self, session: StoredSession) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
+        let open = move |db: &_| {
+            if let Some(room) = &session.room
+                && spaces::numbered(db, session.space)?.is_none()
+            {
+                return Err(Error::NoSpaceNamed(room.path.space().into()));
+            }
+            sessions::insert(db, &session)
+        };
+        self.write(Durability::Process, open).await
     }
 
     /// Writes down a session's longer plan, for `bytes` in all; quotas count `counted` bytes more for the session.

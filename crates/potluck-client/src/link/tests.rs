@@ -4,6 +4,7 @@ use super::*;
 use potluck_core::entropy::SeededEntropy;
 use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::ids::DonorId;
+use potluck_wire::addresses::Address;
 use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
 use potluck_wire::net::{Detached, Net, Stream, SystemNet};
 use potluck_wire::ticket::{Secret, Ticket};
@@ -120,6 +121,19 @@ fn no_more_routes_are_told_than_a_donor_remembers() {
         let meant: Vec<_> = forward.routes().iter().map(|number| donor[number].clone()).collect();
         assert_eq!(meant, to.into_iter().map(for_puts).collect::<Vec<_>>(), "round {round}");
     }
+}
+
+#[test]
+fn of_a_donor_with_long_addresses_those_are_told_that_fit_a_route() {
+    let host = ["h".repeat(63), "i".repeat(63), "j".repeat(63), "k".repeat(57)].join(".");
+    let address = |port: u32| format!("{host}:{port}").parse::<Address>().expect("an address");
+    let all: Vec<Address> = (7701..7709).map(address).collect();
+    let long = Source { addresses: all.clone().into(), ..source(1, 1) };
+    let body = told(long);
+    assert!(body.len() + ROUTE_SEAL <= MAX_ROUTE as usize, "{} bytes", body.len());
+    let addresses = serde_json::from_slice::<Source>(&body).expect("a source").addresses;
+    let count = addresses.iter().count();
+    assert!(count > 4 && addresses.iter().eq(&all[..count]), "the best ones: {count}");
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ impl Answer<Commit> for CommitCalls {
         let (ticketed, _in_session) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
-            Err(over) => return self.repeated(id, number).await?.ok_or(over),
+            Err(over) => return self.repeated(id, number, call.files.len()).await?.ok_or(over),
         };
         // This is noted before the receipts are checked, so that those of donors that register anew from now on are
         // left out later.
@@ -368,12 +368,25 @@ impl CommitCalls {
         }
     }
 
-    async fn repeated(&self, session: SessionId, batch: u32) -> Result<Option<Committed>, Failure> {
+    /// Returns the reply to a call for so many files that was committed before.
+    async fn repeated(
+        &self,
+        session: SessionId,
+        batch: u32,
+        files: usize,
+    ) -> Result<Option<Committed>, Failure> {
         let replies = self.catalog.committed_before(session, batch).await?;
         let steps = replies.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
-        let files = steps.into_iter().flat_map(|step| step.files).collect();
-        Ok((!replies.is_empty()).then_some(Committed { files }))
+        Ok(joined(steps, files))
     }
+}
+
+/// Returns the reply to a call for so many files, given the replies to its steps; `None` unless all steps were
+/// committed. The session may have ended after the manager was killed between two of them.
+fn joined(steps: Vec<Committed>, files: usize) -> Option<Committed> {
+    let is_there = !steps.is_empty();
+    let joined = Committed { files: steps.into_iter().flat_map(|step| step.files).collect() };
+    (is_there && joined.files.len() == files).then_some(joined)
 }
 
 fn parse(text: &str) -> Result<Committed, Failure> {
@@ -559,7 +572,9 @@ fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILE_WORK, MOST_WORK, steps};
+    use super::{FILE_WORK, MOST_WORK, joined, steps};
+    use potluck_wire::control::{Committed, Outcome};
+    use potluck_wire::error::Failure;
 
     #[test]
     fn a_step_takes_no_more_work_than_one_may_but_for_a_file_that_does() {
@@ -570,5 +585,18 @@ mod tests {
         assert_eq!(of(&vec![small; most]), [most]);
         assert_eq!(of(&vec![small; 2 * most + 1]), [most, most, 1]);
         assert_eq!(of(&[small, 2 * MOST_WORK, small, small]), [1, 1, 2]);
+    }
+
+    #[test]
+    fn a_call_of_which_some_steps_are_missing_is_not_repeated() {
+        let of = |files| {
+            let refused = |_| Outcome::Refused(Failure::bad_request("refused"));
+            Committed { files: (0..files).map(refused).collect() }
+        };
+        let count = |steps, files| joined(steps, files).map(|all| all.files.len());
+        assert_eq!(count(vec![of(51), of(7)], 58), Some(58));
+        assert_eq!(count(vec![of(51)], 58), None, "the manager was killed after its first step");
+        assert_eq!(count(vec![], 0), None);
+        assert_eq!(count(vec![of(0)], 0), Some(0), "the last call of a session may have no file");
     }
 }

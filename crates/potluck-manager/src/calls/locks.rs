@@ -132,6 +132,7 @@ impl Answer<LockKeep> for LockCalls {
         let LockKeep { holder, held, busy } = call;
         let key = (caller.member()?.member, holder);
         let mut lost: Vec<PoolPath> = Vec::new();
+        let says_all = held.is_some();
         if let Some(held) = held {
             let (mut allowed, mut spaces) = (Vec::new(), BTreeSet::new());
             for authority in held {
@@ -164,7 +165,8 @@ impl Answer<LockKeep> for LockCalls {
             table.wanted(key)
         };
         let is_news = before.iter().any(|wanted| !busy.contains(&wanted.path));
-        if lost.is_empty() && !is_news {
+        // A call that says all may be long, and the next long call of the same owner is not read before its answer.
+        if !says_all && lost.is_empty() && !is_news {
             let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // after that the reply says that nothing changed
         }
         // The holder counts as heard when the call came, not now, because it may have died during the wait.

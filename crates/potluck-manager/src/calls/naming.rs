@@ -112,16 +112,18 @@ impl Answer<Stat> for NamingCalls {
             stated.inline = version.inline;
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
-            if version.chunks > 0 {
-                self.wait_until.donors_reported(Pool::expects_listings).await;
+            if !call.unjudged {
+                if version.chunks > 0 {
+                    self.wait_until.donors_reported(Pool::expects_listings).await;
+                }
+                let health = if version.parts > 0 {
+                    let _turn = self.read_turns.take(&caller).await?;
+                    self.judge_parts(path, call.chunks, &mut stated).await?
+                } else {
+                    self.judge(version, facts.layout, call.chunks, &mut stated).await
+                };
+                stated.health = Some(health);
             }
-            let health = if version.parts > 0 {
-                let _turn = self.read_turns.take(&caller).await?;
-                self.judge_parts(path, call.chunks, &mut stated).await?
-            } else {
-                self.judge(version, facts.layout, call.chunks, &mut stated).await
-            };
-            stated.health = Some(health);
         }
         if stated.donors.is_empty() {
             stated.live_copies = 0;

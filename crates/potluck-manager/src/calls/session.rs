@@ -263,6 +263,9 @@ impl Answer<Grow> for WriteSessionCalls {
         });
         let refused = |why| {
             let (pool, now) = (self.pool.lock(), self.time.tick());
+            if !pool.goes_on(&session) {
+                return Failure::from(Error::NoSession);
+            }
             let donors = (pool.donor_count(), pool.expected_donors(0, now));
             failure::of_placement(why, redundancy, donors)
         };

@@ -73,7 +73,7 @@ impl Answer<SpaceRemove> for SpaceCalls {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
         let what = format!("removed the space {}, with all rights in it", call.name);
         let space = self.catalog.remove_space(call.name, call.recursive).await?;
-        // Nobody could list or release the space's reservations any more, because the rights in the space are gone.
+        // The space's reservations have ended in the catalog; what was promised to them is free from now on.
         let reserved = self.pool.lock().reservations();
         for (id, _) in reserved.into_iter().filter(|(_, it)| it.space == space) {
             self.sessions.end(id).await?;

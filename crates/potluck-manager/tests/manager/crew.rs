@@ -368,7 +368,7 @@ impl Crew {
     }
 
     pub async fn health(&self, at: &str) -> Health {
-        let stat = Stat { path: at.parse().expect("path"), chunks: false };
+        let stat = Stat { path: at.parse().expect("path"), chunks: false, unjudged: false };
         self.user.call(&stat).await.expect("stat").health.expect("a file")
     }
 

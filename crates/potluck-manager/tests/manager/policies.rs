@@ -64,7 +64,7 @@ fn refusal(outcome: &Outcome) -> &Failure {
 }
 
 async fn stat(caller: &Caller, at: &str) -> Stated {
-    caller.call(&Stat { path: path(at), chunks: true }).await.expect("stat")
+    caller.call(&Stat { path: path(at), chunks: true, unjudged: false }).await.expect("stat")
 }
 
 fn set(at: &str, policy: Override) -> PolicySet {

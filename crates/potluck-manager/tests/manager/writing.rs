@@ -98,9 +98,12 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let grant =
         ticket.public.grant(&donor.key, donor.id, TicketTime::default()).expect("for this donor");
     assert!(grant.ops.allows(Ops::GET) && !grant.ops.allows(Ops::PUT));
-    let stat = Stat { path: open.path.clone(), chunks: false };
+    let stat = Stat { path: open.path.clone(), chunks: false, unjudged: false };
     let stated = user.call(&stat).await.expect("stat");
     assert_eq!((stated.chunks, stated.live_copies, stated.donors[0].bytes), (1, 1, 1000));
+    let unjudged = user.call(&Stat { unjudged: true, ..stat }).await.expect("stat");
+    assert_eq!((unjudged.chunks, unjudged.live_copies, unjudged.entry.size), (1, 0, 1000));
+    assert!(stated.health.is_some() && unjudged.health.is_none() && unjudged.donors.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

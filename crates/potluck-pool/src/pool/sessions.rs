@@ -380,6 +380,12 @@ impl Pool {
         self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
     }
 
+    /// Returns whether a session is open and not parked. A call that was let in may find it otherwise, if another call
+    /// ended or interrupted the session in between.
+    pub fn goes_on(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_some_and(OpenSession::goes_on)
+    }
+
     /// Returns the member that opened a session.
     pub fn member_of(&self, session: &SessionId) -> Option<MemberId> {
         self.sessions.get(session).map(|session| session.member)

@@ -44,6 +44,9 @@ impl Pool {
     /// Promises bytes more to a session, as [`Pool::grow_session`] does. It gets places even beyond what quotas leave,
     /// in exchange for places that failed and for files that replace others: no room is kept from others for these
     /// places, and donors take no more for them than the whole quotas let the session have.
+    ///
+    /// Errors: also [`Refusal::NoDonors`] if the session does not go on ([`Pool::goes_on`]). Nobody would give back what
+    /// was promised to it.
     pub fn grow_session_within(
         &mut self,
         id: &SessionId,
@@ -52,7 +55,9 @@ impl Pool {
         places: (&[DonorId], bool),
         now: Tick,
     ) -> Result<Plan, Refusal> {
-        let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
+        let Some(session) = self.sessions.get(id).filter(|it| it.goes_on()) else {
+            return Err(Refusal::NoDonors);
+        };
         let (most, counted) = (quotas.left, session.counted);
         let asked = bytes.min(most.max(counted).max(STARTING_BYTES));
         // What was promised to the session before is none of what the quotas leave.

@@ -6,6 +6,7 @@ use potluck_core::chunk::sealed_len;
 use potluck_core::erasure::{Ec, MIN_SHARD};
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
+use potluck_core::placement::Refusal;
 use potluck_core::policy::{AskedPolicy, Policy};
 
 /// The bytes that a member's sessions may store in all beyond three times what is promised to them.
@@ -88,6 +89,27 @@ fn a_session_stores_no_more_than_its_quotas_let_it_have_whatever_it_reserves() {
     let before = may_store(&pool, &S1);
     pool.grow_session_within(&S1, MIB, none, (&[], false), at(0.0)).expect("places");
     assert!(may_store(&pool, &S1) >= before + MIB, "{} of {before}", may_store(&pool, &S1));
+}
+
+#[test]
+fn a_session_that_was_interrupted_or_has_ended_is_promised_nothing_more() {
+    let mut pool = pool();
+    for donor in 1..=3 {
+        register(&mut pool, donor, 7, 0.0);
+    }
+    open(&mut pool, S1, 5000, 0.0).expect("opened");
+    pool.offer(&S1, &[chunk(1)]).expect("offered");
+    let grow = |pool: &mut Pool| {
+        let all = QuotaRoom::UNLIMITED;
+        pool.grow_session_within(&S1, MIB, all, (&[], false), at(0.0)).map(drop)
+    };
+    assert_eq!(grow(&mut pool), Ok(()));
+    assert!(pool.park_session(&S1, at(0.0)));
+    assert_eq!(grow(&mut pool), Err(Refusal::NoDonors), "its call waited meanwhile");
+    assert_eq!(pool.ledger.held_in_all(&S1), 0);
+    pool.end_session(&S1);
+    assert_eq!(grow(&mut pool), Err(Refusal::NoDonors));
+    assert_eq!(pool.ledger.held_in_all(&S1), 0);
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub struct GroupChange {
     #[serde(default)]
     pub remove: Vec<String>,
 }
-call!(GroupChange => Done, "group-change");
+call!(GroupChange => Done, "group-change", at most 1 << 20);
 
 /// Lists the groups (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,4 +116,17 @@ pub struct GroupMember {
     pub member: MemberId,
     /// The name that people call the member by.
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_members_are_put_into_a_group_at_once() {
+        let add = vec!["m".repeat(255); 4000];
+        let change = GroupChange { name: "g".repeat(63), add, remove: Vec::new() };
+        let call = serde_json::to_vec(&change).expect("JSON");
+        assert!(call.len() < GroupChange::MOST_BODY, "{} bytes", call.len());
+    }
 }

@@ -1,7 +1,7 @@
 //! Locks of files. A mount has the authority over the locks of a file from the manager, and arbitrates between the
 //! programs of its machine by itself (docs/notes/0014-locks-between-mounts.md).
 
-use super::{Call, Done, call};
+use super::{Call, Done, MAX_MESSAGE, call};
 use potluck_core::ids::LockHolderId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ pub enum LockTaken {
 pub struct LockKeep {
     /// The holder that keeps its authorities.
     pub holder: LockHolderId,
-    /// All authorities of the holder; sent only to a manager that did not know the holder.
+    /// All authorities of the holder; sent only to a manager that did not know the holder, and answered without waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Vec<LockAuthority>>,
     /// The paths of files whose authority others want and cannot have yet, because programs of the holder have locks.
@@ -92,8 +92,8 @@ pub struct LockKeep {
 impl Call for LockKeep {
     const NAME: &'static str = "lock-keep";
     /// The most bytes of a call: all 65 536 authorities that a member may have, with one holder, if their paths have
-    /// 400 bytes on average.
-    const MOST_BODY: usize = 32 << 20;
+    /// 1400 bytes on average, and 20 000 with the longest paths.
+    const MOST_BODY: usize = MAX_MESSAGE;
     const DEADLINE: Duration = LOCK_WAIT.saturating_mul(3);
     type Reply = LockKept;
 }
@@ -125,3 +125,17 @@ pub struct LockGive {
     pub keeps: Option<LockLevel>,
 }
 call!(LockGive => Done, "lock-give");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_can_say_that_it_has_very_many_authorities_over_files_with_the_longest_paths() {
+        let name = format!("/{}", "d".repeat(254));
+        let path: PoolPath = format!("pot://lab{}", name.repeat(16)).parse().expect("a path");
+        let authority = LockAuthority { path, level: LockLevel::Exclusive };
+        let bytes = serde_json::to_vec(&authority).expect("JSON").len() + 1;
+        assert!(20_000 * bytes < LockKeep::MOST_BODY, "{bytes} bytes each");
+    }
+}

@@ -107,6 +107,10 @@ pub struct Stat {
     /// True if every chunk of a file is described.
     #[serde(default)]
     pub chunks: bool,
+    /// True if nobody asks which donors hold a file and how safe it is: to look at all chunks of a very large file takes
+    /// longer than the call waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unjudged: bool,
 }
 call!(Stat => Stated, "stat");
 
@@ -136,7 +140,7 @@ pub struct Stated {
     /// The donors that hold chunks of the file, each with its share.
     #[serde(default)]
     pub donors: Vec<Share>,
-    /// The health of a file at this moment.
+    /// The health of a file at this moment, unless it was asked about [unjudged](Stat::unjudged).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
     /// The chunks of the file, data before parity, when asked for.

@@ -95,7 +95,7 @@ pub struct SharedTurn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<SharedTurnOver>,
 }
-call!(SharedTurn => SharedTurnTaken, "shared-turn", at most 1 << 20);
+call!(SharedTurn => SharedTurnTaken, "shared-turn", at most MOST_CLAIMED * 80);
 
 /// The fate of contributions in a turn, by the names of their writers. The ranges that these claimed are free again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -147,4 +147,16 @@ pub struct SharedWriterAbout {
     pub has_finished: bool,
     /// The number of bytes that the writer has claimed.
     pub claimed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_with_the_names_of_all_writers_that_can_have_claimed_something() {
+        let name = "w".repeat(LONGEST_WRITER_NAME);
+        let bytes = serde_json::to_vec(&name).expect("JSON").len() + 1;
+        assert!(MOST_CLAIMED * bytes < SharedTurn::MOST_BODY, "{bytes} bytes each");
+    }
 }

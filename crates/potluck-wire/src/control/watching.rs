@@ -22,6 +22,8 @@ pub const WATCH_WAIT: Duration = Duration::from_secs(2);
 /// The most names and directories together that one [`Refresh`] asks about; directories beyond these are not answered,
 /// except the first one ([`refreshed_at_once`]).
 pub const MAX_REFRESHED: usize = 20_000;
+/// The bytes of a directory's path that count as one name more.
+const PATH_UNIT: usize = 512;
 
 /// Waits for changes in the directories that a stream watches.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -149,7 +151,8 @@ pub struct Refreshed {
 pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
     let mut left = MAX_REFRESHED;
     let fits = dirs.iter().take_while(|dir| {
-        let cost = 1 + dir.names.len();
+        let path: usize = dir.path.names().iter().map(|name| 1 + name.len()).sum();
+        let cost = 1 + path / PATH_UNIT + dir.names.len();
         let fits = cost <= left;
         left = left.saturating_sub(cost);
         fits
@@ -216,5 +219,22 @@ impl DirDigest {
     /// Returns the digest of the entries.
     pub fn finish(self) -> Digest {
         self.0.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_with_the_longest_paths_fit_the_calls_that_ask_about_them() {
+        let name = format!("/{}", "d".repeat(254));
+        let path: PoolPath = format!("pot://lab{}", name.repeat(16)).parse().expect("a path");
+        let mut dirs = vec![KnownDir::new(path); MAX_REFRESHED];
+        dirs.truncate(refreshed_at_once(&dirs));
+        let count = dirs.len();
+        assert!(count > 1000, "{count}");
+        let call = serde_json::to_vec(&Refresh { watch: None, dirs }).expect("JSON");
+        assert!(call.len() < Refresh::MOST_BODY, "{count} take {} bytes", call.len());
     }
 }

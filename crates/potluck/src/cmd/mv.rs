@@ -23,7 +23,7 @@ pub async fn run(args: MvArgs, client: &Pool, output: &Output) -> Result<Ending,
     };
     let is_dir = client.kind(to).await? == Some(EntryKind::Dir);
     let landing = Landing { into: place.into, is_dir, several: false };
-    let source = client.stat(&args.from).await?.entry;
+    let source = client.stat_unjudged(&args.from).await?.entry;
     let to = target(to, landing.takes_in(source.kind == EntryKind::Dir).then_some(name))?;
     rename(&args, source.kind, &to, client).await?;
     output.result(&serde_json::json!({ "from": args.from, "to": to }), |_| String::new());

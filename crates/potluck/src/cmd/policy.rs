@@ -21,7 +21,7 @@ pub async fn run(args: PolicyArgs, client: &Pool, output: &Output) -> Result<End
 }
 
 async fn show(args: PolicyShowArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let stated = client.stat(&args.path).await?;
+    let stated = client.stat_unjudged(&args.path).await?;
     let mut shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
     if !stated.series.is_unset() {
         shown["series"] = serde_json::json!(stated.series);
@@ -70,7 +70,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
                 "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
             ));
     }
-    let before = client.stat(&args.path).await?.policy;
+    let before = client.stat_unjudged(&args.path).await?.policy;
     let mut set = control::PolicySet {
         path: args.path.clone(),
         policy: over,

@@ -82,7 +82,7 @@ async fn look(
     recursive: bool,
     client: &Pool,
 ) -> Result<(Removed, KeptTime), Failure> {
-    let stated = client.stat(path).await?;
+    let stated = client.stat_unjudged(path).await?;
     let (entry, kept) = (stated.entry, stated.policy.retention().removed);
     match entry.kind {
         EntryKind::File => {

@@ -88,7 +88,7 @@ pub async fn run(
 async fn is_file(args: &VerifyArgs, client: &Pool) -> Result<bool, Failure> {
     let kind = match args.path.space().is_empty() {
         true => EntryKind::Dir,
-        false => client.stat(&args.path).await?.entry.kind,
+        false => client.stat_unjudged(&args.path).await?.entry.kind,
     };
     match (kind, args.recursive) {
         (EntryKind::File, _) => Ok(true),

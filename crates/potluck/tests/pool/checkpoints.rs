@@ -438,7 +438,11 @@ fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() 
     fs::create_dir(tree.join("empty")).expect("made");
     let watcher = Watcher::start(&lab, "pot://lab/tree");
     let member = Member::load(&lab.manager_dir().join("admin"));
-    let stat = Stat { path: "pot://lab/tree/first".parse().expect("a path"), chunks: false };
+    let stat = Stat {
+        path: "pot://lab/tree/first".parse().expect("a path"),
+        chunks: false,
+        unjudged: false,
+    };
     let mut copying = lab.cli.start(&["cp", "-r", "--atomic", arg(&tree), "pot://lab/"]);
     wait_until("the link to be there", 3 * DEADLINE, || {
         assert!(copying.ended().is_none_or(|status| status.success()));

@@ -104,3 +104,15 @@ fn reserved_room_comes_back_as_it_was_and_what_has_ended_does_not_f4() {
         }
     }
 }
+
+#[test]
+fn a_reservation_ends_with_its_space_although_the_manager_is_killed_right_after_f4() {
+    let fixture = Fixture::new();
+    let other = new_space("other", Policy::default(), None);
+    spaces::create(&fixture.db, &other, 0).expect("a space");
+    reserve(&fixture.db, 13, "pot://other/x", 1);
+    reserve(&fixture.db, 14, "pot://lab/run", 1);
+    spaces::remove(&fixture.db, "other", true).expect("removed");
+    let is_open = |number| sessions::is_open(&fixture.db, &id(number)).expect("read");
+    assert!(!is_open(13) && is_open(14));
+}

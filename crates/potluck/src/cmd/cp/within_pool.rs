@@ -65,7 +65,7 @@ impl Copying<'_> {
     ) -> Result<(), Failure> {
         let named = from;
         let from = &source_of(self.args, from, &self.client).await?;
-        let stated = self.client.stat(from).await?;
+        let stated = self.client.stat_unjudged(from).await?;
         let is_dir = stated.entry.kind == EntryKind::Dir;
         if is_dir && !self.args.recursive {
             let what = format!("{from} is a directory");
