@@ -281,9 +281,11 @@ impl Writer {
     pub async fn make_visible(mut self) -> Result<VisibleFile, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
-        // The remaining bytes may make whole chunks or groups before the end of the file.
+        // The remaining bytes may make whole chunks or groups before the end of the file. These are brought before
+        // memory for more is claimed: writers that held some and waited for more would wait for one another.
         while !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
-            cuts.extend(self.cut(&shared).await?);
+            shared.push(Push::Cuts(cuts))?;
+            cuts = self.cut(&shared).await?;
         }
         let (done, visible) = oneshot::channel();
         shared.push(Push::Await(self.file, done))?;

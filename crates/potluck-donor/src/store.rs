@@ -206,10 +206,18 @@ impl Store {
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
         let held = self.count_put_if_held(&name, len) == Ok(true)
             && self.confirm_held(&name, len, ack).is_ok();
-        if held {
+        held && self.list_if_there(name, len)
+    }
+
+    /// Tells the manager of a chunk, unless it was deleted meanwhile; returns whether it is there. While the name is
+    /// locked no deletion is told, so the manager hears of one after this.
+    fn list_if_there(&self, name: ChunkName, len: u32) -> bool {
+        let _alone = self.lock_name(&name);
+        let is_there = self.well_formed(&name, len).is_some();
+        if is_there {
             self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         }
-        held
+        is_there
     }
 
     /// Confirms a put that found its chunk: the chunk is still held, at the level asked.

@@ -3,7 +3,7 @@
 
 use crate::draft::PublishedChange;
 use crate::errno::errno;
-use crate::metadata_cache::MetadataCache;
+use crate::metadata_cache::{Fetch, MetadataCache};
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::WatchId;
@@ -165,6 +165,7 @@ impl CoherentMetadata {
     /// Asks the manager and keeps its answers; returns the last, or its failure.
     async fn fetch(&self, questions: Vec<KnownDir>, pages: Pages) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
+        let _under_way = UnderWay { metadata: self, fetch };
         let answers = ask(&self.pool, fetch.stream, questions, pages).await;
         self.cache().finish(fetch, answers.as_deref().unwrap_or_default());
         let last = answers.map_err(|failure| errno(&failure))?.pop().ok_or(Errno::IO)?;
@@ -258,6 +259,19 @@ impl CoherentMetadata {
     }
 }
 
+/// A fetch whose caller may stop waiting for the answer. It ends when this is dropped, if it has not ended before:
+/// otherwise all later changes would be noted for it.
+struct UnderWay<'a> {
+    metadata: &'a CoherentMetadata,
+    fetch: Fetch,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.metadata.cache().finish(self.fetch, &[]);
+    }
+}
+
 /// Asks the manager about directories, in as many calls as it takes; with [`Pages::All`] the pages of a listing become
 /// one answer.
 async fn ask(
@@ -305,4 +319,43 @@ async fn next_page(
     let dirs = vec![KnownDir { after, ..asked.clone() }];
     let mut pages = pool.call(&Refresh { watch, dirs }).await?.dirs;
     Ok(pages.pop().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::call::Caller;
+    use potluck_wire::env::Env;
+    use potluck_wire::net::{BoxFuture, BoxStream, SystemNet};
+    use potluck_wire::tls::Dial;
+    use std::io;
+    use std::sync::Arc;
+
+    /// A dialer that reaches no manager.
+    struct NoManager;
+
+    impl Dial for NoManager {
+        fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_nobody_waits_for_any_more_has_ended() {
+        let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
+        let pool = Pool::new(Env::system(), caller);
+        let patient = RetryLimits { at_first: Duration::from_secs(600), ..pool.retry_limits() };
+        let metadata = CoherentMetadata::new(pool.with_retry_limits(patient));
+        let stream = WatchId([1; 16]);
+        {
+            let mut cache = metadata.cache();
+            let (fetch, _) = cache.begin_revalidation(stream);
+            cache.resume(stream, pool.now(), fetch, &[]);
+        }
+        let path: PoolPath = "pot://lab/f".parse().expect("a path");
+        let asked = tokio::time::timeout(Duration::from_millis(1), metadata.entry(&path)).await;
+        assert!(asked.is_err(), "no manager answers");
+        assert_eq!(metadata.cache().fetches_under_way(), 0);
+    }
 }

@@ -131,6 +131,17 @@ impl OpenHandles {
         self.get(number).filter(|opened| self.of_file(opened.inode).count() == 1)
     }
 
+    /// Takes its draft from a handle that no program was given: a program that opens the file from now on gets another.
+    /// Does nothing and returns false if another handle has the file open.
+    pub fn take_draft(&mut self, number: u64) -> bool {
+        let Some(OpenHandle { inode, .. }) = self.only_one(number) else { return false };
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.handle = Handle::Listing(Arc::default()); // which does not count among those of a draft
+        }
+        self.drafts.remove(&inode);
+        true
+    }
+
     /// Returns whether a process is known, and known not to have a file open for reading.
     pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
         let reads = |opened: &OpenHandle| {

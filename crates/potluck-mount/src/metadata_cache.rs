@@ -424,6 +424,12 @@ impl MetadataCache {
         self.finish(fetch, answers);
     }
 
+    /// Returns the number of fetches for which changes are noted.
+    #[cfg(test)]
+    pub fn fetches_under_way(&self) -> usize {
+        self.fetches.len()
+    }
+
     /// Returns the number of bytes that are kept.
     #[cfg(test)]
     fn kept_bytes(&self) -> usize {

@@ -550,8 +550,25 @@ impl Groups {
     pub fn give_up(&mut self, name: &ChunkName) -> Vec<u32> {
         let Some(shard) = self.shards.remove(name) else { return Vec::new() };
         let numbers: BTreeSet<u64> = shard.slots.iter().map(|(number, _)| *number).collect();
-        let groups = numbers.iter().filter_map(|number| self.groups.remove(number));
-        groups.filter(|group| !group.told).map(|group| group.file).collect()
+        let mut files = Vec::new();
+        for number in numbers {
+            let Some(group) = self.groups.remove(&number) else { continue };
+            group.slots.iter().for_each(|slot| self.release(&slot.name, number));
+            files.extend((!group.told).then_some(group.file));
+        }
+        files
+    }
+
+    /// Gives back the bytes of a chunk of a group that was given up, unless another group waits for them.
+    fn release(&mut self, name: &ChunkName, number: u64) {
+        let Some(shard) = self.shards.get_mut(name) else { return };
+        let before = shard.slots.len();
+        shard.slots.retain(|(of, _)| *of != number);
+        if shard.slots.is_empty() && before > 0 {
+            shard.body = None;
+            self.remembered.push_back(*name);
+            self.forget_oldest();
+        }
     }
 
     /// Picks another donor for a chunk that was sent to `slow` at `sent_at`, if waiting for `slow` is not worth it.

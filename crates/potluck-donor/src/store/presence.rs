@@ -69,7 +69,7 @@ impl Store {
     /// Tries to open the store that is there again; returns whether that worked.
     fn comes_back(&self) -> bool {
         if !self.usage.idle() {
-            return false; // earlier puts must end first, because their files are cleaned up
+            return false; // earlier puts and deletions must end first, because the files are cleaned up and counted
         }
         let root = self.layout.root();
         match self.disk.lock(root) {

@@ -164,6 +164,22 @@ fn a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before_d5() {
 }
 
 #[test]
+fn a_chunk_that_is_deleted_before_it_is_told_of_is_not_listed() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    store.changes().restart();
+    assert_eq!(store.confirm_held(&name, 100, AckLevel::Memory), Ok(()));
+    assert_eq!(store.delete(&name, INCARNATION, u64::MAX), Deletion::Deleted);
+    store.tell_deleted(&[name]);
+    assert!(!store.list_if_there(name, 100), "the task is not done");
+    let told = store.changes().batch();
+    assert_eq!((told.added.0.len(), told.removed.0.as_slice()), (0, &[name][..]));
+    put(&store, 1);
+    assert!(store.list_if_there(name, 100) && store.list_if_held(name, 100, AckLevel::Disk));
+}
+
+#[test]
 fn a_put_that_loses_its_chunk_on_the_way_says_so() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());

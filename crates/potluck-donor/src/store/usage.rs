@@ -158,9 +158,10 @@ impl StoreUsage {
         vanished
     }
 
-    /// Returns whether no chunk is on its way in.
+    /// Returns whether no file is on its way in, or being removed.
     pub fn idle(&self) -> bool {
-        self.counts().reserved == 0
+        let counts = self.counts();
+        counts.reserved == 0 && counts.removing == 0
     }
 
     /// Notes that the disk is about to be asked for its space.
@@ -362,6 +363,20 @@ mod tests {
         assert!(!usage.broke(DiskTrouble::Writing, "ENOENT".into()));
         usage.mended();
         assert_eq!((usage.fault(), usage.reserve(1).is_some()), (None, true));
+    }
+
+    #[test]
+    fn files_are_not_counted_anew_while_one_comes_or_goes() {
+        let usage = usage(10 * BLOCK, 0, 1 << 29);
+        usage.found(BLOCK);
+        let arriving = usage.reserve(BLOCK).expect("room");
+        assert!(!usage.idle());
+        drop(arriving);
+        let removal = usage.removal(BLOCK);
+        // The file may be gone already: it would be missed by the count, and taken off it once more.
+        assert!(!usage.idle());
+        removal.done();
+        assert!(usage.idle());
     }
 
     #[test]

@@ -195,9 +195,15 @@ impl FileSystem {
     /// Closes a handle that no program was given, because the one that asked for it was killed. Nothing is published if
     /// no other handle has the file open.
     pub async fn give_up(&self, handle: u64) {
-        let opened = self.handles().only_one(handle);
+        let opened = self.handles().get(handle);
         if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, .. }) = opened {
-            draft.lock().await.has_no_name();
+            let mut draft = draft.lock().await;
+            // A program that opens the file meanwhile must not get a draft that is never published.
+            let is_alone = self.handles().take_draft(handle);
+            if is_alone {
+                draft.has_no_name();
+                draft.withdraw().await;
+            }
         }
         self.release(handle, None).await;
     }
@@ -269,5 +275,75 @@ impl FileSystem {
                 draft.note(&path);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_system::{NewEntry, OpenMode};
+    use crate::inodes::ROOT;
+    use crate::record::{MountRecord, RecordedMount};
+    use crate::spool::Spool;
+    use crate::write_protocol::{WriteLimits, WriteOptions};
+    use potluck_client::Pool;
+    use potluck_core::attributes::Permissions;
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::call::Caller;
+    use potluck_wire::env::Env;
+    use potluck_wire::net::{BoxFuture, BoxStream, SystemNet};
+    use potluck_wire::tls::Dial;
+    use std::io;
+    use std::path::Path;
+    use std::pin::pin;
+
+    /// A dialer that reaches no manager.
+    struct NoManager;
+
+    impl Dial for NoManager {
+        fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+    }
+
+    fn files(dir: &Path) -> FileSystem {
+        let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
+        let root: PoolPath = "pot://lab".parse().expect("a path");
+        let mount = RecordedMount { pid: 1, path: root.clone(), dir: dir.into() };
+        let record = MountRecord::take(dir, &mount).expect("taken");
+        let (spool, limits) =
+            (Spool::new(dir.into(), 1000), WriteLimits::new(WriteOptions::default()));
+        FileSystem::new(Pool::new(Env::system(), caller), root, spool, limits, record)
+    }
+
+    #[tokio::test]
+    async fn who_opens_a_file_while_an_open_of_it_is_given_up_gets_a_draft_that_is_published() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = files(dir.path());
+        let made = NewEntry { permissions: Permissions::FILE, owner: None };
+        let mode = OpenMode { writes: true, ..OpenMode::default() };
+        let open = || files.create(ROOT, "f", mode, made, None);
+        let (facts, killed) = open().await.expect("made");
+        let draft = || files.handles().draft(facts.inode);
+        let shared = draft().expect("it is written");
+        let busy = shared.lock().await;
+        let mut giving_up = pin!(files.give_up(killed));
+        let waits = tokio::time::timeout(Duration::from_millis(1), giving_up.as_mut()).await;
+        assert!(waits.is_err(), "for the draft");
+        let (_, second) = open().await.expect("opened");
+        drop(busy);
+        giving_up.await;
+        assert!(draft().is_some_and(|it| it.is_same(&shared)));
+        assert!(!shared.lock().await.is_nameless());
+
+        // While the draft of the only handle is given up, a program that opens the file gets another.
+        assert!(files.handles().take_draft(second));
+        let (_, third) = open().await.expect("opened");
+        let other = draft().expect("it is written");
+        assert!(!other.is_same(&shared));
+        files.give_up(second).await;
+        assert!(draft().is_some_and(|it| it.is_same(&other)));
+        files.give_up(third).await;
+        assert!(draft().is_none() && other.lock().await.is_nameless());
     }
 }

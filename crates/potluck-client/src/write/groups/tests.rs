@@ -450,3 +450,17 @@ async fn a_chunk_that_is_given_up_takes_its_groups_along_and_no_other() {
     groups.acked(&name(1), (DonorId(1), AckLevel::Memory, receipt(1)), &[]);
     assert!(groups.take_stored().is_empty(), "what a donor says of it later is about nothing");
 }
+
+#[tokio::test]
+async fn a_group_that_is_given_up_keeps_the_bytes_of_no_chunk_that_nobody_else_waits_for() {
+    let (targets, _donors) = targets(6);
+    let mut groups = Groups::new(&coded());
+    group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
+    group(&mut groups, 1, &[2, 7, 8, 9, 10, 11]).await;
+    assert_eq!(groups.give_up(&name(1)), [0]);
+    assert!((3..=6).all(|at| groups.body(&name(at)).is_none()), "their memory is given back");
+    assert!(groups.body(&name(2)).is_some(), "the other group has it, too");
+    deliver(&mut groups, &targets);
+    assert_eq!(stored(&mut groups).len(), 6);
+    assert!(groups.is_empty() && (2..=11).all(|at| groups.body(&name(at)).is_none()));
+}

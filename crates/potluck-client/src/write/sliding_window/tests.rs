@@ -1,19 +1,22 @@
 //! Tests of orders of events that a test with a pool cannot bring about at will.
 
 use super::*;
+use crate::buffer::Buffers;
 use crate::progress::Quiet;
-use crate::write::pushes::SessionHandle;
+use crate::write::pushes::{SessionHandle, VisibleFile};
+use crate::writer::{Attributes, Writer};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{SessionId, SpaceId};
+use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::Policy;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Reserved;
-use potluck_wire::env::Env;
+use potluck_wire::env::{Env, Offload};
 use potluck_wire::net::{BoxStream, SystemNet};
 use potluck_wire::tls::Dial;
 use std::io;
+use std::time::Duration;
 
 /// A dialer that reaches no manager.
 struct NoManager;
@@ -24,9 +27,13 @@ impl Dial for NoManager {
     }
 }
 
-fn window() -> Window {
+fn client() -> Pool {
     let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
-    let client = Pool::new(Env::system(), caller);
+    Pool::new(Env { offload: Offload::Inline, ..Env::system() }, caller)
+}
+
+fn window() -> Window {
+    let client = client();
     let policy = Policy::default();
     let reserved = Reserved {
         session: SessionId([1; 16]),
@@ -114,4 +121,34 @@ async fn of_any_number_of_small_files_few_wait_for_their_commit() {
     assert!((256..1000).contains(&cut), "the next commits are full, and no more: {cut}");
     window.commit().expect("begun");
     assert!(window.committing.under_way && window.may_cut(), "it goes on as they are committed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_ends_its_file_holds_no_memory_while_it_waits_for_more() {
+    let policy = Policy { ec: Some("2+1".parse().expect("a code")), ..Policy::default() };
+    let mut client = client();
+    // Memory for one cut alone, as where other writers have the rest.
+    client.buffers = Buffers::new(Cutter::room(&policy));
+    let less_than_a_group = vec![7; policy.chunk_size as usize * 3 / 2];
+    let (handle, mut pushes) = SessionHandle::new(policy, None, client, 0);
+    let mut writer = Writer::new(Arc::new(handle), path("pot://lab/a"), Attributes::default());
+    writer.write(&less_than_a_group).await.expect("taken");
+    let file = VisibleFile { version: VersionId(7), dir_modified: None, below_policy: false };
+    let store = async {
+        let (mut groups, mut finished) = (0, None);
+        while let Some(push) = pushes.from.recv().await {
+            match push {
+                Push::Cuts(cuts) => {
+                    groups += cuts.iter().filter(|cut| matches!(cut, Cut::Group { .. })).count();
+                }
+                Push::Await(_, done) => finished = Some(done),
+                _ => {}
+            }
+        }
+        let told = finished.expect("it is awaited").send(Ok(file));
+        (groups, told)
+    };
+    let ended = async { tokio::join!(writer.make_visible(), store) };
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    assert_eq!(ended.expect("it does not wait for its own memory"), (Ok(file), (1, Ok(()))));
 }
