@@ -44,7 +44,7 @@ mod quotas;
 mod redundancy;
 mod series;
 mod sessions;
-mod spaces;
+pub(crate) mod spaces;
 mod terms;
 mod upkeep;
 

@@ -2,6 +2,7 @@
 
 use crate::members::grants;
 use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
+use crate::pool_records::reservations;
 use crate::pool_records::spaces::{self, NewSpace, Space};
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
@@ -21,9 +22,10 @@ impl Catalog {
         self.write(Durability::Disk, move |db| create(db, &new, most, wall_ms)).await
     }
 
-    /// Removes a space, with `recursive` also one that has files, and returns the number that it had.
+    /// Removes a space, with `recursive` also one that has files, and ends the reservations in it. Returns the number that
+    /// it had.
     pub async fn remove_space(&self, name: String, recursive: bool) -> Result<SpaceId, Error> {
-        self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
+        self.write(Durability::Disk, move |db| remove(db, &name, recursive)).await
     }
 
     /// Returns all spaces by name, those that the pool keeps for itself included.
@@ -66,6 +68,12 @@ impl Catalog {
             Some(_) => self.write(Durability::Disk, follow).await,
         }
     }
+}
+
+pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
+    let space = spaces::remove(db, name, recursive)?;
+    reservations::end_in(db, space)?;
+    Ok(space)
 }
 
 fn create(db: &Tx, new: &NewSpace, most: Option<u64>, wall_ms: i64) -> Result<(), Error> {

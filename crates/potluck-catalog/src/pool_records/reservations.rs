@@ -11,7 +11,7 @@ use crate::pool_records::{
     spaces,
 };
 use crate::sql::{Tx, params};
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{SessionId, SpaceId};
 use potluck_core::policy::AskedPolicy;
 
 /// Has the log record a session in its present state, if it is a reservation.
@@ -20,6 +20,17 @@ pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
         Some(_) => changes::append(db, &ChangeOp::Reservation(session.id)),
         None => Ok(()),
     }
+}
+
+/// Ends the reservations in a space that was removed: nobody could list or release them any more, because the rights in
+/// the space are gone.
+pub(crate) fn end_in(db: &Tx, space: SpaceId) -> Result<(), Error> {
+    for session in sessions::all(db)? {
+        if session.space == space && session.room.is_some() && !session.ended {
+            sessions::end(db, &session.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the reservation with this identifier, unless it has ended or its space is gone.

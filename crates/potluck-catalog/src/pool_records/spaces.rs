@@ -5,7 +5,6 @@ use crate::history::trash;
 use crate::log::{changes, records::Record};
 use crate::members::grantees;
 use crate::names::entries::{self, DirId};
-use crate::pool_records::sessions;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkKind;
@@ -184,12 +183,6 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Er
     if !recursive && entries::has_children(db, space.root)? {
         let files = space.sums.files.max(0) as u64;
         return Err(Error::SpaceNotEmpty { name: name.into(), files });
-    }
-    // Nobody could list or release these reservations any more, because the rights in the space are gone.
-    for session in sessions::all(db)? {
-        if session.space == space.id && session.room.is_some() && !session.ended {
-            sessions::end(db, &session.id)?;
-        }
     }
     db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
     grantees::forget_space(db, space.id)?;

@@ -3,6 +3,7 @@
 use super::{Target, base, changes_after};
 use crate::fixture::{Fixture, new_space, path};
 use crate::log::{changes, notes};
+use crate::operations;
 use crate::pool_records::{
     meta,
     sessions::{self, StoredSession},
@@ -112,7 +113,7 @@ fn a_reservation_ends_with_its_space_although_the_manager_is_killed_right_after_
     spaces::create(&fixture.db, &other, 0).expect("a space");
     reserve(&fixture.db, 13, "pot://other/x", 1);
     reserve(&fixture.db, 14, "pot://lab/run", 1);
-    spaces::remove(&fixture.db, "other", true).expect("removed");
+    operations::spaces::remove(&fixture.db, "other", true).expect("removed");
     let is_open = |number| sessions::is_open(&fixture.db, &id(number)).expect("read");
     assert!(!is_open(13) && is_open(14));
 }
