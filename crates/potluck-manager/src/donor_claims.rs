@@ -1,5 +1,6 @@
 //! Bounds the sizes, counts and texts that a donor says of itself as they come in: no donor makes the pool's sums
-//! overflow, forges lines of a log or moves the cursor of a terminal.
+//! overflow, forges lines of a log or moves the cursor of a terminal. How long a donor may be away, whatever it says, is
+//! decided by the pool (`liveness`).
 
 use potluck_core::owner_limits::DiskState;
 use potluck_core::text::is_unseen;

@@ -1,4 +1,5 @@
-//! Complaints of members about the copies of donors, and the inquiries into them.
+//! Complaints of members about the copies of donors, and the inquiries into them. What follows from them, and how they
+//! are forgotten, is in `pool/trust`.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;

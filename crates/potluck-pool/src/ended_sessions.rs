@@ -1,4 +1,5 @@
-//! Write sessions that ended a moment ago and that donors are told of, or still make copies for.
+//! Write sessions that ended a moment ago and that donors are told of, or still make copies for. How many chunks they
+//! left that no file uses is in `left_names`.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;

@@ -1,4 +1,5 @@
-//! The chunks that each session may be writing; such chunks are never garbage.
+//! The chunks that each session may be writing; such chunks are never garbage. How many they may be is decided in
+//! `pool/sessions`.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;

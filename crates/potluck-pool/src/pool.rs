@@ -4,6 +4,7 @@
 mod chunk_orders;
 mod donors;
 mod failure_domains;
+mod given_up_chunks;
 mod inventory;
 mod judging_donors;
 mod manager_restart;
@@ -15,7 +16,6 @@ mod reservations;
 mod sessions;
 mod shares;
 mod trust;
-mod unknown_chunks;
 
 pub use donors::UnknownArrivals;
 pub use judging_donors::Shrinking;

@@ -24,6 +24,13 @@ const PARTS_AT_ONCE: usize = 2;
 /// The time for which ready files wait for others to share their commit, since each commit costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
+/// The number of parts of files waiting for their commit at which no more is cut. Each takes some hundred KiB of
+/// memory.
+const MANY_PARTS: usize = 16;
+/// The number of files waiting for their commit at which no more is cut. What is in the catalog takes no buffer that
+/// would bound it, and each commit looks at all that wait.
+const MANY_FILES: usize = 512;
+
 /// Returns the failure of an empty stream that was to replace a named version, which is hardly what was meant.
 fn nothing_came(version: VersionId) -> Failure {
     let what = format!("what was to replace version {version} is empty");
@@ -47,6 +54,13 @@ fn is_due(stage: &Committing, now: Tick) -> bool {
 }
 
 impl Window {
+    /// Returns whether so many files, or parts of files, wait for their commit that no more should be cut.
+    pub(super) fn has_many_ready(&self) -> bool {
+        let ready = &self.committing.ready;
+        let are_parts = || ready.iter().filter(|(file, _)| file.in_parts.is_some()).count();
+        ready.len() >= MANY_FILES || ready.len() >= MANY_PARTS && are_parts() >= MANY_PARTS
+    }
+
     /// Moves a file or part that is cut to its end and stored on to the next commit, or fails it if some of it cannot
     /// be sent.
     pub(super) fn complete(&mut self, file: u32) {

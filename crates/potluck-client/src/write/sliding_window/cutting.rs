@@ -47,7 +47,7 @@ impl Window {
     /// Returns whether more may be cut. Cutting stops where all that was promised is cut, while the manager is being
     /// asked for more, and where many files, or parts of files, wait for their commit.
     pub(super) fn may_cut(&self) -> bool {
-        if self.committing.has_many() {
+        if self.has_many_ready() {
             return false;
         }
         let promised = self.session.promised;

@@ -15,13 +15,6 @@ use std::sync::atomic::AtomicU32;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
-/// The number of parts of files waiting for their commit at which no more is cut. Each takes some hundred KiB of
-/// memory.
-const MANY_PARTS: usize = 16;
-/// The number of files waiting for their commit at which no more is cut. What is in the catalog takes no buffer that
-/// would bound it, and each commit looks at all that wait.
-const MANY_FILES: usize = 512;
-
 /// The state of cutting: the files that are still to be cut, and the number of bytes that were.
 pub(super) struct Cutting {
     /// The cutter; `None` while it is at work, or when its files are done.
@@ -190,13 +183,6 @@ impl Committing {
     pub fn note_left(&mut self) {
         self.ready_since = self.ready_since.filter(|_| !self.ready.is_empty());
         self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
-    }
-
-    /// Returns whether so many files, or parts of files, wait for a commit that no more should be cut.
-    pub fn has_many(&self) -> bool {
-        let are_parts = || self.ready.iter().filter(|(file, _)| file.in_parts.is_some()).count();
-        self.ready.len() >= MANY_FILES
-            || self.ready.len() >= MANY_PARTS && are_parts() >= MANY_PARTS
     }
 
     /// Returns whether any commit was begun.
