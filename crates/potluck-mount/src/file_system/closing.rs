@@ -159,8 +159,8 @@ impl FileSystem {
         }
     }
 
-    /// Closes a handle, and publishes what was written since the last flush, unless another program has an exclusive
-    /// lock on the file.
+    /// Closes a handle, and publishes what was written since the last flush, unless another handle has the file open for
+    /// writing, or another program has an exclusive lock on it.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
@@ -170,10 +170,10 @@ impl FileSystem {
             // Between its close() and this call a program may set attributes by name and rename the file. The file
             // counts as open until all that was set is published.
             let mut draft = draft.lock().await;
-            let is_begun =
-                draft.is_merely_begun() && self.handles().is_written_beside(opened.inode, handle);
+            // Another program may have begun to write the file since, and publishes it when it closes it.
+            let is_written = self.handles().is_written_beside(opened.inode, handle);
             // Nobody waits for the answer; the mount record has what fails.
-            if !is_begun && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
+            if !is_written && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
                 let _ = self.publish_draft(&mut draft, opened.inode).await;
             }
             self.handles().remove(handle);

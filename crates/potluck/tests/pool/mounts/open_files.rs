@@ -158,6 +158,46 @@ fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
     lab.cli.fails(3, &["stat", "pot://lab/new"]);
 }
 
+/// The kernel releases an earlier descriptor when nothing has it any more, here a mapping; by itself it may also be a
+/// moment late.
+#[test]
+fn a_file_that_is_written_anew_is_not_published_by_the_release_of_an_earlier_descriptor() {
+    let test = "a_file_that_is_written_anew_is_not_published_by_the_release";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let script = "
+import ctypes, mmap, os, sys, time
+c = ctypes.CDLL(None, use_errno=True)
+c.mmap.restype = ctypes.c_void_p
+c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+c.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(first, b'O' * 200000)
+at = c.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_PRIVATE, first, 0)
+assert at not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
+os.close(first)
+second = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+os.write(second, b'N' * 300000)
+assert c.munmap(at, 4096) == 0
+time.sleep(1)
+open(sys.argv[2], 'w').close()
+sys.stdin.read()
+os.close(second)
+";
+    let released = lab.dir().join("released");
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).args([&mount.at("f"), &released]).stdin(Stdio::piped());
+    let Ok(mut running) = command.spawn() else {
+        return crate::pool::waiting::skip(test, "a mapping takes python3");
+    };
+    wait_until("the first descriptor to be released", DEADLINE, || {
+        released.exists() || running.try_wait().expect("known").is_some()
+    });
+    assert_same(&lab.cli.cat("pot://lab/f"), &[b'O'; 200_000], "not closed yet");
+    drop(running.stdin.take());
+    assert!(running.wait().expect("ended").success());
+    assert_same(&lab.cli.cat("pot://lab/f"), &[b'N'; 300_000], "closed");
+}
+
 #[test]
 fn a_file_that_is_written_follows_the_renames_of_directories_above_it() {
     let test = "a_file_that_is_written_follows_the_renames_of_directories_above_it";
