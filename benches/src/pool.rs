@@ -82,6 +82,7 @@ pub struct DonorStatus {
     pub name: String,
     pub state: String,
     used: u64,
+    chunks: u64,
     scrub: Scrubbed,
 }
 
@@ -127,9 +128,10 @@ impl Status {
         self.donors.iter().all(|donor| donor.used <= METADATA_AT_MOST)
     }
 
-    /// Returns the bytes that the fullest donor holds, of which the log of the pool's metadata is a part.
-    pub fn most_used(&self) -> u64 {
-        self.donors.iter().map(|donor| donor.used).max().unwrap_or(0)
+    /// Returns the number of chunks of the donor that has most. The log of the pool's metadata is a few hundred of them,
+    /// however many changes it has.
+    pub fn most_chunks(&self) -> u64 {
+        self.donors.iter().map(|donor| donor.chunks).max().unwrap_or(0)
     }
 
     /// Returns whether donors have all changes of the catalog in its log.

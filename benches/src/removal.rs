@@ -62,9 +62,9 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
 
     content::write_directory(&local, "removal", on_donors as usize, ON_DONORS)?;
     let what = format!("{on_donors} files with a chunk");
-    let most = run.pool.status()?.most_used() + on_donors * ON_DONORS / 20;
+    let most = run.pool.status()?.most_chunks() + on_donors / 20;
     run.store(&local, &what)?;
-    run.remove(&what, |run| Ok(run.pool.status()?.most_used() <= most))?;
+    run.remove(&what, |run| Ok(run.pool.status()?.most_chunks() <= most))?;
 
     content::write_file(&local, "removal", LARGE)?;
     let large = || -> Result<()> {
