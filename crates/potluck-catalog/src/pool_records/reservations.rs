@@ -25,8 +25,8 @@ pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
 /// Ends the reservations in a space that was removed: nobody could list or release them any more, because the rights in
 /// the space are gone.
 pub(crate) fn end_in(db: &Tx, space: SpaceId) -> Result<(), Error> {
-    for session in sessions::all(db)? {
-        if session.space == space && session.room.is_some() && !session.ended {
+    for session in sessions::in_space(db, space)? {
+        if session.room.is_some() && !session.ended {
             sessions::end(db, &session.id)?;
         }
     }

@@ -133,6 +133,13 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     db.prepare(&format!("{COLUMNS} ORDER BY id"))?.query_map(params![], session)?.collect()
 }
 
+/// Returns the sessions of a space, also those that have ended.
+pub(crate) fn in_space(db: &Tx, space: SpaceId) -> Result<Vec<StoredSession>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE space = ?1"))?
+        .query_map(params![space.0], session)?
+        .collect()
+}
+
 /// Returns the session with this id, also if it has ended.
 pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<StoredSession>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], session)
