@@ -324,27 +324,11 @@ async fn next_page(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_wire::addresses::Addresses;
-    use potluck_wire::call::Caller;
-    use potluck_wire::env::Env;
-    use potluck_wire::net::{BoxFuture, BoxStream, SystemNet};
-    use potluck_wire::tls::Dial;
-    use std::io;
-    use std::sync::Arc;
-
-    /// A dialer that reaches no manager.
-    struct NoManager;
-
-    impl Dial for NoManager {
-        fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
-            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
-        }
-    }
+    use crate::no_manager;
 
     #[tokio::test]
     async fn a_fetch_that_nobody_waits_for_any_more_has_ended() {
-        let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
-        let pool = Pool::new(Env::system(), caller);
+        let pool = no_manager::pool();
         let patient = RetryLimits { at_first: Duration::from_secs(600), ..pool.retry_limits() };
         let metadata = CoherentMetadata::new(pool.with_retry_limits(patient));
         let stream = WatchId([1; 16]);

@@ -21,6 +21,8 @@ mod known_capacities;
 mod locks;
 mod metadata_cache;
 mod mounting;
+#[cfg(test)]
+mod no_manager;
 mod opener;
 mod ops;
 mod reading;

@@ -283,37 +283,21 @@ mod tests {
     use super::*;
     use crate::file_system::{NewEntry, OpenMode};
     use crate::inodes::ROOT;
+    use crate::no_manager;
     use crate::record::{MountRecord, RecordedMount};
     use crate::spool::Spool;
     use crate::write_protocol::{WriteLimits, WriteOptions};
-    use potluck_client::Pool;
     use potluck_core::attributes::Permissions;
-    use potluck_wire::addresses::Addresses;
-    use potluck_wire::call::Caller;
-    use potluck_wire::env::Env;
-    use potluck_wire::net::{BoxFuture, BoxStream, SystemNet};
-    use potluck_wire::tls::Dial;
-    use std::io;
     use std::path::Path;
     use std::pin::pin;
 
-    /// A dialer that reaches no manager.
-    struct NoManager;
-
-    impl Dial for NoManager {
-        fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
-            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
-        }
-    }
-
     fn files(dir: &Path) -> FileSystem {
-        let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
         let root: PoolPath = "pot://lab".parse().expect("a path");
         let mount = RecordedMount { pid: 1, path: root.clone(), dir: dir.into() };
         let record = MountRecord::take(dir, &mount).expect("taken");
         let (spool, limits) =
             (Spool::new(dir.into(), 1000), WriteLimits::new(WriteOptions::default()));
-        FileSystem::new(Pool::new(Env::system(), caller), root, spool, limits, record)
+        FileSystem::new(no_manager::pool(), root, spool, limits, record)
     }
 
     #[tokio::test]
