@@ -71,6 +71,8 @@ impl Damage {
     pub fn inflict(self, path: &Path, other: &Path, chance: &mut Chance) -> io::Result<bool> {
         match self.spoil(path, other, chance) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+            // On a full disk a file was cut short instead, or is gone.
+            Err(why) if why.kind() == io::ErrorKind::StorageFull => Ok(true),
             done => done,
         }
     }
@@ -127,7 +129,9 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::small_disk::{SmallDisk, fill};
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn every_damage_changes_what_is_read() {
@@ -144,6 +148,23 @@ mod tests {
             assert_eq!(link, damage == Damage::Link);
             let _ = fs::remove_file(&path); // Some damage has removed it.
         }
+    }
+
+    #[test]
+    fn damage_that_a_full_disk_has_no_room_for_is_damage_all_the_same() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let Some(_disk) = SmallDisk::mount(dir.path(), 1 << 20).expect("a disk") else {
+            let name = "damage_that_a_full_disk_has_no_room_for_is_damage_all_the_same";
+            let line = format!("SKIPPED {name}: mounting takes root\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("said");
+            return;
+        };
+        let (path, whole) = (dir.path().join("a"), vec![7; 4096]);
+        fs::write(&path, &whole).expect("a file");
+        fill(dir.path(), 0).expect("filled");
+        let mut chance = Chance::new(1, "damage");
+        assert!(Damage::Longer.inflict(&path, &path, &mut chance).expect("spoiled"));
+        assert_ne!(fs::read(&path).expect("the file"), whole);
     }
 
     #[test]

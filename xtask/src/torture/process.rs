@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-/// The time between two looks: short beside all that is waited for, long beside a look.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The least time between two looks: short beside all that is waited for.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// The most time between two looks. Many looks start a process, which takes processor time from other seeds.
+const LOOK_WITHIN: Duration = Duration::from_millis(250);
+/// The part of the time waited so far for which the next look waits.
+const LOOK_PART: u32 = 8;
 
 /// The time within which a process stands still after it was told to, unless it waits for a disk.
 const STILL_WITHIN: Duration = Duration::from_secs(10);
@@ -23,10 +27,11 @@ pub fn wait_until(
 ) -> Result<()> {
     let started = Instant::now();
     while !done()? {
-        if started.elapsed() > limit {
+        let waited = started.elapsed();
+        if waited > limit {
             bail!("liveness is broken: {what} takes longer than {limit:?}");
         }
-        pause(LOOK_EVERY);
+        pause((waited / LOOK_PART).clamp(LOOK_AFTER, LOOK_WITHIN));
     }
     Ok(())
 }
