@@ -156,7 +156,7 @@ mod tests {
         let Some(_disk) = SmallDisk::mount(dir.path(), 1 << 20).expect("a disk") else {
             let name = "damage_that_a_full_disk_has_no_room_for_is_damage_all_the_same";
             let line = format!("SKIPPED {name}: mounting takes root\n");
-            std::io::stderr().write_all(line.as_bytes()).expect("said");
+            io::stderr().write_all(line.as_bytes()).expect("said");
             return;
         };
         let (path, whole) = (dir.path().join("a"), vec![7; 4096]);

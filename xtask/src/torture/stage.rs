@@ -298,18 +298,20 @@ impl Stage {
         clean.with_context(|| last)
     }
 
-    /// Checks the sums that `status` tells, if it is known what is at every path.
+    /// Waits until `status` tells the right sums, if it is known what is at every path. A manager counts anew once its
+    /// last count is older than twenty times what it took, which is long beside other seeds.
     fn check_status(&mut self) -> Result<()> {
-        let status = self.pool.status()?;
-        if let Some(count) = self.files.count() {
+        let Some(count) = self.files.count() else { return Ok(()) };
+        let mut last = String::new();
+        let counted = wait_until("that status counts every file", DEADLINE, || {
+            let status = self.pool.status()?;
             let (said, bytes) = (&status["files"], &status["bytes"]);
-            ensure!(
-                *said == count && *bytes == self.files.bytes(),
-                "status says {said} files of {bytes} bytes; it is {count} of {}",
-                self.files.bytes()
-            );
-        }
-        Ok(())
+            let is_right = *said == count && *bytes == self.files.bytes();
+            last =
+                format!("{said} files of {bytes} bytes; it is {count} of {}", self.files.bytes());
+            Ok(is_right)
+        });
+        counted.with_context(|| last)
     }
 
     /// Removes everything, and checks that no chunk file stays on disks that did what they should, that all
