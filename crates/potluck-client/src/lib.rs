@@ -88,4 +88,4 @@ pub use write::options::PutOptions;
 pub use write::pushes::VisibleFile;
 pub use write::report::PutReport;
 pub use write::session::{PendingReport, Session, put};
-pub use writer::{Attributes, Writer};
+pub use writer::{Attributes, EndedFile, Writer};

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::oneshot;
 
 /// The attributes that a writer sets of its file beside the content.
@@ -278,7 +278,15 @@ impl Writer {
     /// Finishes the file as [`Writer::finish`] does, and also tells how its directory changed.
     ///
     /// Errors: those of [`Writer::finish`].
-    pub async fn make_visible(mut self) -> Result<VisibleFile, Failure> {
+    pub async fn make_visible(self) -> Result<VisibleFile, Failure> {
+        self.end().await?.visible().await
+    }
+
+    /// Ends the file without waiting until it is visible. Of the files of a session that are [made visible in
+    /// order](crate::PutOptions::in_order), those that were ended before come first.
+    ///
+    /// Errors: the failure that ended the session.
+    pub async fn end(mut self) -> Result<EndedFile, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
         // The remaining bytes may make whole chunks or groups before the end of the file. These are brought before
@@ -293,7 +301,7 @@ impl Writer {
         self.shared = None;
         let failure = shared.failure.clone();
         drop(shared); // the last writer of a session closes it with the same commit
-        visible.await.unwrap_or_else(|_| Err(ended(&failure)))
+        Ok(EndedFile { visible, failure })
     }
 
     /// Gives the file up; nothing of it becomes visible.
@@ -341,6 +349,22 @@ impl Writer {
         cuts.retain(|cut| !matches!(cut, Cut::End { .. }));
         shared.push(Push::Cuts(cuts))?;
         Ok(hidden)
+    }
+}
+
+/// A file that its writer has ended, and that becomes visible even if this is dropped.
+pub struct EndedFile {
+    visible: oneshot::Receiver<Result<VisibleFile, Failure>>,
+    /// The failure that ended the session.
+    failure: Arc<OnceLock<Failure>>,
+}
+
+impl EndedFile {
+    /// Waits until the file is visible.
+    ///
+    /// Errors: those of [`Writer::make_visible`].
+    pub async fn visible(self) -> Result<VisibleFile, Failure> {
+        self.visible.await.unwrap_or_else(|_| Err(ended(&self.failure)))
     }
 }
 

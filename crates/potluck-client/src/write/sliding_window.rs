@@ -179,6 +179,13 @@ struct FileState {
     finished: Option<Finished>,
 }
 
+impl FileState {
+    /// Returns whether the file or part is cut to its end and stored.
+    fn is_ready(&self) -> bool {
+        self.facts.is_some() && self.open == 0
+    }
+}
+
 impl Window {
     fn new(
         client: &Pool,

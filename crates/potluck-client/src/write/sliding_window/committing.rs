@@ -65,10 +65,24 @@ impl Window {
     /// be sent.
     pub(super) fn complete(&mut self, file: u32) {
         self.tell_flushed(file);
-        let is_ready = |state: &FileState| state.facts.is_some() && state.open == 0;
-        if !self.files.get(&file).is_some_and(is_ready) {
-            return;
+        let has_turn = !self.committing.in_order || file >= self.last_number;
+        if has_turn && self.files.get(&file).is_some_and(FileState::is_ready) {
+            self.complete_ready(file);
         }
+    }
+
+    /// Completes the files that are ready, up to the first that is not. Those with a number of their own, which are
+    /// sent again or parts of others, have no turn.
+    pub(super) fn complete_in_order(&mut self) {
+        while let Some((first, state)) = self.files.first_key_value()
+            && *first < self.last_number
+            && state.is_ready()
+        {
+            self.complete_ready(*first);
+        }
+    }
+
+    fn complete_ready(&mut self, file: u32) {
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
         if let Some(why) = state.unsent {
@@ -145,6 +159,9 @@ impl Window {
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
+        if self.committing.in_order {
+            self.complete_in_order();
+        }
         let unready = self.wholes.values().any(|whole| !whole.is_ready);
         let last = self.cutting.is_over() && self.files.is_empty() && !unready;
         let now = self.client.env.clock.now();

@@ -147,6 +147,7 @@ impl Room {
 pub(super) struct Committing {
     pub condition: Condition,
     pub spare_content: bool,
+    pub in_order: bool,
     pub ready: Vec<(FileCommit, Option<Finished>)>,
     /// The moment from which the files that are ready have waited for a commit.
     pub ready_since: Option<Tick>,
@@ -164,6 +165,7 @@ impl Committing {
         Self {
             condition: options.condition,
             spare_content: options.spare_content,
+            in_order: options.in_order,
             ready: Vec::new(),
             ready_since: None,
             ready_bytes: 0,

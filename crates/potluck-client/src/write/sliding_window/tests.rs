@@ -3,8 +3,10 @@
 use super::*;
 use crate::buffer::Buffers;
 use crate::progress::Quiet;
+use crate::source::Facts;
 use crate::write::pushes::{SessionHandle, VisibleFile};
 use crate::writer::{Attributes, Writer};
+use potluck_core::attributes::Permissions;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
@@ -58,6 +60,14 @@ fn chunk(byte: u8) -> Entry {
     Entry { name: ChunkName(digest.0), digest, len: 1, sealed: false }
 }
 
+fn facts(at: &str) -> Facts {
+    let (size, digest, permissions) = (1, Digest([1; 32]), Permissions::FILE);
+    let (mtime, owner, condition, inline, stream) = Default::default();
+    let last_part = digest;
+    let path = path(at);
+    Facts { path, size, digest, last_part, mtime, permissions, owner, stream, condition, inline }
+}
+
 /// Adds a chunk to the part of a file that is being filled, and ends that part.
 fn cut_part(window: &mut Window, file: u32, at: &str, byte: u8) {
     let number = window.wholes.get(&file).map_or(file, |whole| whole.filling);
@@ -103,6 +113,24 @@ async fn files_that_a_commit_leaves_are_ready_since_the_first_of_all_was() {
     assert!(window.committing.under_way);
     // One event is scheduled, for the end of the time that the first one waits.
     assert_eq!((window.committing.ready.len(), window.committing.ready_since), (72, since));
+}
+
+#[tokio::test]
+async fn in_order_no_file_is_committed_before_one_that_was_begun_earlier() {
+    let mut window = window();
+    window.committing.in_order = true;
+    let (slow, quick) = ("pot://lab/slow", "pot://lab/quick");
+    let state = |name, open| FileState { facts: Some(facts(name)), open, ..FileState::default() };
+    window.files.insert(0, state(slow, 1));
+    window.files.insert(1, state(quick, 0));
+    window.complete(1);
+    window.commit().expect("nothing to do");
+    assert!(window.committing.is_idle(), "the first is not stored");
+    window.files.get_mut(&0).expect("it is there").open = 0;
+    window.complete(0);
+    window.complete_in_order();
+    let ready = window.committing.ready.iter().map(|(file, _)| file.path.to_string());
+    assert_eq!(ready.collect::<Vec<_>>(), [slow, quick]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ pub async fn copy(
         condition: destination.replacing().condition,
         bytes: bytes(&found.files),
         spare_content: destination.replacing().spare_content,
+        ..PutOptions::default()
     };
     let mut report =
         CpReport { skipped: found.skipped, failed: found.failed, ..CpReport::default() };

@@ -176,7 +176,7 @@ impl Copying<'_> {
             policy: policies.safest(self.over),
             condition: self.destination.replacing().condition,
             bytes,
-            spare_content: false,
+            ..PutOptions::default()
         };
         let progress = progress_bar::upload(&self.client, shown, bytes);
         let client = self.client.watched(Arc::clone(&progress));
