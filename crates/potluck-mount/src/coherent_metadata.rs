@@ -73,7 +73,7 @@ impl CoherentMetadata {
     ) -> Result<(), Errno> {
         let dir = path.parent();
         let above = dir.as_ref().and_then(MetadataCache::above);
-        let fetch = self.cache().begin(above.iter());
+        let fetch = self.cache().begin_publication(above.as_ref());
         let published = publish.await;
         let mut cache = self.cache();
         if published != Ok(PublishedChange::Nothing) {

@@ -47,6 +47,8 @@ struct LiveStream {
 /// A fetch under way, with the changes of its directories that were heard of meanwhile.
 struct FetchUnderWay {
     stream: WatchId,
+    /// True if nothing is asked: this mount makes a file, and is told when its directory was modified.
+    is_publication: bool,
     dirs: BTreeMap<PoolPath, HeardMeanwhile>,
 }
 
@@ -184,19 +186,31 @@ impl MetadataCache {
         steps(dir).pop().map(|(above, _)| above)
     }
 
+    /// Begins a fetch of [`Self::above`] for [`Self::finish_modified`].
+    pub fn begin_publication(&mut self, above: Option<&PoolPath>) -> Fetch {
+        let fetch = self.begin(above.into_iter());
+        let under_way = self.fetches.get_mut(&fetch.number);
+        under_way.into_iter().for_each(|it| it.is_publication = true);
+        fetch
+    }
+
     /// Ends a fetch of [`Self::above`] that was begun before this mount changed the directory `dir`: sets the time at
     /// which the manager says that it was modified. If another change of `dir` was heard of meanwhile, its attributes
-    /// are unknown instead.
+    /// are unknown instead. Other files that are published at the time bring times of their own, and need not hear of
+    /// this one.
     pub fn finish_modified(&mut self, fetch: Fetch, dir: &PoolPath, modified: FileTime) {
         let Some((above, name)) = steps(dir).pop() else { return };
         let is_live = |it: &FetchUnderWay| self.stream.map(|stream| stream.id) == Some(it.stream);
         let under_way = self.fetches.remove(&fetch.number).filter(is_live);
         let heard = under_way.and_then(|mut it| it.dirs.remove(&above));
+        let asked = self.fetches.values_mut().filter(|fetch| !fetch.is_publication);
+        for heard in asked.filter_map(|fetch| fetch.dirs.get_mut(&above)) {
+            heard.touched.insert(name.to_owned());
+        }
+        let Some(kept) = self.dirs.get_mut(&above) else { return };
         match heard.is_some_and(|heard| !heard.is_of(name)) {
-            true => {
-                self.dirs.get_mut(&above).into_iter().for_each(|it| it.modified(name, modified))
-            }
-            false => self.touched(dir),
+            true => kept.modified(name, modified),
+            false => kept.touch(name),
         }
     }
 
@@ -220,7 +234,7 @@ impl MetadataCache {
         let stream = self.stream.map(|stream| stream.id);
         if let Some(stream) = stream {
             let dirs = dirs.map(|dir| (dir.clone(), HeardMeanwhile::default())).collect();
-            self.fetches.insert(number, FetchUnderWay { stream, dirs });
+            self.fetches.insert(number, FetchUnderWay { stream, is_publication: false, dirs });
         }
         Fetch { number, stream }
     }
@@ -397,7 +411,8 @@ impl MetadataCache {
         let asked = known.iter().map(|asked: &KnownDir| asked.path.clone());
         let dirs = asked.map(|dir| (dir, HeardMeanwhile::default())).collect();
         self.last_fetch += 1;
-        self.fetches.insert(self.last_fetch, FetchUnderWay { stream, dirs });
+        let fetch = FetchUnderWay { stream, is_publication: false, dirs };
+        self.fetches.insert(self.last_fetch, fetch);
         (Fetch { number: self.last_fetch, stream: Some(stream) }, known)
     }
 

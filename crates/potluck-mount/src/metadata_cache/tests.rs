@@ -386,7 +386,7 @@ fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_he
     };
     let above = MetadataCache::above(&path("pot://lab/a")).expect("a directory");
     let publish = |cache: &mut MetadataCache, at: i64, meanwhile: &dyn Fn(&mut MetadataCache)| {
-        let fetch = cache.begin([above.clone()].iter());
+        let fetch = cache.begin_publication(Some(&above));
         meanwhile(cache);
         cache.changed(&path("pot://lab/a/new"));
         cache.finish_modified(fetch, &path("pot://lab/a"), FileTime(at));
@@ -407,6 +407,36 @@ fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_he
     let mut cache = warm();
     publish(&mut cache, 60, &MetadataCache::suspend);
     assert_eq!(times(&mut cache), None);
+}
+
+/// News of a directory concern the files that were on their way then, and none that was begun later.
+#[test]
+fn a_directory_that_many_files_come_to_is_asked_for_no_more_often_than_news_of_it_arrive() {
+    let dir = path("pot://lab/a");
+    let above = MetadataCache::above(&dir).expect("a directory");
+    let is_known = |cache: &mut MetadataCache| cache.entry(&dir, NOW).is_some();
+    let mut cache = warm();
+    let before: Vec<Fetch> = (0..3).map(|_| cache.begin_publication(Some(&above))).collect();
+    cache.touched(&dir);
+    let after = cache.begin_publication(Some(&above));
+    for fetch in before {
+        cache.finish_modified(fetch, &dir, FileTime(60));
+    }
+    assert!(!is_known(&mut cache));
+    let asked = cache.missing(&dir);
+    let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
+    cache.finish(fetch, &answers(asked, &tree()));
+    assert!(is_known(&mut cache));
+    cache.finish_modified(after, &dir, FileTime(70));
+    assert_eq!(cache.entry(&dir, NOW).flatten().map(|dir| dir.mtime), Some(FileTime(70)));
+
+    // Who asks for the directory while a file comes to it may be told of the time before.
+    let publication = cache.begin_publication(Some(&above));
+    let asked = cache.missing(&dir);
+    let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
+    cache.finish_modified(publication, &dir, FileTime(80));
+    cache.finish(fetch, &answers(asked, &tree()));
+    assert!(!is_known(&mut cache));
 }
 
 #[test]
