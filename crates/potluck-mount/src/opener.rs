@@ -8,9 +8,13 @@
 //! by a second descriptor, and closes the first. The processes that may have such a descriptor are looked up in /proc.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The most processes that are looked at one by one. If more were started, it counts as possible that one of them
 /// inherited a descriptor.
@@ -67,7 +71,12 @@ fn is_alive(process: u32) -> bool {
 
 /// Returns the number of the process that was started last on this machine.
 pub fn newest_process() -> Option<u32> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next_back()?.parse().ok()
+    // Each file that is opened for writing asks, so the source is opened once.
+    static LOAD: OnceLock<Option<File>> = OnceLock::new();
+    let load = LOAD.get_or_init(|| File::open("/proc/loadavg").ok()).as_ref()?;
+    let mut line = [0; 128];
+    let read = load.read_at(&mut line, 0).ok()?;
+    std::str::from_utf8(&line[..read]).ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
 /// Returns the numbers of the processes that were started after `earlier`: only these can have inherited a descriptor
@@ -79,12 +88,26 @@ pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
 
 /// Returns the process that a thread belongs to; `None` if that cannot be known, as across namespaces.
 pub fn process_of(thread: u32) -> Option<u32> {
+    /// The process of the last thread that was not the first of its process. Its other threads often come next, and to
+    /// look for one there takes less time than to read about it.
+    static LAST: AtomicU32 = AtomicU32::new(0);
     if is_first_of_process(thread) {
         return Some(thread);
     }
+    let last = LAST.load(Ordering::Relaxed);
+    if last != 0 && is_thread_of(thread, last) {
+        return Some(last);
+    }
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
+    let process = line.trim().parse().ok()?;
+    LAST.store(process, Ordering::Relaxed);
+    Some(process)
+}
+
+/// Returns whether a thread is known to belong to a process.
+fn is_thread_of(thread: u32, process: u32) -> bool {
+    thread == process || Path::new(&format!("/proc/{process}/task/{thread}")).exists()
 }
 
 /// Returns whether a thread is known to be the first of its process, which has the thread's number. The kernel gives
@@ -98,12 +121,8 @@ fn is_first_of_process(thread: u32) -> bool {
 /// does; any other does if the opener has closed it already (`None`) or is gone, or if the process of `thread` cannot
 /// be known.
 pub fn closes_for_good(opener: Option<u32>, thread: u32) -> bool {
-    match (opener, process_of(thread)) {
-        (Some(opener), Some(process)) => {
-            opener == process || !Path::new("/proc").join(opener.to_string()).exists()
-        }
-        _ => true,
-    }
+    let Some(opener) = opener.filter(|opener| !is_thread_of(thread, *opener)) else { return true };
+    process_of(thread).is_none() || !Path::new("/proc").join(opener.to_string()).exists()
 }
 
 #[cfg(test)]
@@ -129,7 +148,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let before = newest_process();
         let dir = tempfile::tempdir().expect("a directory");
-        let file = std::fs::File::create(dir.path().join("f")).expect("made");
+        let file = File::create(dir.path().join("f")).expect("made");
         let inode = file.metadata().expect("there").ino();
         let (own, name) = (std::process::id(), "f".to_owned());
         let named = NamedInode { inode, name };
