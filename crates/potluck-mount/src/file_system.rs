@@ -122,7 +122,7 @@ impl FileSystem {
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
         let (checkpoints, staged_handles, capacities) = Default::default();
         let limits = Arc::new(limits);
-        let small_files = Arc::new(SmallFiles::new(pool.clone()));
+        let small_files = Arc::new(SmallFiles::new(pool.clone(), limits.behind().is_some()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
         let locks = Arc::new(MountLocks::new(pool.clone(), LockHolderId(pool.random())));
         Self {
@@ -592,6 +592,7 @@ impl FileSystem {
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
+        self.closed_are_published().await;
         let NewEntry { permissions, owner } = self.inheriting(parent, made, true).await?;
         let make = MakeDir { path, parents: false, permissions, owner };
         let made = self.once(code::EXISTS, || self.pool.call(&make)).await;
@@ -603,6 +604,7 @@ impl FileSystem {
     /// Removes an empty directory if `is_dir`, otherwise a name that is not a directory. The manager checks the kind,
     /// for others may have put something else there meanwhile.
     pub async fn remove(&self, parent: u64, name: &str, is_dir: bool) -> Result<(), Errno> {
+        self.closed_are_published().await;
         self.check_unstaged(parent, name)?;
         self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;

@@ -32,6 +32,7 @@ mod small_files;
 mod spool;
 mod staged_handles;
 mod stream;
+mod write_behind;
 mod write_protocol;
 mod write_rates;
 

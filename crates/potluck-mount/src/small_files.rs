@@ -9,6 +9,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// The size in bytes of the largest small file. A small file is in memory until it is closed, so that it can be written
 /// in a session of its own if the shared one fails.
@@ -22,6 +23,8 @@ const SESSIONS: usize = 8;
 /// The shared sessions of a mount's directories.
 pub struct SmallFiles {
     pool: Pool,
+    /// The options of the sessions.
+    options: PutOptions,
     open: Mutex<BTreeMap<PoolPath, Opened>>,
 }
 
@@ -32,9 +35,11 @@ struct Opened {
 }
 
 impl SmallFiles {
-    /// Makes the shared sessions of a mount, of which none is open yet.
-    pub fn new(pool: Pool) -> Self {
-        Self { pool, open: Mutex::default() }
+    /// Makes the shared sessions of a mount, of which none is open yet. With `in_order` files become visible in the
+    /// order in which they were ended.
+    pub fn new(pool: Pool, in_order: bool) -> Self {
+        let options = PutOptions { in_order, ..PutOptions::default() };
+        Self { pool, options, open: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<PoolPath, Opened>> {
@@ -58,11 +63,16 @@ impl SmallFiles {
             },
         };
         let is_stored_when_visible = !session.policy().mirror.is_async();
-        Ok(is_stored_when_visible.then(|| SmallFile { session, dir, bytes: Vec::new() }))
+        Ok(is_stored_when_visible.then(|| SmallFile {
+            session,
+            dir,
+            bytes: Vec::new(),
+            ended: None,
+        }))
     }
 
     async fn open_session(self: &Arc<Self>, dir: PoolPath) -> Result<Arc<Session>, Failure> {
-        let session = Arc::new(self.pool.session(&dir, &PutOptions::default()).await?);
+        let session = Arc::new(self.pool.session(&dir, &self.options).await?);
         let at = self.pool.now();
         let mut open = self.open();
         let oldest = open.iter().min_by_key(|(_, opened)| opened.at).map(|(dir, _)| dir.clone());
@@ -110,6 +120,8 @@ pub struct SmallFile {
     dir: PoolPath,
     /// The bytes that were written.
     pub bytes: Vec<u8>,
+    /// The channel that tells when the file was ended, and its place among the files of the session is taken.
+    ended: Option<oneshot::Sender<()>>,
 }
 
 impl SmallFile {
@@ -123,12 +135,25 @@ impl SmallFile {
         path.parent().as_ref() == Some(&self.dir)
     }
 
+    /// Returns the number of the session, which no other session has at the same time.
+    pub fn session_number(&self) -> usize {
+        Arc::as_ptr(&self.session).addr()
+    }
+
+    /// Returns a channel that tells when [`Self::make_visible`] has only to wait for the manager and donors: what is
+    /// ended later in the session becomes visible later.
+    pub fn when_ended(&mut self) -> oneshot::Receiver<()> {
+        let (ended, told) = oneshot::channel();
+        self.ended = Some(ended);
+        told
+    }
+
     /// Makes the file visible at `path`.
     ///
     /// Errors: those of writing the file, or of its session, which may have failed because of other files
     /// ([`SmallFile::may_try_alone`]).
     pub async fn make_visible(
-        &self,
+        &mut self,
         path: &PoolPath,
         attributes: Attributes,
         condition: Condition,
@@ -136,7 +161,11 @@ impl SmallFile {
         let mut writer = self.session.create(path.clone(), attributes);
         writer.set_place(path.clone(), condition);
         writer.write(&self.bytes).await?;
-        writer.make_visible().await
+        let file = writer.end().await?;
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.send(()); // the program that closed the file may have been killed
+        }
+        file.visible().await
     }
 
     /// Returns whether the file is to be tried in a session of its own: the shared one has failed, perhaps because of

@@ -1,6 +1,7 @@
 //! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and the
 //! limits on bytes that wait for donors.
 
+use crate::write_behind::WriteBehind;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -66,12 +67,14 @@ pub struct WriteOptions {
     pub window: u64,
     /// The size of a temporary file in bytes.
     pub temporary_size: u64,
+    /// True if small files are published after their close() has returned.
+    pub write_behind: bool,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
         let protocol = WriteProtocol::default();
-        Self { protocol, window: 32 << 20, temporary_size: 64 << 20 }
+        Self { protocol, window: 32 << 20, temporary_size: 64 << 20, write_behind: false }
     }
 }
 
@@ -82,6 +85,7 @@ pub struct WriteLimits {
     window: Arc<Semaphore>,
     window_bytes: u32,
     streams: Arc<Semaphore>,
+    behind: Option<Arc<WriteBehind>>,
 }
 
 impl WriteLimits {
@@ -94,7 +98,13 @@ impl WriteLimits {
             window: Arc::new(Semaphore::new(window_bytes as usize)),
             window_bytes,
             streams: Arc::new(Semaphore::new(STREAMS)),
+            behind: options.write_behind.then(Arc::default),
         }
+    }
+
+    /// Returns the files that are closed and not published yet; `None` if close() waits until a file is published.
+    pub fn behind(&self) -> Option<&Arc<WriteBehind>> {
+        self.behind.as_ref()
     }
 
     /// Returns the size of a temporary file in bytes.

@@ -252,6 +252,7 @@ fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
         protocol: protocol.unwrap_or(default.protocol),
         window: window.unwrap_or(default.window),
         temporary_size: temporary_size.unwrap_or(default.temporary_size),
+        write_behind: file.write_behind.unwrap_or(default.write_behind),
     })
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
 
-const KEYS: [(&str, SettingKind); 9] = [
+const KEYS: [(&str, SettingKind); 10] = [
     ("pool", SettingKind::Text),
     ("progress", SettingKind::Flag),
     ("mdns", SettingKind::Flag),
@@ -20,6 +20,7 @@ const KEYS: [(&str, SettingKind); 9] = [
     ("write-protocol", SettingKind::Text),
     ("write-window", SettingKind::Size { least: 1 }),
     ("temporary-size", SettingKind::Size { least: 1 }),
+    ("write-behind", SettingKind::Flag),
     ("cache-max", SettingKind::Size { least: 0 }),
 ];
 
@@ -42,6 +43,8 @@ pub struct ConfigFile {
     pub write_window: Option<String>,
     /// The size of each temporary file of a mount, such as `64MiB`.
     pub temporary_size: Option<String>,
+    /// Whether small files that are written through a mount are published after close() has returned.
+    pub write_behind: Option<bool>,
     /// The most space that the disk cache of mounts may take, such as `50GiB`.
     pub cache_max: Option<String>,
 }
@@ -69,6 +72,7 @@ impl ConfigFile {
             write_protocol: text("write-protocol"),
             write_window: text("write-window"),
             temporary_size: text("temporary-size"),
+            write_behind: document.get("write-behind").and_then(Item::as_bool),
             cache_max: text("cache-max"),
         })
     }
@@ -83,6 +87,7 @@ impl ConfigFile {
             write_protocol: self.write_protocol.or(lower.write_protocol),
             write_window: self.write_window.or(lower.write_window),
             temporary_size: self.temporary_size.or(lower.temporary_size),
+            write_behind: self.write_behind.or(lower.write_behind),
             cache_max: self.cache_max.or(lower.cache_max),
         }
     }

@@ -44,7 +44,7 @@ const WITH_VALUE: [&str; 7] = [
 ];
 const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
                      allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
-                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE; those of mount(8) and systemd are ignored";
+                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, write_behind; those of mount(8) and systemd are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it. Returns `None` if it did not, and what is
 /// wrong if the mount cannot be run.
@@ -102,6 +102,7 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
             match option.split_once('=').map_or((option, None), |(key, value)| (key, Some(value))) {
                 ("ro", None) => flags.push("--read-only".into()),
                 ("noexec", None) => flags.push("--no-exec".into()),
+                ("write_behind", None) => flags.push("--write-behind".into()),
                 ("allow_other", None) => flags.push("--allow-other".into()),
                 (key, Some(value)) if WITH_VALUE.contains(&key) => {
                     flags.push(format!("--{}={value}", key.replace('_', "-")).into());

@@ -13,6 +13,18 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl Draft {
+    /// Returns the small file that the draft is, if it can be published behind its close(): all of it is in memory, and
+    /// nothing has failed so far.
+    pub fn small_file(&mut self) -> Option<&mut SmallFile> {
+        let may_be_published = self.is_dirty && self.failure.is_none() && !self.is_nameless;
+        match &mut self.content {
+            Content::Streamed { stream: Streamed::Small(small, _), .. } => {
+                Some(small).filter(|_| may_be_published)
+            }
+            _ => None,
+        }
+    }
+
     /// Makes the file visible whole at `path`. Later writes change the published version.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_shared() {
@@ -89,7 +101,10 @@ impl Draft {
         let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
         let finished = match stream {
             Streamed::Stream(stream) => self.finish_begun(*stream, path, options, size).await,
-            Streamed::Small(small, _) => self.finish_small(small, path, options, size).await,
+            Streamed::Small(small, slot) => {
+                drop(slot); // the next file that is written in order may have it
+                self.finish_small(small, path, options, size).await
+            }
             Streamed::Nothing => match self.small_files.begin(path).await {
                 Ok(Some(small)) => self.finish_small(small, path, options, size).await,
                 Ok(None) => self.finish_alone(&[], path, options, size).await,

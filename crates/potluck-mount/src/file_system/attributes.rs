@@ -69,6 +69,7 @@ impl FileSystem {
             (Some(shared), _) => shared,
             (None, None) => return self.set_attributes(inode, change).await,
             (None, Some(_)) => {
+                self.closed_are_published().await;
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
                 SharedDraft::new(self.begin_draft(inode, mode).await?)
@@ -147,6 +148,7 @@ impl FileSystem {
         inode: u64,
         change: AttributeChange,
     ) -> Result<ShownEntry, Errno> {
+        self.closed_are_published().await;
         let AttributeChange { mtime, permissions, owner, .. } = change;
         let facts = self.facts(inode, None).await?;
         let owner = owner.map(|new| new.of(facts.attributes.owner));

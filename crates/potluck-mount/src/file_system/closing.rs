@@ -34,7 +34,12 @@ impl FileSystem {
     ///
     /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program has
     /// an exclusive lock on the file, only that program's close publishes it.
-    pub async fn flush(&self, handle: u64, thread: u32, owner: u64) -> Result<(), Errno> {
+    pub async fn flush(
+        self: &Arc<Self>,
+        handle: u64,
+        thread: u32,
+        owner: u64,
+    ) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let locked = self.locked_number(opened.inode);
         let mut published = Ok(());
@@ -45,7 +50,7 @@ impl FileSystem {
                 Writers::None => {
                     self.handles().leave(handle);
                     if !self.locks.is_written_by_another(locked, owner) {
-                        published = self.publish(&opened).await;
+                        published = self.publish(opened).await;
                     }
                 }
             }
@@ -91,9 +96,50 @@ impl FileSystem {
         named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
-    async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
-        let Handle::Writing { draft, .. } = &opened.handle else { return Ok(()) };
-        self.publish_draft(&mut *draft.lock().await, opened.inode).await
+    /// Publishes a file that was closed. With write-behind a small one, unless programs lock it, is published after this
+    /// returns, in its turn; any other comes after those.
+    async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
+        let OpenHandle { inode, handle: Handle::Writing { draft, .. }, .. } = opened else {
+            return Ok(());
+        };
+        let mut draft = draft.lock().await;
+        let small = draft.small_file().filter(|_| !self.locks.is_locked(inode));
+        let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
+            self.closed_are_published().await;
+            return self.publish_draft(&mut draft, inode).await;
+        };
+        let behind = behind.add(small.session_number(), small.bytes.len()).await;
+        let ended = small.when_ended();
+        let files = Arc::clone(self);
+        let publish = async move { files.publish_draft(&mut draft, inode).await };
+        let mut publish = Box::pin(publish);
+        tokio::select! {
+            biased;
+            published = &mut publish => published,
+            Ok(()) = ended => {
+                tokio::spawn(async move {
+                    if let Err(why) = publish.await {
+                        behind.failed(why); // the mount's record has it, too
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until the files are published that were closed before, so that nobody sees what is done next without them.
+    pub(super) async fn closed_are_published(&self) {
+        if let Some(behind) = self.limits.behind() {
+            behind.all_published().await;
+        }
+    }
+
+    /// Waits until the files are published that were closed before.
+    ///
+    /// Errors: the first failure to publish one since the last call, where its close() had returned by then.
+    pub async fn sync_closed(&self) -> Result<(), Errno> {
+        self.closed_are_published().await;
+        self.limits.behind().and_then(|behind| behind.take_failure()).map_or(Ok(()), Err)
     }
 
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
@@ -187,6 +233,7 @@ impl FileSystem {
         self.forget(opened.inode, 0); // the kernel may have forgotten the number while the file was open
         let is_open = [opened.inode, locked].iter().any(|number| self.handles().is_open(*number));
         if !is_open && let Some(given) = self.locks.closed(locked) {
+            self.closed_are_published().await;
             let locks = Arc::clone(&self.locks);
             tokio::spawn(async move { locks.give_back(given).await });
         }

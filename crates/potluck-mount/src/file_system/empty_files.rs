@@ -12,6 +12,7 @@ impl FileSystem {
         name: &str,
         made: NewEntry,
     ) -> Result<ShownEntry, Errno> {
+        self.closed_are_published().await;
         let mode = OpenMode { writes: true, is_exclusive: true, ..OpenMode::default() };
         let (facts, handle) = self.create(parent, name, mode, made, None).await?;
         let opened = self.handles().get(handle);

@@ -149,6 +149,7 @@ impl FileSystem {
         inode: u64,
         attribute: PoolAttribute,
     ) -> Result<String, Errno> {
+        self.closed_are_published().await;
         if attribute == PoolAttribute::Checkpoint {
             return self.checkpoint_of(inode);
         }
@@ -185,6 +186,7 @@ impl FileSystem {
         attribute: PoolAttribute,
         value: &str,
     ) -> Result<(), Errno> {
+        self.closed_are_published().await;
         if attribute == PoolAttribute::Checkpoint {
             return self.change_checkpoint(inode, value.parse()?).await;
         }

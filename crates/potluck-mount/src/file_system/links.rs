@@ -24,6 +24,7 @@ impl FileSystem {
             BadTarget::Long(_) => Errno::NAMETOOLONG,
             BadTarget::Empty | BadTarget::Nul => Errno::INVAL,
         })?;
+        self.closed_are_published().await;
         let made = NewEntry { permissions: Permissions::LINK, owner };
         let NewEntry { owner, .. } = self.inheriting(parent, made, false).await?;
         let links = vec![NewLink { path, target, mtime: None, owner }];

@@ -207,6 +207,7 @@ impl FileSystem {
 
     /// Publishes what was written under an authority, if possible, and then gives the authority back.
     async fn give_back(&self, given: ReturnedAuthority) {
+        self.closed_are_published().await;
         let draft = self.handles().draft(given.inode);
         if let Some(draft) = draft {
             // The mount record has what fails.

@@ -34,6 +34,7 @@ impl FileSystem {
         to: (u64, &str),
         no_replace: bool,
     ) -> Result<(), Errno> {
+        self.closed_are_published().await;
         self.check_unstaged(from.0, from.1)?;
         self.check_unstaged(to.0, to.1)?;
         let (source, target) = (self.child(from.0, from.1)?, self.child(to.0, to.1)?);

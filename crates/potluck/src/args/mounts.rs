@@ -40,6 +40,10 @@ pub struct MountArgs {
     /// config.toml, or 64MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub temporary_size: Option<u64>,
+    /// close() of a file of up to 256 KiB returns before others see it, and before it is safe; default: write-behind of
+    /// config.toml, or not
+    #[arg(long)]
+    pub write_behind: bool,
     /// The most that what was read may take in the cache of this user's mounts; 0: nothing is kept on disk; default:
     /// cache-max of config.toml, or 0
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -14,6 +14,7 @@ mod owners;
 mod programs;
 mod small_files;
 mod streams;
+mod write_behind;
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Cli, Lab, stop};

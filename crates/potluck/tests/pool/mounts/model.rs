@@ -177,19 +177,28 @@ fn both(mount: &Mount, local: &Path, seed: u64, steps: u64) {
     }
 }
 
-#[test]
-fn random_steps_of_a_program_come_to_the_same_in_a_mount_and_on_a_disk() {
-    let Some((lab, mount)) =
-        mounted("random_steps_of_a_program_come_to_the_same", 2, &["--copies", "2"], &[])
-    else {
-        return;
-    };
+fn random_steps(test: &str, seed: u64, options: &[&str]) {
+    let Some((lab, mount)) = mounted(test, 2, &["--copies", "2"], options) else { return };
     let local = lab.dir().join("local");
     fs::create_dir(&local).expect("made");
-    both(&mount, &local, 1, 700);
+    both(&mount, &local, seed, 700);
     // The pool has what programs were shown.
     let out = lab.dir().join("out");
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     lab.cli.ok(&["cp", "-a", "pot://lab", arg(&out)]);
     assert_eq!(told(&out), told(&local));
+}
+
+#[test]
+fn random_steps_of_a_program_come_to_the_same_in_a_mount_and_on_a_disk() {
+    random_steps("random_steps_of_a_program_come_to_the_same", 1, &[]);
+}
+
+#[test]
+fn random_steps_of_a_program_come_to_the_same_with_write_behind() {
+    random_steps(
+        "random_steps_of_a_program_come_to_the_same_with_write_behind",
+        2,
+        &["--write-behind"],
+    );
 }

@@ -1,0 +1,184 @@
+//! Write-behind: small files that are published after close() has returned, in the order in which they were closed.
+
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// The bytes in memory that one permit stands for. A smaller file takes a whole one.
+const PERMIT: usize = 128 << 10;
+/// The most permits, so that 16 MiB of at most 128 files wait to be published. Further close() calls wait.
+const PERMITS: usize = 128;
+
+/// The small files of a mount that programs have closed, and that are not published yet. At any time they are in one
+/// write session, which publishes them in order; a file of another session waits until they are published.
+#[derive(Debug)]
+pub struct WriteBehind {
+    room: Arc<Semaphore>,
+    state: Mutex<State>,
+    /// The channel that tells when no file is left.
+    drained: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The session of the files.
+    session: usize,
+    files: usize,
+    /// True if a request waits until the files are published. No others join the files meanwhile.
+    is_awaited: bool,
+    /// The first failure to publish a file since the failures were asked for last.
+    failure: Option<Errno>,
+}
+
+impl Default for WriteBehind {
+    fn default() -> Self {
+        let (room, drained) = (Arc::new(Semaphore::new(PERMITS)), watch::channel(()).0);
+        Self { room, state: Mutex::default(), drained }
+    }
+}
+
+impl WriteBehind {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Adds a file of so many bytes, whose session has the number `session`, until the result is dropped. Waits for
+    /// room, and for files of other sessions.
+    pub async fn add(self: &Arc<Self>, session: usize, bytes: usize) -> FileBehind {
+        let permits = bytes.div_ceil(PERMIT).clamp(1, PERMITS) as u32;
+        let room = Arc::clone(&self.room).acquire_many_owned(permits).await.expect("never closed");
+        while !self.joins(session) {
+            self.all_published().await;
+        }
+        FileBehind { behind: Arc::clone(self), _room: room }
+    }
+
+    /// Counts one more file of a session, unless those that are there are of another, or are waited for.
+    fn joins(&self, session: usize) -> bool {
+        let mut state = self.state();
+        let may_join = state.files == 0 || (state.session == session && !state.is_awaited);
+        if may_join {
+            state.session = session;
+            state.files += 1;
+        }
+        may_join
+    }
+
+    /// Waits until all files that are there now are published, or have failed to be.
+    pub async fn all_published(&self) {
+        let mut drained = {
+            let mut state = self.state();
+            if state.files == 0 {
+                return;
+            }
+            state.is_awaited = true;
+            self.drained.subscribe()
+        };
+        let _ = drained.changed().await; // the sender is there for as long as this is borrowed
+    }
+
+    /// Returns the first failure to publish a file since the last call.
+    pub fn take_failure(&self) -> Option<Errno> {
+        self.state().failure.take()
+    }
+}
+
+/// A closed file that is being published.
+pub struct FileBehind {
+    behind: Arc<WriteBehind>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl FileBehind {
+    /// Notes that the file could not be published after its close() had returned.
+    pub fn failed(&self, why: Errno) {
+        self.behind.state().failure.get_or_insert(why);
+    }
+}
+
+impl Drop for FileBehind {
+    fn drop(&mut self) {
+        let mut state = self.behind.state();
+        state.files -= 1;
+        if state.files == 0 {
+            state.is_awaited = false;
+            self.behind.drained.send_replace(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    fn waits<T>(work: &mut Pin<Box<impl Future<Output = T>>>) -> bool {
+        work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    #[tokio::test]
+    async fn files_of_one_session_are_published_at_a_time() {
+        let behind = Arc::new(WriteBehind::default());
+        let first = behind.add(1, 0).await;
+        let second = behind.add(1, 200_000).await;
+        assert_eq!(behind.room.available_permits(), PERMITS - 3);
+        let mut other = Box::pin(behind.add(2, 1));
+        assert!(waits(&mut other));
+        let mut later = Box::pin(behind.add(1, 1));
+        assert!(waits(&mut later), "others have waited for longer");
+        drop(first);
+        assert!(waits(&mut other));
+        second.failed(Errno::NOSPC);
+        second.failed(Errno::IO);
+        drop(second);
+        let other = other.await;
+        assert!(waits(&mut later));
+        drop(other);
+        drop(later.await);
+        behind.all_published().await;
+        assert_eq!((behind.take_failure(), behind.take_failure()), (Some(Errno::NOSPC), None));
+        assert_eq!(behind.room.available_permits(), PERMITS);
+    }
+
+    #[tokio::test]
+    async fn files_that_waited_for_another_session_are_published_together() {
+        let behind = Arc::new(WriteBehind::default());
+        let other = behind.add(1, 1).await;
+        let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(behind.add(2, 1))).collect();
+        assert!(waiting.iter_mut().all(waits));
+        drop(other);
+        let mut together = Vec::new();
+        for file in waiting {
+            together.push(file.await);
+        }
+        assert_eq!(behind.state().files, 8);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_all_files_does_not_wait_for_later_ones() {
+        let behind = Arc::new(WriteBehind::default());
+        let first = behind.add(1, 1).await;
+        let mut all = Box::pin(behind.all_published());
+        assert!(waits(&mut all));
+        let mut later = Box::pin(behind.add(1, 1));
+        assert!(waits(&mut later));
+        drop(first);
+        let later = later.await;
+        all.await;
+        drop(later);
+    }
+
+    #[tokio::test]
+    async fn what_waits_to_be_published_is_bounded() {
+        let behind = Arc::new(WriteBehind::default());
+        let mut files = Vec::new();
+        for _ in 0..PERMITS {
+            files.push(behind.add(1, 4096).await);
+        }
+        let mut further = Box::pin(behind.add(1, 4096));
+        assert!(waits(&mut further));
+        files.pop();
+        drop(further.await);
+    }
+}

@@ -1,0 +1,208 @@
+//! Tests mounts that publish small files after close() has returned (`--write-behind`).
+
+use super::{Mount, can_mount, mounted};
+use crate::pool::content::{arg, assert_same, bytes};
+use crate::pool::lab::{Cli, Lab};
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+const BEHIND: &[&str] = &["--write-behind"];
+/// A size in bytes that goes to donors, and not into the catalog.
+const LARGE: usize = 100_000;
+/// The time in which what does not wait for a donor is done.
+const BEGUN: Duration = Duration::from_millis(500);
+
+/// Returns the numbers by which files in directories of a space are named, in all of these directories together.
+fn numbers(cli: &Cli, dirs: &[&str]) -> BTreeSet<u32> {
+    let listed = dirs.iter().flat_map(|dir| {
+        let listed = cli.json(&["ls", &format!("pot://lab/{dir}")]);
+        listed["entries"].as_array().expect("a list").clone()
+    });
+    let names = listed.map(|entry| entry["path"].as_str().expect("a path").to_owned());
+    names.map(|path| path.rsplit('/').next().expect("a name").parse().expect("a number")).collect()
+}
+
+fn is_there(cli: &Cli, path: &str) -> bool {
+    cli.run(&["stat", path]).code == 0
+}
+
+/// Makes a pool of one donor, and mounts it with write-behind.
+fn one_donor(test: &str) -> Option<(Lab, Mount)> {
+    mounted(test, 1, &["--chunk-size", "64KiB"], BEHIND)
+}
+
+#[test]
+fn files_that_are_written_behind_appear_in_the_order_in_which_they_were_closed() {
+    let test = "files_that_are_written_behind_appear_in_the_order_in_which_they_were_closed";
+    let policy = &["--copies", "2", "--chunk-size", "64KiB"];
+    let Some((lab, mount)) = mounted(test, 2, policy, BEHIND) else { return };
+    let (dirs, count) = (["a", "b"], 300);
+    dirs.iter().for_each(|dir| fs::create_dir(mount.at(dir)).expect("made"));
+    let content =
+        |number: u32| bytes(number.into(), [10, LARGE, 4096, 30_000][number as usize % 4]);
+    let dir = mount.dir.clone();
+    let writing = thread::spawn(move || {
+        for number in 0..count {
+            let path = dir.join(dirs[number as usize / 7 % 2]).join(number.to_string());
+            fs::write(path, content(number)).expect("written");
+        }
+    });
+    let mut seen = BTreeSet::new();
+    while seen.len() < count as usize {
+        let before = numbers(&lab.cli, &dirs);
+        seen = numbers(&lab.cli, &dirs);
+        let last = before.last().copied().unwrap_or_default();
+        let missing: Vec<u32> = (0..last).filter(|number| !seen.contains(number)).collect();
+        assert!(missing.is_empty(), "{last} was there before {missing:?}");
+    }
+    writing.join().expect("no panic");
+    for number in 0..count {
+        let path = format!("{}/{number}", dirs[number as usize / 7 % 2]);
+        assert_same(&fs::read(mount.at(&path)).expect("read"), &content(number), &path);
+    }
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
+}
+
+/// What others see at once of a program's work they see after all that it closed before.
+#[test]
+fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_waits_for_it() {
+    let Some((mut lab, mount)) = one_donor("close_of_a_file_that_is_written_behind_waits") else {
+        return;
+    };
+    // The kernel lets one program at a time change the names of a directory, so each has one of its own.
+    let dirs: [PathBuf; 8] = std::array::from_fn(|number| mount.at(&format!("dir-{number}")));
+    for dir in &dirs {
+        fs::create_dir(dir).expect("made");
+        fs::write(dir.join("old"), "old").expect("written");
+    }
+    let content = bytes(1, LARGE);
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(mount.at("f"), &content).expect("written");
+    fs::write(mount.at("after f"), "needs no donor").expect("written");
+    assert_eq!(fs::metadata(mount.at("f")).expect("seen here").len(), LARGE as u64);
+
+    let follow: [fn(&Path) -> io::Result<()>; 8] = [
+        |dir| fs::create_dir(dir.join("new")),
+        |dir| std::os::unix::fs::symlink("f", dir.join("new")),
+        |dir| fs::rename(dir.join("old"), dir.join("new")),
+        |dir| File::create(dir.join("new")).map(drop),
+        |dir| fs::remove_file(dir.join("old")),
+        |dir| fs::set_permissions(dir.join("old"), PermissionsExt::from_mode(0o700)),
+        |dir| File::open(dir)?.sync_all(),
+        |dir| fs::read(dir.join("../f")).map(drop),
+    ];
+    let follow: Vec<_> = follow
+        .into_iter()
+        .zip(dirs)
+        .map(|(follow, dir)| thread::spawn(move || follow(&dir)))
+        .collect();
+    pause(BEGUN);
+    let finished: Vec<bool> = follow.iter().map(|follow| follow.is_finished()).collect();
+    assert_eq!(finished, [false; 8]);
+    let there = |name: &str| is_there(&lab.cli, &format!("pot://lab/{name}"));
+    for name in ["f", "after f", "dir-0/new", "dir-1/new", "dir-2/new", "dir-3/new"] {
+        assert!(!there(name), "{name} is there");
+    }
+    assert!(there("dir-2/old") && there("dir-4/old"));
+    lab.donor("donor-1").signal(Signal::CONT);
+    for follow in follow {
+        follow.join().expect("no panic").expect("done");
+    }
+    for name in ["f", "after f", "dir-0/new", "dir-1/new", "dir-2/new", "dir-3/new"] {
+        assert!(is_there(&lab.cli, &format!("pot://lab/{name}")), "{name} is not there");
+    }
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the pool's");
+}
+
+/// A file that was synced, as one that is too large, is closed as without write-behind.
+#[test]
+fn close_of_a_file_that_was_synced_waits_until_others_see_it() {
+    let Some((mut lab, mount)) = one_donor("close_of_a_file_that_was_synced_waits") else { return };
+    for number in 0..3 {
+        let mut synced = File::create(mount.at(&number.to_string())).expect("made");
+        synced.write_all(b"synced").and_then(|()| synced.sync_all()).expect("written");
+        lab.manager().signal(Signal::STOP);
+        let closing = thread::spawn(move || drop(synced));
+        pause(Duration::from_millis(50));
+        assert!(!closing.is_finished());
+        lab.manager().signal(Signal::CONT);
+        closing.join().expect("no panic");
+        assert_eq!(lab.cli.cat(&format!("pot://lab/{number}")), b"synced");
+    }
+}
+
+#[test]
+fn what_was_written_behind_when_a_mount_was_killed_is_named_by_the_next() {
+    let Some((mut lab, mut mount)) = one_donor("what_was_written_behind_when_a_mount_was_killed")
+    else {
+        return;
+    };
+    fs::write(mount.at("before"), "before").expect("written");
+    File::open(&mount.dir).and_then(|dir| dir.sync_all()).expect("synced");
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(mount.at("f"), bytes(1, LARGE)).expect("written");
+    mount.running.kill_9();
+    lab.donor("donor-1").signal(Signal::CONT);
+    let next = Mount::start(&lab, "pot://lab", BEHIND);
+    let said = lab.cli.said_by_the_last();
+    assert!(said.contains("pot://lab/f") && !said.contains("pot://lab/before"), "{said}");
+    assert_eq!(lab.cli.cat("pot://lab/before"), b"before");
+    lab.cli.ok(&["umount", arg(&next.dir)]);
+}
+
+/// Nobody waits for the answer any more when another client takes the name of a file that was to be a new one.
+#[test]
+fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_by_umount() {
+    let Some((mut lab, mount)) = one_donor("a_file_that_is_written_behind_in_vain_is_told") else {
+        return;
+    };
+    let other = lab.dir().join("other");
+    fs::write(&other, "other").expect("a file");
+    lab.donor("donor-1").signal(Signal::STOP);
+    let new = OpenOptions::new().write(true).create_new(true).open(mount.at("f"));
+    new.expect("made").write_all(&bytes(1, LARGE)).expect("written");
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/f"]);
+    lab.donor("donor-1").signal(Signal::CONT);
+    let sync = || File::open(&mount.dir).and_then(|dir| dir.sync_all());
+    let told = sync().expect_err("another file has the name");
+    assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
+    sync().expect("it is told once");
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"other");
+    let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
+    assert_eq!(said["unpublished"][0]["path"], "pot://lab/f", "{said}");
+    assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");
+}
+
+#[test]
+fn umount_publishes_what_was_written_behind() {
+    let test = "umount_publishes_what_was_written_behind";
+    if !can_mount(test) {
+        return;
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    // Of the files that were closed, a mount has so many in memory that are not published; further close() calls wait.
+    let mount = Mount::start(&lab, "pot://lab", BEHIND);
+    let (dir, count) = (mount.dir.clone(), 500);
+    lab.donor("donor-1").signal(Signal::STOP);
+    let writing = thread::spawn(move || {
+        for number in 0..count {
+            fs::write(dir.join(number.to_string()), bytes(number, 5000)).expect("written");
+        }
+    });
+    pause(BEGUN);
+    assert!(!writing.is_finished(), "all are in memory");
+    lab.donor("donor-1").signal(Signal::CONT);
+    writing.join().expect("no panic");
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    wait_until("the files", DEADLINE, || numbers(&lab.cli, &[""]).len() == count as usize);
+    lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
+}
