@@ -4,7 +4,7 @@
 mod at_once;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ const SPACE: &str = "mounted";
 /// The number of files that are made, looked at, read and removed; each has `SMALL` bytes.
 const SMALL_FILES: u64 = 10_000;
 const SMALL: usize = 4096;
+const CONTENT: [u8; SMALL] = [7; SMALL];
 /// The number of programs that make small files at once.
 const AT_ONCE: usize = 8;
 /// The most seconds that reads at random places take.
@@ -196,48 +197,74 @@ impl Bench<'_> {
     }
 
     fn small_files(&mut self) -> Result<()> {
-        let dir = self.product.dir.join("small");
-        fs::create_dir(&dir)?;
-        let content = [7; SMALL];
-        let path = &|number: u64| dir.join(format!("{number:05}"));
-        let mut each = |what: &str, limit, work: &dyn Fn(&Path) -> Result<()>| -> Result<()> {
+        let at = self.product.dir.with_file_name("written-behind");
+        let behind = Mounted::pool(self.pool, SPACE, at, &["--write-behind"])?;
+        let (floor, product) = (self.floor.dir.clone(), self.product.dir.join("small"));
+        let written_behind = behind.dir.join("small-behind");
+        fs::create_dir(&product)?;
+        fs::create_dir(&written_behind)?;
+        for (what, dir, limit) in [
+            ("pass-through", &floor, Limit::None),
+            ("mount", &product, Limit::AtLeast(CREATES)),
+            ("mount with write-behind", &written_behind, Limit::AtLeast(CREATES)),
+        ] {
+            for programs in [1, AT_ONCE] {
+                let rate = created(dir, programs)?;
+                let files = format!("{SMALL_FILES} files of 4 KiB");
+                let work = format!("{what}, {files} created, by {programs} at once");
+                self.figure(&work, rate, "/s", limit);
+            }
+        }
+        let each = |work: &dyn Fn(&Path) -> Result<()>| -> Result<f64> {
             let began = Instant::now();
             for number in 0..SMALL_FILES {
                 interrupt::check()?;
-                work(&path(number))?;
+                work(&small(&product, 1, number))?;
             }
-            let rate = SMALL_FILES as f64 / began.elapsed().as_secs_f64();
-            self.figure(&format!("mount, {SMALL_FILES} files of 4 KiB {what}"), rate, "/s", limit);
-            Ok(())
+            Ok(SMALL_FILES as f64 / began.elapsed().as_secs_f64())
         };
-        let create = &|path: &Path| Ok(fs::write(path, content)?);
-        each("created, one after the other", Limit::AtLeast(CREATES), create)?;
-        each("looked at", Limit::None, &|path| {
+        let looked_at = each(&|path| {
             ensure!(fs::metadata(path)?.len() == SMALL as u64, "{} is cut off", path.display());
             Ok(())
         })?;
-        each("read", Limit::None, &|path| {
-            ensure!(fs::read(path)? == content, "{} has other bytes", path.display());
+        let read = each(&|path| {
+            ensure!(fs::read(path)? == CONTENT, "{} has other bytes", path.display());
             Ok(())
         })?;
-        each("removed", Limit::None, &|path| Ok(fs::remove_file(path)?))?;
-        let began = Instant::now();
-        std::thread::scope(|programs| {
-            let running: Vec<_> = (0..AT_ONCE as u64)
-                .map(|first| {
-                    programs.spawn(move || {
-                        let mut of = (first..SMALL_FILES).step_by(AT_ONCE);
-                        of.try_for_each(|number| create(&path(number)))
-                    })
-                })
-                .collect();
-            running.into_iter().try_for_each(|it| it.join().expect("no program panics"))
-        })?;
-        let rate = SMALL_FILES as f64 / began.elapsed().as_secs_f64();
-        let what = format!("mount, {SMALL_FILES} files of 4 KiB created, by {AT_ONCE} at once");
-        self.figure(&what, rate, "/s", Limit::AtLeast(CREATES));
+        let removed = each(&|path| Ok(fs::remove_file(path)?))?;
+        for (what, rate) in [("looked at", looked_at), ("read", read), ("removed", removed)] {
+            let work = format!("mount, {SMALL_FILES} files of 4 KiB {what}");
+            self.figure(&work, rate, "/s", Limit::None);
+        }
         Ok(())
     }
+}
+
+/// Returns the path of a small file that so many programs create in a directory.
+fn small(dir: &Path, programs: usize, number: u64) -> PathBuf {
+    dir.join(format!("small-{programs}-{number:05}"))
+}
+
+/// Has so many programs create small files in a directory; returns how many a second, until others see all of them.
+fn created(dir: &Path, programs: usize) -> Result<f64> {
+    rustix::fs::sync(); // what was written before is on the disk, and not on its way there
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..programs as u64)
+            .map(|first| {
+                scope.spawn(move || {
+                    for number in (first..SMALL_FILES).step_by(programs) {
+                        interrupt::check()?;
+                        fs::write(small(dir, programs, number), CONTENT)?;
+                    }
+                    anyhow::Ok(())
+                })
+            })
+            .collect();
+        running.into_iter().try_for_each(|it| it.join().expect("no program panics"))
+    })?;
+    fs::File::open(dir)?.sync_all()?;
+    Ok(SMALL_FILES as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Returns the name of the file of a round.
