@@ -377,7 +377,7 @@ impl FileSystem {
                 if draft.is_shared() {
                     // Other programs may have closed the file meanwhile, and left it to this handle to publish the
                     // mount's part.
-                    let _ = self.publish_draft(&mut draft, inode).await; // the record has what fails
+                    let _ = self.publish_in_turn(&mut draft, inode).await; // the record has what fails
                 }
                 self.handles().remove(number);
                 return Err(why);
@@ -568,7 +568,7 @@ impl FileSystem {
                 let mut draft = draft.lock().await;
                 draft.sync(&path?).await?;
                 match self.locks.is_locked(opened.inode) {
-                    true => self.publish_draft(&mut draft, opened.inode).await,
+                    true => self.publish_in_turn(&mut draft, opened.inode).await,
                     false => Ok(()),
                 }
             }

@@ -25,6 +25,12 @@ impl Draft {
         }
     }
 
+    /// Returns whether [`Self::publish`] has something to make visible.
+    pub fn has_unpublished(&self) -> bool {
+        let is_changed = self.is_dirty || self.has_new_attributes || self.is_shared();
+        is_changed && !self.is_nameless
+    }
+
     /// Makes the file visible whole at `path`. Later writes change the published version.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_shared() {

@@ -64,12 +64,15 @@ impl FileSystem {
         if handle.is_none() && change.size.is_some() {
             self.find_present(inode).await?;
         }
+        if !self.handles().is_file_written(inode) {
+            // What is set is published now, or when the kernel tells that the file was closed.
+            self.closed_are_published().await;
+        }
         let shared = self.handles().draft(inode);
         let shared = match (shared, change.size) {
             (Some(shared), _) => shared,
             (None, None) => return self.set_attributes(inode, change).await,
             (None, Some(_)) => {
-                self.closed_are_published().await;
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
                 SharedDraft::new(self.begin_draft(inode, mode).await?)
@@ -148,7 +151,6 @@ impl FileSystem {
         inode: u64,
         change: AttributeChange,
     ) -> Result<ShownEntry, Errno> {
-        self.closed_are_published().await;
         let AttributeChange { mtime, permissions, owner, .. } = change;
         let facts = self.facts(inode, None).await?;
         let owner = owner.map(|new| new.of(facts.attributes.owner));

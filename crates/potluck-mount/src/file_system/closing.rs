@@ -105,8 +105,7 @@ impl FileSystem {
         let mut draft = draft.lock().await;
         let small = draft.small_file().filter(|_| !self.locks.is_locked(inode));
         let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
-            self.closed_are_published().await;
-            return self.publish_draft(&mut draft, inode).await;
+            return self.publish_in_turn(&mut draft, inode).await;
         };
         let behind = behind.add(small.session_number(), small.bytes.len()).await;
         let ended = small.when_ended();
@@ -132,6 +131,15 @@ impl FileSystem {
         if let Some(behind) = self.limits.behind() {
             behind.all_published().await;
         }
+    }
+
+    /// Publishes a draft after the files that were closed before. None of these is the draft's, which the caller has
+    /// locked.
+    pub(super) async fn publish_in_turn(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+        if draft.has_unpublished() {
+            self.closed_are_published().await;
+        }
+        self.publish_draft(draft, inode).await
     }
 
     /// Waits until the files are published that were closed before.
@@ -220,7 +228,7 @@ impl FileSystem {
             let is_written = self.handles().is_written_beside(opened.inode, handle);
             // Nobody waits for the answer; the mount record has what fails.
             if !is_written && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
-                let _ = self.publish_draft(&mut draft, opened.inode).await;
+                let _ = self.publish_in_turn(&mut draft, opened.inode).await;
             }
             self.handles().remove(handle);
         } else {
@@ -281,6 +289,7 @@ impl FileSystem {
     /// Publishes the files that programs have closed, once requests are not served any more. With `all_closed` no
     /// program has a file open, even if the mount did not hear that it was closed.
     pub async fn publish_closed(&self, all_closed: bool) {
+        self.closed_are_published().await;
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {
             if !all_closed && self.handles().is_file_written(inode) {

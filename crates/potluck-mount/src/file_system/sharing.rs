@@ -42,6 +42,7 @@ impl FileSystem {
             }
             "0" => {
                 self.wait_until_closed(|| self.handles().draft(inode).is_some()).await?;
+                self.closed_are_published().await;
                 match self.pool.end_sharing(&path).await {
                     Err(failure) if failure.code == code::NO_CHECKPOINT => Err(Errno::NODATA),
                     ended => ended.map_err(|failure| errno(&failure)),
