@@ -13,13 +13,14 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl Draft {
-    /// Returns the small file that the draft is, if it can be published behind its close(): all of it is in memory, and
-    /// nothing has failed so far.
-    pub fn small_file(&mut self) -> Option<&mut SmallFile> {
+    /// Returns the small file that the draft is, if it can be published at `path` behind its close(): all of it is in
+    /// memory, it goes with others of its session, and nothing has failed so far.
+    pub fn small_file(&mut self, path: &PoolPath) -> Option<&mut SmallFile> {
         let may_be_published = self.is_dirty && self.failure.is_none() && !self.is_nameless;
+        let may_be_published = may_be_published && SmallFile::may_have(self.size());
         match &mut self.content {
             Content::Streamed { stream: Streamed::Small(small, _), .. } => {
-                Some(small).filter(|_| may_be_published)
+                Some(small).filter(|small| may_be_published && small.is_in_directory_of(path))
             }
             _ => None,
         }

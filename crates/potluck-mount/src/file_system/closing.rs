@@ -103,11 +103,15 @@ impl FileSystem {
             return Ok(());
         };
         let mut draft = draft.lock().await;
-        let small = draft.small_file().filter(|_| !self.locks.is_locked(inode));
+        let (path, bytes) = (self.inodes().last_path(inode), draft.size());
+        let small = match &path {
+            Ok(path) if !self.locks.is_locked(inode) => draft.small_file(path),
+            _ => None,
+        };
         let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
             return self.publish_in_turn(&mut draft, inode).await;
         };
-        let behind = behind.add(small.session_number(), small.bytes.len()).await;
+        let behind = behind.add(small.session_number(), bytes as usize).await;
         let ended = small.when_ended();
         let files = Arc::clone(self);
         let publish = async move { files.publish_draft(&mut draft, inode).await };
