@@ -1,6 +1,7 @@
 //! Write sessions that the small files of a directory share, so that such a file costs one call to the manager instead
 //! of three: the call that makes it visible. Files that are closed at about the same time share that call, too.
 
+use crate::write_behind::Turn;
 use potluck_client::{Attributes, Pool, PutOptions, Session, VisibleFile};
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
@@ -68,6 +69,7 @@ impl SmallFiles {
             dir,
             bytes: Vec::new(),
             ended: None,
+            turn: None,
         }))
     }
 
@@ -122,6 +124,8 @@ pub struct SmallFile {
     pub bytes: Vec<u8>,
     /// The channel that tells when the file was ended, and its place among the files of the session is taken.
     ended: Option<oneshot::Sender<()>>,
+    /// The place of the file among those that are published behind their close().
+    turn: Option<Turn>,
 }
 
 impl SmallFile {
@@ -140,12 +144,21 @@ impl SmallFile {
         Arc::as_ptr(&self.session).addr()
     }
 
-    /// Returns a channel that tells when [`Self::make_visible`] has only to wait for the manager and donors: what is
-    /// ended later in the session becomes visible later.
-    pub fn when_ended(&mut self) -> oneshot::Receiver<()> {
+    /// Gives the file its place among those that are published behind their close(). Returns a channel that tells when
+    /// [`Self::make_visible`] has only to wait for the manager and donors: what is ended later in the session becomes
+    /// visible later.
+    pub fn when_ended(&mut self, turn: Turn) -> oneshot::Receiver<()> {
         let (ended, told) = oneshot::channel();
-        self.ended = Some(ended);
+        (self.ended, self.turn) = (Some(ended), Some(turn));
         told
+    }
+
+    /// Waits until the file may become visible outside of the shared session, because those that were closed before are
+    /// published, or have failed to be.
+    pub async fn has_turn(&self) {
+        if let Some(turn) = &self.turn {
+            turn.come().await;
+        }
     }
 
     /// Makes the file visible at `path`.

@@ -1,6 +1,7 @@
 //! Write-behind: small files that are published after close() has returned, in the order in which they were closed.
 
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -17,13 +18,18 @@ pub struct WriteBehind {
     state: Mutex<State>,
     /// The channel that tells when no file is left.
     drained: watch::Sender<()>,
+    /// The channel that tells when a file is published, or has failed to be.
+    ended: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// The session of the files.
     session: usize,
-    files: usize,
+    /// The numbers of the files, in the order in which they were closed.
+    files: BTreeSet<u64>,
+    /// The last number that was given to a file.
+    last: u64,
     /// True if a request waits until the files are published. No others join the files meanwhile.
     is_awaited: bool,
     /// The first failure to publish a file since the failures were asked for last.
@@ -32,8 +38,9 @@ struct State {
 
 impl Default for WriteBehind {
     fn default() -> Self {
-        let (room, drained) = (Arc::new(Semaphore::new(PERMITS)), watch::channel(()).0);
-        Self { room, state: Mutex::default(), drained }
+        let room = Arc::new(Semaphore::new(PERMITS));
+        let (drained, ended) = (watch::channel(()).0, watch::channel(()).0);
+        Self { room, state: Mutex::default(), drained, ended }
     }
 }
 
@@ -47,28 +54,39 @@ impl WriteBehind {
     pub async fn add(self: &Arc<Self>, session: usize, bytes: usize) -> FileBehind {
         let permits = bytes.div_ceil(PERMIT).clamp(1, PERMITS) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(permits).await.expect("never closed");
-        while !self.joins(session) {
+        let number = loop {
+            if let Some(number) = self.join(session) {
+                break number;
+            }
             self.all_published().await;
-        }
-        FileBehind { behind: Arc::clone(self), _room: room }
+        };
+        FileBehind { behind: Arc::clone(self), number, _room: room }
     }
 
-    /// Counts one more file of a session, unless those that are there are of another, or are waited for.
-    fn joins(&self, session: usize) -> bool {
+    /// Adds one more file of a session, unless those that are there are of another, or are waited for; returns its
+    /// number.
+    fn join(&self, session: usize) -> Option<u64> {
         let mut state = self.state();
-        let may_join = state.files == 0 || (state.session == session && !state.is_awaited);
-        if may_join {
-            state.session = session;
-            state.files += 1;
+        let may_join = state.files.is_empty() || (state.session == session && !state.is_awaited);
+        if !may_join {
+            return None;
         }
-        may_join
+        state.session = session;
+        state.last += 1;
+        let number = state.last;
+        state.files.insert(number);
+        Some(number)
+    }
+
+    fn has_before(&self, number: u64) -> bool {
+        self.state().files.first().is_some_and(|first| *first < number)
     }
 
     /// Waits until all files that are there now are published, or have failed to be.
     pub async fn all_published(&self) {
         let mut drained = {
             let mut state = self.state();
-            if state.files == 0 {
+            if state.files.is_empty() {
                 return;
             }
             state.is_awaited = true;
@@ -86,10 +104,32 @@ impl WriteBehind {
 /// A closed file that is being published.
 pub struct FileBehind {
     behind: Arc<WriteBehind>,
+    number: u64,
     _room: OwnedSemaphorePermit,
 }
 
+/// The place of a file among those that are being published.
+pub struct Turn {
+    behind: Arc<WriteBehind>,
+    number: u64,
+}
+
+impl Turn {
+    /// Waits until the files are published, or have failed to be, that were closed before.
+    pub async fn come(&self) {
+        let mut ended = self.behind.ended.subscribe();
+        while self.behind.has_before(self.number) {
+            let _ = ended.changed().await; // the sender is there for as long as this is borrowed
+        }
+    }
+}
+
 impl FileBehind {
+    /// Returns the place of the file, for the case that its session cannot publish it in its turn.
+    pub fn turn(&self) -> Turn {
+        Turn { behind: Arc::clone(&self.behind), number: self.number }
+    }
+
     /// Notes that the file could not be published after its close() had returned.
     pub fn failed(&self, why: Errno) {
         self.behind.state().failure.get_or_insert(why);
@@ -99,8 +139,9 @@ impl FileBehind {
 impl Drop for FileBehind {
     fn drop(&mut self) {
         let mut state = self.behind.state();
-        state.files -= 1;
-        if state.files == 0 {
+        state.files.remove(&self.number);
+        self.behind.ended.send_replace(());
+        if state.files.is_empty() {
             state.is_awaited = false;
             self.behind.drained.send_replace(());
         }
@@ -152,7 +193,25 @@ mod tests {
         for file in waiting {
             together.push(file.await);
         }
-        assert_eq!(behind.state().files, 8);
+        assert_eq!(behind.state().files.len(), 8);
+    }
+
+    #[tokio::test]
+    async fn the_turn_of_a_file_comes_after_those_that_were_closed_before() {
+        let behind = Arc::new(WriteBehind::default());
+        let (first, second) = (behind.add(1, 1).await, behind.add(1, 1).await);
+        let third = behind.add(1, 1).await;
+        let (turn, later) = (second.turn(), third.turn());
+        let (mut turn, mut later) = (Box::pin(turn.come()), Box::pin(later.come()));
+        assert!(waits(&mut turn) && waits(&mut later));
+        first.turn().come().await;
+        drop(first);
+        turn.await;
+        assert!(waits(&mut later));
+        drop(second);
+        later.await;
+        drop(third);
+        assert!(behind.state().files.is_empty());
     }
 
     #[tokio::test]

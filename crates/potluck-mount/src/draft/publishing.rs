@@ -156,6 +156,7 @@ impl Draft {
                 Err(failure) => return Err(errno(&failure)),
             }
         }
+        small.has_turn().await;
         self.finish_alone(&small.bytes, path, options, size).await
     }
 

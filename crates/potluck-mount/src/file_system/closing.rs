@@ -112,7 +112,7 @@ impl FileSystem {
             return self.publish_in_turn(&mut draft, inode).await;
         };
         let behind = behind.add(small.session_number(), bytes as usize).await;
-        let ended = small.when_ended();
+        let ended = small.when_ended(behind.turn());
         let files = Arc::clone(self);
         let publish = async move { files.publish_draft(&mut draft, inode).await };
         let mut publish = Box::pin(publish);
