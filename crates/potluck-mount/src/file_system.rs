@@ -284,19 +284,14 @@ impl FileSystem {
 
     /// Opens a directory as it is now, with the files in it that are written and not published; returns the handle.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
+        // What is published while the entries are asked for may be missing among them.
+        let mut written = self.written_in(inode);
         let mut entries = self.list(inode).await;
         if entries == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
             entries = self.list(inode).await;
         }
         let mut entries = entries?;
-        let drafts = self.handles().drafts();
-        let mut written = BTreeMap::new();
-        for (number, draft) in drafts {
-            let place = self.inodes().place(number).cloned();
-            let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
-            let facts = self.facts_of_draft(number, &draft);
-            written.insert(name.clone(), entry_of(name, &facts));
-        }
+        written.append(&mut self.written_in(inode));
         add_others(&mut entries, written);
         self.add_staged(inode, &mut entries);
         Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))

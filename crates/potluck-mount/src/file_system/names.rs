@@ -1,8 +1,9 @@
 //! Corrects what the kernel believes of names that others change or checkpoints replace.
 
-use super::FileSystem;
+use super::{FileSystem, entry_of};
 use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 
 impl FileSystem {
     /// Returns the error for a request by a number that the kernel had from an earlier look-up: `why`, but
@@ -18,6 +19,19 @@ impl FileSystem {
             self.metadata.changed_here(&path);
         }
         Errno::STALE
+    }
+
+    /// Returns the entries of files in a directory that are written and not published, by their names.
+    pub(super) fn written_in(&self, dir: u64) -> BTreeMap<String, ListedEntry> {
+        let drafts = self.handles().drafts();
+        let mut written = BTreeMap::new();
+        for (number, draft) in drafts {
+            let place = self.inodes().place(number).cloned();
+            let Some((_, name)) = place.filter(|(parent, _)| *parent == dir) else { continue };
+            let facts = self.facts_of_draft(number, &draft);
+            written.insert(name.clone(), entry_of(name, &facts));
+        }
+        written
     }
 
     /// Returns whether no change of an entry is known since its directory was opened. An entry that changed or is gone
