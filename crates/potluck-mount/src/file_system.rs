@@ -583,11 +583,11 @@ impl FileSystem {
         name: &str,
         made: NewEntry,
     ) -> Result<ShownEntry, Errno> {
+        self.closed_are_published().await;
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
-        self.closed_are_published().await;
         let NewEntry { permissions, owner } = self.inheriting(parent, made, true).await?;
         let make = MakeDir { path, parents: false, permissions, owner };
         let made = self.once(code::EXISTS, || self.pool.call(&make)).await;

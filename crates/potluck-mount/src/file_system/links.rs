@@ -16,6 +16,7 @@ impl FileSystem {
         target: String,
         owner: Option<FileOwner>,
     ) -> Result<ShownEntry, Errno> {
+        self.closed_are_published().await;
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // only spaces are in the root of the pool
@@ -24,7 +25,6 @@ impl FileSystem {
             BadTarget::Long(_) => Errno::NAMETOOLONG,
             BadTarget::Empty | BadTarget::Nul => Errno::INVAL,
         })?;
-        self.closed_are_published().await;
         let made = NewEntry { permissions: Permissions::LINK, owner };
         let NewEntry { owner, .. } = self.inheriting(parent, made, false).await?;
         let links = vec![NewLink { path, target, mtime: None, owner }];
