@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// Ends the file without waiting until it is visible. Of the files of a session that are [made visible in
-    /// order](crate::PutOptions::in_order), those that were ended before come first.
+    /// order](crate::PutOptions::in_order), those that were begun before come first.
     ///
     /// Errors: the failure that ended the session.
     pub async fn end(mut self) -> Result<EndedFile, Failure> {
