@@ -103,7 +103,9 @@ impl FileSystem {
             return Ok(());
         };
         let mut draft = draft.lock().await;
-        let small = draft.small_file().filter(|_| !self.locks.is_locked(inode));
+        // A reader waits for what all programs have closed.
+        let is_in_use = self.locks.is_locked(inode) || self.handles().is_file_written(inode);
+        let small = draft.small_file().filter(|_| !is_in_use);
         let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
             self.closed_are_published().await;
             return self.publish_draft(&mut draft, inode).await;
@@ -124,6 +126,13 @@ impl FileSystem {
                 });
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until a file is published that is behind its close(), for a program that is going to write it.
+    pub(super) async fn behind_is_published(&self, inode: u64) {
+        if self.limits.behind().is_some() {
+            self.published_when_closed(inode).await;
         }
     }
 
