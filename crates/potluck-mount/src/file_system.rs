@@ -348,6 +348,7 @@ impl FileSystem {
             self.exchange_number(inode)?;
         }
         self.find_present(inode).await?;
+        self.behind_is_published(inode).await;
         let path = self.inodes().path(inode)?;
         let shared = self.handles().draft(inode);
         let (draft, is_begun) = match shared {

@@ -104,9 +104,12 @@ impl FileSystem {
         };
         let mut draft = draft.lock().await;
         let (path, bytes) = (self.inodes().last_path(inode), draft.size());
+        // A reader waits for what all programs have closed.
+        let is_in_use = self.locks.is_locked(inode) || self.handles().is_file_written(inode);
         let small = match &path {
-            Ok(path) if !self.locks.is_locked(inode) => draft.small_file(path),
+            Ok(path) if !is_in_use => draft.small_file(path),
             _ => None,
+        };
         };
         let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
             return self.publish_in_turn(&mut draft, inode).await;
@@ -127,6 +130,13 @@ impl FileSystem {
                 });
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until a file is published that is behind its close(), for a program that is going to write it.
+    pub(super) async fn behind_is_published(&self, inode: u64) {
+        if self.limits.behind().is_some() {
+            self.published_when_closed(inode).await;
         }
     }
 
