@@ -150,7 +150,7 @@ impl FileSystem {
     /// Errors, besides those of the calls: [`Errno::BUSY`] while programs write files in the directory, for a commit in
     /// any mount ([`Self::refusal_of`]; not for an abort), or if another checkpoint than the one to join is open; for a
     /// commit or abort, [`Errno::NODATA`] if no checkpoint was begun in this mount; [`Errno::STALE`] if it has ended
-    /// elsewhere; for a commit, those of [`Self::sync_closed`].
+    /// elsewhere.
     pub(super) async fn change_checkpoint(
         &self,
         inode: u64,
@@ -214,8 +214,6 @@ impl FileSystem {
         let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
         self.note_refusal(inode, None);
         self.check_unwritten_below(inode).await?;
-        // The checkpoint may lack a file whose close() had returned.
-        self.sync_closed().await?;
         // A program may have closed a file without waiting for the answer: the file is published now, or the checkpoint
         // is not committed.
         let drafts = self.handles().drafts();

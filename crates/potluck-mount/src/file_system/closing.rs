@@ -96,8 +96,9 @@ impl FileSystem {
         named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
-    /// Publishes a file that was closed. With write-behind a small one, unless programs lock it, is published after this
-    /// returns, in its turn; any other comes after those.
+    /// Publishes a file that was closed. With write-behind a small one is published after this returns, in its turn,
+    /// unless programs lock or write it, or it belongs to a checkpoint, which must not lack it when it is committed; any
+    /// other comes after those.
     async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
         let OpenHandle { inode, handle: Handle::Writing { draft, .. }, .. } = opened else {
             return Ok(());
@@ -107,9 +108,8 @@ impl FileSystem {
         // A reader waits for what all programs have closed.
         let is_in_use = self.locks.is_locked(inode) || self.handles().is_file_written(inode);
         let small = match &path {
-            Ok(path) if !is_in_use => draft.small_file(path),
+            Ok(path) if !is_in_use && !is_staged(path) => draft.small_file(path),
             _ => None,
-        };
         };
         let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
             return self.publish_in_turn(&mut draft, inode).await;
@@ -210,9 +210,7 @@ impl FileSystem {
     async fn check_dir(&self, path: &PoolPath) -> Result<(), Errno> {
         let Some(dir) = path.parent().filter(|dir| !dir.names().is_empty()) else { return Ok(()) };
         // The manager accepts no files for a checkpoint that has ended, so no directory is made for it.
-        let is_staged =
-            dir.names().iter().any(|name| CheckpointId::of_staging_name(name).is_some());
-        if is_staged || self.metadata.place(&dir).await != Err(Errno::NOENT) {
+        if is_staged(&dir) || self.metadata.place(&dir).await != Err(Errno::NOENT) {
             return Ok(());
         }
         match self.pool.stat(&dir).await {
@@ -346,6 +344,11 @@ impl FileSystem {
             }
         }
     }
+}
+
+/// Returns whether a path leads into a directory that is staged for a checkpoint.
+fn is_staged(path: &PoolPath) -> bool {
+    path.names().iter().any(|name| CheckpointId::of_staging_name(name).is_some())
 }
 
 #[cfg(test)]

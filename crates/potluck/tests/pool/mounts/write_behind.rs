@@ -122,6 +122,52 @@ fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_wait
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the pool's");
 }
 
+/// A file that its session cannot publish in its turn is published alone, after those that were closed before.
+#[test]
+fn a_file_that_was_renamed_while_it_was_written_comes_after_what_was_closed_before() {
+    let Some((mut lab, mount)) = one_donor("a_file_that_was_renamed_while_it_was_written_comes")
+    else {
+        return;
+    };
+    let dirs = ["a", "b", "c"];
+    dirs.iter().for_each(|dir| fs::create_dir(mount.at(dir)).expect("made"));
+    let mut moved = File::create(mount.at("b/f")).expect("made");
+    moved.write_all(b"moved").expect("written");
+    fs::rename(mount.at("b/f"), mount.at("c/f")).expect("renamed");
+    let mut longer = File::create(mount.at("a/longer")).expect("made");
+    longer.write_all(b"longer").and_then(|()| longer.set_len(300_000)).expect("written");
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(mount.at("a/f"), bytes(1, LARGE)).expect("written");
+    let closing = [moved, longer].map(|file| thread::spawn(move || drop(file)));
+    pause(BEGUN);
+    assert!(closing.iter().all(|closing| !closing.is_finished()));
+    assert!(!is_there(&lab.cli, "pot://lab/c/f") && !is_there(&lab.cli, "pot://lab/a/f"));
+    lab.donor("donor-1").signal(Signal::CONT);
+    closing.into_iter().for_each(|closing| closing.join().expect("no panic"));
+    assert_eq!(lab.cli.cat("pot://lab/c/f"), b"moved");
+    assert_same(&lab.cli.cat("pot://lab/a/f"), &bytes(1, LARGE), "the pool's");
+}
+
+/// Otherwise the commit would not know of a file that could not be stored.
+#[test]
+fn no_file_of_a_checkpoint_is_written_behind() {
+    let Some((mut lab, mount)) = one_donor("no_file_of_a_checkpoint_is_written_behind") else {
+        return;
+    };
+    fs::create_dir(mount.at("step")).expect("made");
+    lab.cli.ok(&["ckpt", "begin", arg(&mount.at("step"))]);
+    fs::write(mount.at("step/first"), "first").expect("written");
+    lab.donor("donor-1").signal(Signal::STOP);
+    let file = mount.at("step/f");
+    let writing = thread::spawn(move || fs::write(file, bytes(1, LARGE)));
+    pause(BEGUN);
+    assert!(!writing.is_finished());
+    lab.donor("donor-1").signal(Signal::CONT);
+    writing.join().expect("no panic").expect("written");
+    lab.cli.ok(&["ckpt", "commit", arg(&mount.at("step"))]);
+    assert_same(&lab.cli.cat("pot://lab/step/f"), &bytes(1, LARGE), "the pool's");
+}
+
 /// A file that was synced, as one that is too large, is closed as without write-behind.
 #[test]
 fn close_of_a_file_that_was_synced_waits_until_others_see_it() {
