@@ -627,19 +627,24 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Does something that can be done only once. If the answer was lost it is tried again, and the error `is_done`,
-    /// which then says that it is done already, counts as success.
+    /// Does something that can be done only once. If the answer was lost it is tried again, for as long as a manager is
+    /// waited for, and the error `is_done`, which then says that it is done already, counts as success.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         is_done: &str,
         mut work: impl FnMut() -> F,
     ) -> Result<(), Errno> {
-        match work().await {
-            Err(failure) if failure.code == code::NO_MANAGER => match work().await {
-                Err(failure) if failure.code == is_done => Ok(()),
-                again => again.map(drop).map_err(|failure| errno(&failure)),
-            },
-            done => done.map(drop).map_err(|failure| errno(&failure)),
+        let until = self.pool.now() + self.pool.retry_limits().at_first;
+        let mut was_lost = false;
+        loop {
+            let done = work().await;
+            match done {
+                Err(failure) if was_lost && failure.code == is_done => return Ok(()),
+                Err(failure) if failure.code == code::NO_MANAGER && self.pool.now() < until => {
+                    was_lost = true;
+                }
+                done => return done.map(drop).map_err(|failure| errno(&failure)),
+            }
         }
     }
 }

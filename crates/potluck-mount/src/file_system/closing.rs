@@ -360,7 +360,9 @@ mod tests {
     use crate::record::{MountRecord, RecordedMount};
     use crate::spool::Spool;
     use crate::write_protocol::{WriteLimits, WriteOptions};
+    use potluck_client::RetryLimits;
     use potluck_core::attributes::Permissions;
+    use potluck_wire::error::{ErrorKind, Failure};
     use std::path::Path;
     use std::pin::pin;
 
@@ -402,5 +404,24 @@ mod tests {
         assert!(draft().is_some_and(|it| it.is_same(&other)));
         files.give_up(third).await;
         assert!(draft().is_none() && other.lock().await.is_nameless());
+    }
+
+    #[tokio::test]
+    async fn what_can_be_done_only_once_is_tried_again_however_often_its_answer_is_lost() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = files(dir.path());
+        let failed = |code: &str| Err::<(), _>(Failure::new(ErrorKind::Retry, code, "it failed"));
+        let lost = || failed(code::NO_MANAGER);
+        let patient =
+            RetryLimits { at_first: Duration::from_secs(600), ..files.pool.retry_limits() };
+        files.pool = files.pool.with_retry_limits(patient);
+        let done = async |mut answers: Vec<Result<(), Failure>>| {
+            answers.reverse();
+            let next = || std::future::ready(answers.pop().expect("not called again"));
+            files.once(code::EXISTS, next).await
+        };
+        assert_eq!(done(vec![lost(), lost(), lost(), Ok(())]).await, Ok(()));
+        assert_eq!(done(vec![lost(), lost(), failed(code::EXISTS)]).await, Ok(()));
+        assert_eq!(done(vec![failed(code::EXISTS)]).await, Err(Errno::EXIST));
     }
 }
