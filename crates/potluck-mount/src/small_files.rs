@@ -36,8 +36,8 @@ struct Opened {
 }
 
 impl SmallFiles {
-    /// Makes the shared sessions of a mount, of which none is open yet. With `in_order` files become visible in the
-    /// order in which they were ended.
+    /// Makes the shared sessions of a mount, of which none is open yet. With `in_order` the files of each become visible
+    /// in the order in which they were closed.
     pub fn new(pool: Pool, in_order: bool) -> Self {
         let options = PutOptions { in_order, ..PutOptions::default() };
         Self { pool, options, open: Mutex::default() }

@@ -1,7 +1,7 @@
 //! Write-behind: small files that are published after close() has returned, in the order in which they were closed.
 
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -10,37 +10,30 @@ const PERMIT: usize = 128 << 10;
 /// The most permits, so that 16 MiB of at most 128 files wait to be published. Further close() calls wait.
 const PERMITS: usize = 128;
 
-/// The small files of a mount that programs have closed, and that are not published yet. At any time they are in one
-/// write session, which publishes them in order; a file of another session waits until they are published.
+/// The small files of a mount that programs have closed, and that are not published yet. Those of one write session are
+/// published by it in order; a file of another session waits until the files before it are published.
 #[derive(Debug)]
 pub struct WriteBehind {
     room: Arc<Semaphore>,
     state: Mutex<State>,
-    /// The channel that tells when no file is left.
-    drained: watch::Sender<()>,
     /// The channel that tells when a file is published, or has failed to be.
     ended: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The session of the files.
-    session: usize,
-    /// The numbers of the files, in the order in which they were closed.
-    files: BTreeSet<u64>,
+    /// The sessions of the files, by the files' numbers, which follow the order in which they were closed.
+    files: BTreeMap<u64, usize>,
     /// The last number that was given to a file.
     last: u64,
-    /// True if a request waits until the files are published. No others join the files meanwhile.
-    is_awaited: bool,
     /// The first failure to publish a file since the failures were asked for last.
     failure: Option<Errno>,
 }
 
 impl Default for WriteBehind {
     fn default() -> Self {
-        let room = Arc::new(Semaphore::new(PERMITS));
-        let (drained, ended) = (watch::channel(()).0, watch::channel(()).0);
-        Self { room, state: Mutex::default(), drained, ended }
+        let (room, ended) = (Arc::new(Semaphore::new(PERMITS)), watch::channel(()).0);
+        Self { room, state: Mutex::default(), ended }
     }
 }
 
@@ -50,49 +43,33 @@ impl WriteBehind {
     }
 
     /// Adds a file of so many bytes, whose session has the number `session`, until the result is dropped. Waits for
-    /// room, and for files of other sessions.
+    /// room, and for the files of other sessions that came before.
     pub async fn add(self: &Arc<Self>, session: usize, bytes: usize) -> FileBehind {
         let permits = bytes.div_ceil(PERMIT).clamp(1, PERMITS) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(permits).await.expect("never closed");
-        let number = loop {
-            if let Some(number) = self.join(session) {
-                break number;
-            }
-            self.all_published().await;
+        let number = {
+            let mut state = self.state();
+            state.last += 1;
+            let number = state.last;
+            state.files.insert(number, session);
+            number
         };
-        FileBehind { behind: Arc::clone(self), number, _room: room }
-    }
-
-    /// Adds one more file of a session, unless those that are there are of another, or are waited for; returns its
-    /// number.
-    fn join(&self, session: usize) -> Option<u64> {
-        let mut state = self.state();
-        let may_join = state.files.is_empty() || (state.session == session && !state.is_awaited);
-        if !may_join {
-            return None;
-        }
-        state.session = session;
-        state.last += 1;
-        let number = state.last;
-        state.files.insert(number);
-        Some(number)
-    }
-
-    fn has_before(&self, number: u64) -> bool {
-        self.state().files.first().is_some_and(|first| *first < number)
+        let file = FileBehind { behind: Arc::clone(self), number, _room: room };
+        self.wait_for(|files| files.range(..number).all(|(_, of)| *of == session)).await;
+        file
     }
 
     /// Waits until all files that are there now are published, or have failed to be.
     pub async fn all_published(&self) {
-        let mut drained = {
-            let mut state = self.state();
-            if state.files.is_empty() {
-                return;
-            }
-            state.is_awaited = true;
-            self.drained.subscribe()
-        };
-        let _ = drained.changed().await; // the sender is there for as long as this is borrowed
+        let last = self.state().last;
+        self.wait_for(|files| files.range(..=last).next().is_none()).await;
+    }
+
+    async fn wait_for(&self, holds: impl Fn(&BTreeMap<u64, usize>) -> bool) {
+        let mut ended = self.ended.subscribe();
+        while !holds(&self.state().files) {
+            let _ = ended.changed().await; // the sender is there for as long as this is borrowed
+        }
     }
 
     /// Returns the first failure to publish a file since the last call.
@@ -117,10 +94,7 @@ pub struct Turn {
 impl Turn {
     /// Waits until the files are published, or have failed to be, that were closed before.
     pub async fn come(&self) {
-        let mut ended = self.behind.ended.subscribe();
-        while self.behind.has_before(self.number) {
-            let _ = ended.changed().await; // the sender is there for as long as this is borrowed
-        }
+        self.behind.wait_for(|files| files.range(..self.number).next().is_none()).await;
     }
 }
 
@@ -138,13 +112,8 @@ impl FileBehind {
 
 impl Drop for FileBehind {
     fn drop(&mut self) {
-        let mut state = self.behind.state();
-        state.files.remove(&self.number);
+        self.behind.state().files.remove(&self.number);
         self.behind.ended.send_replace(());
-        if state.files.is_empty() {
-            state.is_awaited = false;
-            self.behind.drained.send_replace(());
-        }
     }
 }
 
@@ -167,7 +136,7 @@ mod tests {
         let mut other = Box::pin(behind.add(2, 1));
         assert!(waits(&mut other));
         let mut later = Box::pin(behind.add(1, 1));
-        assert!(waits(&mut later), "others have waited for longer");
+        assert!(waits(&mut later), "another has waited for longer");
         drop(first);
         assert!(waits(&mut other));
         second.failed(Errno::NOSPC);
@@ -220,10 +189,8 @@ mod tests {
         let first = behind.add(1, 1).await;
         let mut all = Box::pin(behind.all_published());
         assert!(waits(&mut all));
-        let mut later = Box::pin(behind.add(1, 1));
-        assert!(waits(&mut later));
+        let later = behind.add(1, 1).await;
         drop(first);
-        let later = later.await;
         all.await;
         drop(later);
     }
