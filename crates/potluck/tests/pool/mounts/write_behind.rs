@@ -228,6 +228,41 @@ fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_b
 }
 
 #[test]
+fn an_option_of_write_behind_wins_over_the_configuration_and_over_an_earlier_one() {
+    let test = "an_option_of_write_behind_wins_over_the_configuration";
+    if !can_mount(test) {
+        return;
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let config = lab.dir().join("home/config/potluck");
+    fs::create_dir_all(&config).expect("made");
+    let asked: [(bool, &[&str]); 3] =
+        [(true, &[]), (true, &["--write-behind", "--write-behind=false"]), (false, BEHIND)];
+    let mounts = asked.map(|(configured, options)| {
+        let text = format!("write-behind = {configured}\n");
+        fs::write(config.join("config.toml"), text).expect("written");
+        let name = format!("{configured}-{}", options.len());
+        Mount::start_in(&lab, &name, "pot://lab", options)
+    });
+    lab.donor("donor-1").signal(Signal::STOP);
+    let closing = mounts.each_ref().map(|mount| {
+        let file = mount.dir.join(mount.dir.file_name().expect("a name"));
+        thread::spawn(move || fs::write(file, bytes(1, LARGE)))
+    });
+    pause(BEGUN);
+    let returned = closing.each_ref().map(thread::JoinHandle::is_finished);
+    assert_eq!(returned, [true, false, true], "whether close() has returned");
+    lab.donor("donor-1").signal(Signal::CONT);
+    for closing in closing {
+        closing.join().expect("no panic").expect("written");
+    }
+    for mount in &mounts {
+        lab.cli.ok(&["umount", arg(&mount.dir)]);
+    }
+}
+
+#[test]
 fn umount_publishes_what_was_written_behind() {
     let test = "umount_publishes_what_was_written_behind";
     if !can_mount(test) {
