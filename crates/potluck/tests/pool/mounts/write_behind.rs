@@ -212,18 +212,26 @@ fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_b
     };
     let other = lab.dir().join("other");
     fs::write(&other, "other").expect("a file");
+    ["d", "beside"].iter().for_each(|dir| fs::create_dir(mount.at(dir)).expect("made"));
+    let open = |dir: &str| File::open(mount.at(dir)).expect("opened");
+    let before = open("d");
     lab.donor("donor-1").signal(Signal::STOP);
-    let new = OpenOptions::new().write(true).create_new(true).open(mount.at("f"));
+    let new = OpenOptions::new().write(true).create_new(true).open(mount.at("d/f"));
     new.expect("made").write_all(&bytes(1, LARGE)).expect("written");
-    lab.cli.ok(&["cp", arg(&other), "pot://lab/f"]);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/d/f"]);
     lab.donor("donor-1").signal(Signal::CONT);
-    let sync = || File::open(&mount.dir).and_then(|dir| dir.sync_all());
-    let told = sync().expect_err("another file has the name");
-    assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
-    sync().expect("it is told once");
-    assert_eq!(lab.cli.cat("pot://lab/f"), b"other");
+    for dir in ["", "beside"] {
+        open(dir).sync_all().expect("the file is in another directory");
+    }
+    for dir in [open("d"), before] {
+        let told = dir.sync_all().expect_err("another file has the name");
+        assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
+        dir.sync_all().expect("it is told once");
+    }
+    open("d").sync_all().expect("it was told");
+    assert_eq!(lab.cli.cat("pot://lab/d/f"), b"other");
     let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
-    assert_eq!(said["unpublished"][0]["path"], "pot://lab/f", "{said}");
+    assert_eq!(said["unpublished"][0]["path"], "pot://lab/d/f", "{said}");
     assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");
 }
 
