@@ -4,14 +4,20 @@ use super::{Mount, can_mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
 use crate::pool::lab::{Cli, Lab};
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::fs::{FlockOperation, XattrFlags, fcntl_lock, flock, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::thread;
 use std::time::Duration;
+
+use FlockOperation::{LockExclusive, NonBlockingLockExclusive, NonBlockingUnlock};
 
 const BEHIND: &[&str] = &["--write-behind"];
 /// A size in bytes that goes to donors, and not into the catalog.
@@ -36,6 +42,10 @@ fn is_there(cli: &Cli, path: &str) -> bool {
 /// Makes a pool of one donor, and mounts it with write-behind.
 fn one_donor(test: &str) -> Option<(Lab, Mount)> {
     mounted(test, 1, &["--chunk-size", "64KiB"], BEHIND)
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("opened")
 }
 
 #[test]
@@ -120,6 +130,101 @@ fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_wait
         assert!(is_there(&lab.cli, &format!("pot://lab/{name}")), "{name} is not there");
     }
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the pool's");
+}
+
+#[test]
+fn whoever_has_a_lock_next_in_another_mount_finds_what_was_closed_before_it_was_given_up() {
+    let Some((mut lab, one)) = one_donor("whoever_has_a_lock_next_finds_what_was_closed") else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    for name in ["unlocked", "closed"] {
+        fs::write(other.at(name), "old").expect("written");
+    }
+    // A program gives up a lock for which another waits.
+    let (here, there) = (open(&one.at("unlocked")), open(&other.at("unlocked")));
+    flock(&here, NonBlockingLockExclusive).expect("free");
+    let wanted = other.at("first");
+    let waiting = thread::spawn(move || {
+        flock(&there, LockExclusive).expect("given in the end");
+        fs::read(wanted)
+    });
+    pause(Duration::from_secs(1)); // the other mount asks for the lock
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("first"), bytes(1, LARGE)).expect("written");
+    flock(&here, NonBlockingUnlock).expect("its own");
+    pause(BEGUN);
+    assert!(!waiting.is_finished(), "the lock was given on");
+    lab.donor("donor-1").signal(Signal::CONT);
+    let found = waiting.join().expect("no panic").expect("it is there");
+    assert_same(&found, &bytes(1, LARGE), "the other mount's");
+
+    // A program closes the file, and nobody has asked for its lock yet.
+    let (here, there) = (open(&one.at("closed")), open(&other.at("closed")));
+    fcntl_lock(&here, NonBlockingLockExclusive).expect("free");
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("second"), bytes(2, LARGE)).expect("written");
+    drop(here);
+    pause(BEGUN);
+    assert_eq!(fcntl_lock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
+    lab.donor("donor-1").signal(Signal::CONT);
+    wait_until("the lock to be free", DEADLINE, || {
+        fcntl_lock(&there, NonBlockingLockExclusive).is_ok()
+    });
+    let found = fs::read(other.at("second")).expect("it is there");
+    assert_same(&found, &bytes(2, LARGE), "the other mount's");
+}
+
+/// All of it is in the catalog, and waits for no donor but for the file that was closed before.
+#[test]
+fn fsync_under_a_lock_and_the_end_of_sharing_and_of_a_mapping_follow_what_was_closed_before() {
+    const SHARED: &str = "user.potluck.shared";
+    let Some((mut lab, one)) = one_donor("fsync_under_a_lock_and_the_end_of_sharing") else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    for name in ["locked", "shared", "mapped"] {
+        fs::write(other.at(name), "old").expect("written");
+    }
+    let locked = open(&one.at("locked"));
+    flock(&locked, NonBlockingLockExclusive).expect("free");
+    setxattr(one.at("shared"), SHARED, b"1", XattrFlags::empty()).expect("set");
+    let mapped = open(&one.at("mapped"));
+    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 4096);
+    // SAFETY: it is a new mapping, at an address that the kernel chooses.
+    let page = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &mapped, 0) };
+    let page = page.expect("mapped");
+    // SAFETY: the first bytes of the page are those of the file, which keeps its size.
+    assert_eq!(unsafe { page.cast::<u8>().read_volatile() }, b'o');
+    drop(mapped);
+
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("f"), bytes(1, LARGE)).expect("written");
+    // SAFETY: the page is this test's own, and nothing refers to it any more.
+    let unmapped = unsafe {
+        page.cast::<u8>().write_volatile(b'n');
+        munmap(page, len)
+    };
+    unmapped.expect("it was mapped");
+    locked.set_permissions(PermissionsExt::from_mode(0o700)).expect("set");
+    let shared = one.at("shared");
+    let following = [
+        thread::spawn(move || locked.sync_all().expect("synced")),
+        thread::spawn(move || removexattr(shared, SHARED).expect("it is shared")),
+    ];
+    pause(BEGUN);
+    let finished = following.each_ref().map(thread::JoinHandle::is_finished);
+    assert_eq!(finished, [false; 2], "fsync, removexattr");
+    let seen = || {
+        let mode = fs::metadata(other.at("locked")).expect("there").permissions().mode();
+        let is_shared = getxattr(other.at("shared"), SHARED, &mut [0_u8; 8]).is_ok();
+        let content = fs::read(other.at("mapped")).expect("read");
+        [other.at("f").exists(), mode & 0o777 == 0o700, !is_shared, content == b"nld"]
+    };
+    assert_eq!(seen(), [false; 4], "the file, fsync, removexattr, the mapping");
+    lab.donor("donor-1").signal(Signal::CONT);
+    following.into_iter().for_each(|following| following.join().expect("no panic"));
+    wait_until("the other mount to see all of it", DEADLINE, || seen() == [true; 4]);
 }
 
 /// A file that its session cannot publish in its turn is published alone, after those that were closed before.
