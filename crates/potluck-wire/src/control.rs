@@ -53,8 +53,8 @@ pub use membership::{
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, EntryKind, Health, HealthLevel, List,
-    ListedEntry, Listing, MakeDir, MirrorState, Move, NotCopied, OnlyIf, Remove, Removed,
-    SetAttributes, Share, Stat, Stated, Usage, Used, UsedUpTo,
+    ListedEntry, Listing, MOST_DESCRIBED, MakeDir, MirrorState, Move, NotCopied, OnlyIf, Remove,
+    Removed, SetAttributes, Share, Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{
