@@ -117,6 +117,10 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// The [`Call::DEADLINE`] of calls that look at all files of the pool, or of a tree. With 10^7 chunks that takes one minute
+/// to five.
+const LOOK_AT_ALL: Duration = Duration::from_secs(600);
+
 macro_rules! call {
     ($request:ident => $reply:ty, $name:literal) => {
         impl Call for $request {
@@ -128,6 +132,13 @@ macro_rules! call {
         impl Call for $request {
             const NAME: &'static str = $name;
             const MOST_BODY: usize = $most;
+            type Reply = $reply;
+        }
+    };
+    ($request:ident => $reply:ty, $name:literal, within $deadline:expr) => {
+        impl Call for $request {
+            const NAME: &'static str = $name;
+            const DEADLINE: Duration = $deadline;
             type Reply = $reply;
         }
     };
