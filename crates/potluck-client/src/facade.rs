@@ -12,9 +12,9 @@ use potluck_core::attributes::Permissions;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{
-    EntryKind, List, ListedEntry, Listing, MadeLinks, MakeDir, MakeLinks, Move, Remove, Removed,
-    SetAttributes, SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated,
-    Usage, Used,
+    EntryKind, List, ListedEntry, Listing, MOST_DESCRIBED, MadeLinks, MakeDir, MakeLinks, Move,
+    Remove, Removed, SetAttributes, SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove,
+    Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::{Failure, code};
 
@@ -95,26 +95,45 @@ impl Pool {
         Ok(entries)
     }
 
-    /// Returns the metadata of a path; of a file also which donors hold it and how safe it is.
+    /// Returns the metadata of a path; of a file also which donors hold it and how safe it is, for which all its chunks
+    /// are looked at, by several calls where there are many.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there.
     pub async fn stat(&self, path: &PoolPath) -> Result<Stated, Failure> {
-        self.call(&Stat { path: path.clone(), chunks: false, unjudged: false }).await
+        self.stat_judged(path, false).await
     }
 
-    /// Returns the metadata of a path as [`Pool::stat`] does, without what that says of donors and of how safe a file is.
-    /// To look at all chunks of a very large file would take longer than the call waits.
+    /// Returns the metadata of a path as [`Pool::stat`] does, by one call, without what that says of donors and of how
+    /// safe a file is.
     ///
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_unjudged(&self, path: &PoolPath) -> Result<Stated, Failure> {
-        self.call(&Stat { path: path.clone(), chunks: false, unjudged: true }).await
+        let path = path.clone();
+        self.call(&Stat { path, chunks: false, unjudged: true, after: None }).await
     }
 
-    /// Returns the metadata of a path as [`Pool::stat`] does, and of a file also every chunk.
+    /// Returns the metadata of a path as [`Pool::stat`] does, and of a file also its chunks, the first
+    /// [`MOST_DESCRIBED`] of them.
     ///
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_chunks(&self, path: &PoolPath) -> Result<Stated, Failure> {
-        self.call(&Stat { path: path.clone(), chunks: true, unjudged: false }).await
+        self.stat_judged(path, true).await
+    }
+
+    /// Asks for all pages about a file, from the first one again if the file is replaced meanwhile.
+    async fn stat_judged(&self, path: &PoolPath, chunks: bool) -> Result<Stated, Failure> {
+        let page = |chunks, after| Stat { path: path.clone(), chunks, unjudged: false, after };
+        let mut stated = self.call(&page(chunks, None)).await?;
+        while let Some(after) = stated.next.take() {
+            let has_room = stated.chunk_list.len() < MOST_DESCRIBED;
+            let next = self.call(&page(chunks && has_room, Some(after))).await?;
+            if next.entry.version == stated.entry.version {
+                stated.add(next);
+            } else {
+                stated = self.call(&page(chunks, None)).await?;
+            }
+        }
+        Ok(stated)
     }
 
     /// Returns the kind of the entry at a path; `None` where nothing is there.

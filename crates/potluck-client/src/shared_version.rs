@@ -91,7 +91,8 @@ impl SharedPlace {
     /// Returns whether no version is to be made before [`Pool::publish_shared`].
     async fn is_kept_back(&self, client: &Pool) -> Result<bool, Failure> {
         let path = below(&self.staging, &[OPEN, KEPT_BACK])?;
-        match client.call_retrying(&Stat { path, chunks: false, unjudged: false }).await {
+        let stat = Stat { path, chunks: false, unjudged: true, after: None };
+        match client.call_retrying(&stat).await {
             Err(failure) if failure.code == code::NO_ENTRY => Ok(false),
             stated => stated.map(|_| true),
         }

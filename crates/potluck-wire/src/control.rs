@@ -53,8 +53,8 @@ pub use membership::{
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, EntryKind, Health, HealthLevel, List,
-    ListedEntry, Listing, MakeDir, MirrorState, Move, NotCopied, OnlyIf, Remove, Removed,
-    SetAttributes, Share, Stat, Stated, Usage, Used, UsedUpTo,
+    ListedEntry, Listing, MOST_DESCRIBED, MakeDir, MirrorState, Move, NotCopied, OnlyIf, Remove,
+    Removed, SetAttributes, Share, Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{
@@ -117,6 +117,10 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// The [`Call::DEADLINE`] of calls that look at all files of the pool, or of a tree. With 10^7 chunks that takes one minute
+/// to five.
+const LOOK_AT_ALL: Duration = Duration::from_secs(600);
+
 macro_rules! call {
     ($request:ident => $reply:ty, $name:literal) => {
         impl Call for $request {
@@ -128,6 +132,13 @@ macro_rules! call {
         impl Call for $request {
             const NAME: &'static str = $name;
             const MOST_BODY: usize = $most;
+            type Reply = $reply;
+        }
+    };
+    ($request:ident => $reply:ty, $name:literal, within $deadline:expr) => {
+        impl Call for $request {
+            const NAME: &'static str = $name;
+            const DEADLINE: Duration = $deadline;
             type Reply = $reply;
         }
     };

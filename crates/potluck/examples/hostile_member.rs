@@ -237,7 +237,10 @@ impl Member {
                 self.forbidden(&Open { path: all, recursive: true, after: None, leased: false })
                     .await
             }
-            2 => self.forbidden(&Stat { path: file, chunks: true, unjudged: false }).await,
+            2 => {
+                let stat = Stat { path: file, chunks: true, unjudged: false, after: None };
+                self.forbidden(&stat).await
+            }
             3 => self.forbidden(&List { path: all, recursive: true, after: None }).await,
             4 => {
                 self.forbidden(&Remove {

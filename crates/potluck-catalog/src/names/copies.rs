@@ -35,10 +35,13 @@ use potluck_pool::redundancy::Version;
 use potluck_pool::{InUseAgain, OpenReservation, PoolView};
 use potluck_wire::control::Condition;
 
-/// The most files and directories that are copied in one transaction.
-const PAGE_ENTRIES: usize = 512;
-/// The number of chunks at which a transaction ends, after the file that reaches it, so that commits do not wait long.
-const PAGE_CHUNKS: u64 = 8192;
+/// The most work of one transaction, in units of the work for a chunk, unless a single file takes more: commits then
+/// wait for a few milliseconds only.
+const PAGE_WORK: u64 = 512;
+/// The work of an entry besides its chunks, in units of the work for a chunk.
+const ENTRY_WORK: u64 = 10;
+/// The most chunks of a file made of parts, all of which are copied in one transaction.
+const MOST_CHUNKS: u64 = 8192;
 
 /// A copy inside the pool that was asked for.
 #[derive(Debug, Clone)]
@@ -185,8 +188,12 @@ struct Copying<'db> {
 impl Copying<'_> {
     /// Copies entries until a page is full, and returns where to go on.
     fn page(&mut self, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
-        let (mut entries, mut chunks) = (0, 0);
+        let (mut work, mut last) = (0, None);
         while let Some(item) = walk.next_or_broken()? {
+            work += ENTRY_WORK + item.as_ref().map_or(0, chunks_of);
+            if last.is_some() && work > PAGE_WORK {
+                return Ok(last);
+            }
             let path = match &item {
                 Ok(WalkedEntry { path, .. }) => path.clone(),
                 Err(broken) => broken.path.clone(),
@@ -195,16 +202,10 @@ impl Copying<'_> {
             match item.map(|item| (item.what, item.attributes)) {
                 Ok((What::Dir(_), attributes)) => self.dir(&to, attributes)?,
                 Ok((What::Link(target), attributes)) => self.link(target, attributes, to)?,
-                Ok((What::File(version), _)) => {
-                    chunks += version.chunks;
-                    self.file(*version, to)?;
-                }
+                Ok((What::File(version), _)) => self.file(*version, to)?,
                 Err(broken) => self.files.push((to, Err(Error::Damaged(broken.why)))),
             }
-            entries += 1;
-            if entries >= PAGE_ENTRIES || chunks >= PAGE_CHUNKS {
-                return Ok(Some(path));
-            }
+            last = Some(path);
         }
         Ok(None)
     }
@@ -264,7 +265,7 @@ impl Copying<'_> {
 
     /// Copies a file that is made of parts, unless it has so many chunks that it would hold up others.
     fn put_whole(&mut self, source: Version, to: PoolPath) -> Result<CopiedVersion, Error> {
-        if source.chunks > PAGE_CHUNKS {
+        if source.chunks > MOST_CHUNKS {
             return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
         }
         let target = self.visible.look(to.clone(), self.wanted.condition, source.size)?;
@@ -327,6 +328,13 @@ impl Copying<'_> {
         let version = versions::get(self.db, id)?;
         let (parts, below_policy) = (vec![version.id], safety.is_below_policy());
         Ok(CopiedVersion { version, parts, below_policy })
+    }
+}
+
+fn chunks_of(entry: &WalkedEntry) -> u64 {
+    match &entry.what {
+        What::File(version) => version.chunks,
+        What::Dir(_) | What::Link(_) => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Listings, facts about one path, and sums over trees (`du`) in parts of bounded length.
 
 use crate::chunks;
-use crate::chunks::{placements, units};
+use crate::chunks::placements;
 use crate::error::Error;
 use crate::members::grants::SeenSpaces;
 use crate::names::{
@@ -18,7 +18,6 @@ use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{Policy, SeriesRule};
-use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, UsedUpTo};
 
@@ -155,21 +154,14 @@ pub struct EntryFacts {
     pub series: SeriesRule,
     /// The version of a file; `None` for a directory or a link.
     pub version: Option<Version>,
-    /// The chunks of a file with their holders; empty for a directory or a link.
-    pub layout: Layout,
 }
 
 /// Returns the facts about one path.
 pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
-    let without_content = |entry, policy, series| EntryFacts {
-        entry,
-        policy,
-        series,
-        version: None,
-        layout: Layout::default(),
-    };
+    let without_content =
+        |entry, policy, series| EntryFacts { entry, policy, series, version: None };
     Ok(match found.place {
         EntryPlace::Dir(dir) => {
             let series = dir_policies::get(db, dir)?.series;
@@ -185,7 +177,6 @@ pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
                 entry: file_entry(String::new(), &version),
                 policy,
                 series: SeriesRule::default(),
-                layout: units::layout(db, &version)?,
                 version: Some(version),
             }
         }

@@ -41,7 +41,7 @@ impl Catalog {
         self.read(move |db| Ok(lists::look_up(db, &dirs))).await
     }
 
-    /// Returns the entry at a path, the policy that holds there, and the layout of a file.
+    /// Returns the entry at a path, the policy that holds there, and the version of a file.
     pub async fn stat(&self, path: PoolPath) -> Result<EntryFacts, Error> {
         self.read(move |db| lists::stat(db, &path)).await
     }

@@ -25,6 +25,8 @@ use potluck_pool::redundancy::Version;
 
 /// The most entries in one page: a transaction of some ten milliseconds.
 const PAGE: usize = 2000;
+/// The number of files with another goal at which a page ends: for each of them several rows are written.
+const PAGE_GOALS: usize = 256;
 
 /// The directory or file for which a policy is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +179,9 @@ pub(crate) fn follow(
                     }
                 }
                 page.next = Some(item.path);
+                if goals.len() >= PAGE_GOALS {
+                    break;
+                }
             }
         }
     }

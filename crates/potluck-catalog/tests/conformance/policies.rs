@@ -192,6 +192,10 @@ async fn a_large_tree_follows_page_by_page() {
     assert!(stage.commit(files.collect()).await.iter().all(Result::is_ok));
     stage.set("pot://lab", copies(2)).await;
     stage.set("pot://lab/1", copies(4)).await;
+    let two = stage.policy("pot://lab").await;
+    let page = stage.catalog.follow_policy(path("pot://lab"), two, None, Some(5)).await;
+    let page = page.expect("followed");
+    assert!(page.files <= 256 && page.next.is_some(), "commits wait for it: {page:?}");
     assert_eq!(stage.follow("pot://lab", false).await, (3000, 3_000_000));
     let stats = stage.catalog.stats(Default::default()).await.expect("counted");
     assert_eq!((stats.changing, stats.changing_bytes), (3000, 3_000_000));

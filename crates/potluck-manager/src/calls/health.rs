@@ -31,20 +31,6 @@ pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     shares.into_values().collect()
 }
 
-/// Adds the shares of a further part of a file.
-pub fn add(shares: &mut Vec<Share>, more: Vec<Share>) {
-    for share in more {
-        match shares.iter_mut().find(|known| known.donor == share.donor) {
-            Some(known) => {
-                known.chunks += share.chunks;
-                known.bytes += share.bytes;
-            }
-            None => shares.push(share),
-        }
-    }
-    shares.sort_by_key(|share| share.donor);
-}
-
 /// Returns the fewest live holders of any one data chunk; 0 for a file without data chunks.
 pub fn live_copies(layout: &Layout, shares: &[Share]) -> u32 {
     let is_live = |share: &&Share| share.state == DonorState::Live;

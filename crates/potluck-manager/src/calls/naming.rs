@@ -18,10 +18,10 @@ use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
-use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
+use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
-    Call, Done, Health, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move,
-    NotMade, Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
+    Done, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move, NotMade,
+    Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -107,6 +107,7 @@ impl Answer<Stat> for NamingCalls {
             donors: Vec::new(),
             health: None,
             chunk_list: Vec::new(),
+            next: None,
         };
         if let Some(version) = facts.version {
             stated.inline = version.inline;
@@ -116,13 +117,8 @@ impl Answer<Stat> for NamingCalls {
                 if version.chunks > 0 {
                     self.wait_until.donors_reported(Pool::expects_listings).await;
                 }
-                let health = if version.parts > 0 {
-                    let _turn = self.read_turns.take(&caller).await?;
-                    self.judge_parts(path, call.chunks, &mut stated).await?
-                } else {
-                    self.judge(version, facts.layout, call.chunks, &mut stated).await
-                };
-                stated.health = Some(health);
+                let _turn = self.read_turns.take(&caller).await?;
+                self.judge(path, call.after, call.chunks, &mut stated).await?;
             }
         }
         if stated.donors.is_empty() {
@@ -132,74 +128,44 @@ impl Answer<Stat> for NamingCalls {
     }
 }
 
-/// The most chunks that are looked at at once in a file that is made of parts.
-const PARTS: PageLimit = PageLimit { chunks: 20_000, entries: 1 };
-/// The most chunks of one file that are described.
-const DESCRIBED: usize = 100_000;
+/// The number of chunks of a file made of parts at which an answer ends, which takes some tens of milliseconds.
+const PARTS: PageLimit = PageLimit { chunks: 2048, entries: 1 };
 
 impl NamingCalls {
-    /// Judges a file, or a part of one, and adds its donors to `stated`; also describes its chunks if they are to be
-    /// `listed`.
+    /// Judges the file at a path, or those of its parts that follow `after`, as many as one answer tells of. Adds their
+    /// donors and their health to `stated`, and their chunks if they are to be `listed`.
     async fn judge(
         &self,
-        version: Version,
-        layout: Layout,
-        listed: bool,
-        stated: &mut Stated,
-    ) -> Health {
-        let (view, shares) = {
-            let (pool, now) = (self.pool.lock(), self.time.tick());
-            (pool.view(now), health::shares(&pool, &layout, now))
-        };
-        stated.live_copies = stated.live_copies.min(health::live_copies(&layout, &shares));
-        health::add(&mut stated.donors, shares);
-        let id = version.id;
-        // A file may be large, so it is judged on another thread, where it does not hold up other calls.
-        let judge = move || {
-            let chunks = if listed { chunk_facts(&layout, &view) } else { Vec::new() };
-            (judge_file(&version, &layout, &view).health, chunks)
-        };
-        let (health, chunks) = self.env.offload.run(judge).await;
-        if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
-            self.scan_state.found_worse(self.time.tick(), [id]);
-        }
-        let room = DESCRIBED.saturating_sub(stated.chunk_list.len());
-        stated.chunk_list.extend(chunks.into_iter().take(room));
-        health
-    }
-
-    /// Judges a file that is made of parts, page by page.
-    async fn judge_parts(
-        &self,
         path: PoolPath,
+        after: Option<String>,
         listed: bool,
         stated: &mut Stated,
-    ) -> Result<Health, Failure> {
-        let (mut judged, mut after): (Option<Health>, Option<String>) = (None, None);
-        let began = self.time.tick();
-        loop {
-            if self.time.tick().saturating_sub(began) > Stat::DEADLINE {
-                return Err(Error::Busy.into()); // its caller has given up
+    ) -> Result<(), Failure> {
+        let page = self.catalog.files_at(path, after, PARTS, SeenSpaces::ALL).await?;
+        let view = Arc::new(self.pool.lock().view(self.time.tick()));
+        for (_, met) in page.files {
+            let (version, layout) = match met {
+                Met::File(version, layout) | Met::Part(version, layout) => (version, layout),
+                Met::Damaged(why) => return Err(Failure::from(Error::Damaged(why))),
+            };
+            let shares = health::shares(&self.pool.lock(), &layout, self.time.tick());
+            stated.live_copies = stated.live_copies.min(health::live_copies(&layout, &shares));
+            stated.add_shares(shares);
+            let (id, view) = (version.id, Arc::clone(&view));
+            // There may be many chunks, which are judged on another thread, where they do not hold up other calls.
+            let judge = move || {
+                let chunks = if listed { chunk_facts(&layout, &view) } else { Vec::new() };
+                (judge_file(&version, &layout, &view).health, chunks)
+            };
+            let (health, chunks) = self.env.offload.run(judge).await;
+            if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
+                self.scan_state.found_worse(self.time.tick(), [id]);
             }
-            let (of, seen) = (path.clone(), SeenSpaces::ALL);
-            let page = self.catalog.files_at(of, after.take(), PARTS, seen).await?;
-            for (_, met) in page.files {
-                let health = match met {
-                    Met::File(part, layout) | Met::Part(part, layout) => {
-                        self.judge(*part, layout, listed, stated).await
-                    }
-                    Met::Damaged(why) => return Err(Failure::from(Error::Damaged(why))),
-                };
-                judged = Some(match judged.take() {
-                    Some(before) => before.with(health),
-                    None => health,
-                });
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(judged.unwrap_or_default());
-            }
+            stated.add_health(health);
+            stated.describe(chunks);
         }
+        stated.next = page.next;
+        Ok(())
     }
 }
 

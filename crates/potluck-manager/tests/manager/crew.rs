@@ -368,7 +368,8 @@ impl Crew {
     }
 
     pub async fn health(&self, at: &str) -> Health {
-        let stat = Stat { path: at.parse().expect("path"), chunks: false, unjudged: false };
+        let path = at.parse().expect("path");
+        let stat = Stat { path, chunks: false, unjudged: false, after: None };
         self.user.call(&stat).await.expect("stat").health.expect("a file")
     }
 

@@ -1,5 +1,5 @@
-//! A file of very many chunks is committed, opened and removed in parts: memory and the time of each step do not grow
-//! with the file.
+//! A file of very many chunks is committed, opened, judged and removed in parts: memory and the time of each step do
+//! not grow with the file.
 
 use crate::lab::{Donor, Lab, chunk, offer, reserve};
 use potluck_core::attributes::{FileTime, Permissions};
@@ -11,7 +11,7 @@ use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Commit, Committed, Condition, Departing, FileCommit, InParts, List, Open, OpenPart, Outcome,
-    Remove,
+    Remove, Stat,
 };
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
@@ -149,6 +149,25 @@ async fn written_read_and_removed(chunks: u64) {
     assert_eq!(user.call(&list).await.expect("listed").entries.len(), 1);
 
     let call = now();
+    let stat = |after| Stat { path: path(), chunks: false, unjudged: false, after };
+    let mut stated = user.call(&stat(None)).await.expect("judged");
+    let mut pages = 1;
+    while let Some(after) = stated.next.take() {
+        for donor in &donors {
+            donor.send_heartbeat(donor.heartbeat(batch.into())).await;
+        }
+        stated.add(user.call(&stat(Some(after))).await.expect("judged"));
+        pages += 1;
+    }
+    let judged = now() - call;
+    assert_eq!(pages, parts.div_ceil(2), "a call looks at two parts");
+    assert_eq!((stated.chunks, stated.live_copies), (chunks, 2));
+    let shares: Vec<_> = stated.donors.iter().map(|share| (share.chunks, share.bytes)).collect();
+    assert_eq!(shares, [(chunks, chunks * u64::from(CHUNK)); 2]);
+    let health = stated.health.expect("a file");
+    assert_eq!((health.tolerates, health.incomplete, health.unreadable), (Some(1), 0, 0));
+
+    let call = now();
     user.call(&Remove {
         path: path(),
         recursive: false,
@@ -169,7 +188,7 @@ async fn written_read_and_removed(chunks: u64) {
     let all = most_memory() - before;
     println!(
         "{chunks} chunks in {parts} parts: committed in {staged:?}, the longest call {longest:?}, the last \
-         {flipped:?}; opened with its last part in {read:?}; removed in {removed:?}, taken apart after {reclaimed:?}; memory grew by {} MiB until it \
+         {flipped:?}; opened with its last part in {read:?}; judged in {judged:?}; removed in {removed:?}, taken apart after {reclaimed:?}; memory grew by {} MiB until it \
          was visible, by {} MiB in all",
         written >> 20,
         all >> 20

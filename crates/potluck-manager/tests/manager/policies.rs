@@ -64,7 +64,8 @@ fn refusal(outcome: &Outcome) -> &Failure {
 }
 
 async fn stat(caller: &Caller, at: &str) -> Stated {
-    caller.call(&Stat { path: path(at), chunks: true, unjudged: false }).await.expect("stat")
+    let stat = Stat { path: path(at), chunks: true, unjudged: false, after: None };
+    caller.call(&stat).await.expect("stat")
 }
 
 fn set(at: &str, policy: Override) -> PolicySet {

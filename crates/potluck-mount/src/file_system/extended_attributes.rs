@@ -170,7 +170,11 @@ impl FileSystem {
         if let Some(value) = attribute.of_writing(&rates) {
             return value.filter(|_| rates != WriteRates::default()).ok_or(Errno::NODATA);
         }
-        match self.pool.stat(&path).await {
+        let stated = match attribute {
+            PoolAttribute::Placement => self.pool.stat(&path).await,
+            _ => self.pool.stat_unjudged(&path).await,
+        };
+        match stated {
             Ok(stated) => attribute.of(&stated).ok_or(Errno::NODATA),
             // The file is being written, and has no published version yet.
             Err(failure) if failure.code == code::NO_ENTRY => Err(Errno::NODATA),

@@ -19,8 +19,18 @@ const ONLY_TASK: u64 = 1;
 const MAX_LISTED: usize = 7 << 21;
 
 /// The answers of donors so far.
-#[derive(Debug, Default)]
-pub struct Collecting(Mutex<Said>);
+#[derive(Debug)]
+pub struct Collecting {
+    said: Mutex<Said>,
+    /// The most chunks of one donor that are noted.
+    most_listed: usize,
+}
+
+impl Default for Collecting {
+    fn default() -> Self {
+        Self { said: Mutex::default(), most_listed: MAX_LISTED }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Said {
@@ -28,8 +38,10 @@ struct Said {
     blocks: Holders,
     /// The donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
-    /// The names of the chunks that donors listed, up to [`MAX_LISTED`] of each donor.
+    /// The names of the chunks that donors listed, up to [`Collecting::most_listed`] of each donor.
     listed: ListedNames,
+    /// The number of names that donors listed and that are not noted.
+    not_noted: usize,
     /// The number of chunks that each donor has listed so far.
     counts: BTreeMap<DonorId, usize>,
 }
@@ -58,7 +70,7 @@ pub struct RestoreProgress {
 
 impl Collecting {
     fn said(&self) -> std::sync::MutexGuard<'_, Said> {
-        self.0.lock().expect("no holder panics")
+        self.said.lock().expect("no holder panics")
     }
 
     /// Returns the tasks for a donor.
@@ -90,8 +102,10 @@ impl Collecting {
         let mut said = self.said();
         let count = said.counts.entry(donor).or_default();
         *count += holdings.len();
-        if *count <= MAX_LISTED {
+        if *count <= self.most_listed {
             holdings.iter().for_each(|holding| said.listed.insert(&holding.name));
+        } else {
+            said.not_noted += holdings.len();
         }
         if last {
             said.inventoried.insert(donor);
@@ -116,7 +130,12 @@ impl Collecting {
         seen(&self.said().blocks)
     }
 
-    /// Takes out the names of all chunks that were listed.
+    /// Returns the number of listed names that were not noted, because their donors had listed so many before.
+    pub fn not_noted(&self) -> usize {
+        self.said().not_noted
+    }
+
+    /// Takes out the names of all chunks that were listed, as far as they were noted.
     pub fn take_listed(&self) -> ListedNames {
         std::mem::take(&mut self.said().listed)
     }
@@ -140,6 +159,21 @@ fn seen(holders: &Holders) -> Vec<SeenMetadata> {
 mod tests {
     use super::*;
     use potluck_wire::packed::Packed;
+
+    #[test]
+    fn a_donor_that_lists_without_an_end_fills_no_memory_and_what_it_lists_is_counted() {
+        let collecting = Collecting { most_listed: 3, ..Collecting::default() };
+        let list = |donor, names: &[u8]| {
+            let holding = |name: &u8| Holding { name: ChunkName::of(&[*name]), len: 1 };
+            let page: Vec<Holding> = names.iter().map(holding).collect();
+            collecting.listed(DonorId(donor), &page, false);
+        };
+        list(1, &[1, 2]);
+        list(1, &[3, 4]);
+        list(1, &[5]);
+        list(2, &[6]);
+        assert_eq!((collecting.progress().listed, collecting.not_noted()), (3, 3));
+    }
 
     #[test]
     fn a_donor_that_lies_about_a_length_spoils_no_other_donors_copy() {

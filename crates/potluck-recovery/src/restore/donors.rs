@@ -32,11 +32,18 @@ pub async fn restore_pool(
         Ok(()) => make(&staging, &listening, options.prefer, &tell).await,
         Err(why) => Err(why),
     };
-    let listed = listening.server.collecting.take_listed();
+    let collecting = &listening.server.collecting;
+    let (listed, not_noted) = (collecting.take_listed(), collecting.not_noted());
     let heard = listening.end().await;
     let (rebuild, log, epoch) = made?;
     let report = staging.finish(ask, rebuild, heard.max(epoch), log)?;
     let unlisted = unlisted_files(&ask.state.join(CATALOG), &listed)?;
+    if not_noted > 0 && unlisted.files > 0 {
+        let chunks = count(not_noted as u64, "chunk");
+        tell(&format!(
+            "donors listed {chunks} more than are noted: files may be named that can be read"
+        ));
+    }
     Ok(Restored { unlisted: Some(unlisted), ..report })
 }
 

@@ -1,6 +1,6 @@
 //! Calls about who belongs to the pool: joining, invitations, members, finding the manager.
 
-use super::{Call, Done, call};
+use super::{Call, Done, LOOK_AT_ALL, call};
 use crate::addresses::Addresses;
 use crate::packed::Blob;
 use crate::token::Role;
@@ -8,6 +8,7 @@ use crate::whereabouts::SignedWhereabouts;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Turns a token into a certificate. This is the only call without a client certificate, because the caller has none
 /// yet. The caller has verified the pool's CA by the token's pin.
@@ -135,7 +136,7 @@ pub struct Leave {
     /// The digest of the list of files that the donor's owner agreed to lose ([`super::GivingBack::listing`]).
     pub agreed: Option<Digest>,
 }
-call!(Leave => Done, "leave");
+call!(Leave => Done, "leave", within LOOK_AT_ALL);
 
 /// Asks for what helps to find the manager when it has moved (all members).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -173,4 +174,11 @@ impl Revoke {
         Self { member, now: false, agreed: None }
     }
 }
-call!(Revoke => Done, "revoke", once);
+impl Call for Revoke {
+    const NAME: &'static str = "revoke";
+    const DEADLINE: Duration = LOOK_AT_ALL;
+    type Reply = Done;
+    fn is_repeatable(&self) -> bool {
+        false
+    }
+}

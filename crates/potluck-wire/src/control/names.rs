@@ -99,20 +99,26 @@ pub struct Listing {
     pub next: Option<String>,
 }
 
-/// Asks for everything that is known of one path.
+/// Asks for everything that is known of one path; of a file of very many chunks, page by page.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stat {
     /// The path that is asked about.
     pub path: PoolPath,
-    /// True if every chunk of a file is described.
+    /// True if every chunk of a file is described, up to [`MOST_DESCRIBED`].
     #[serde(default)]
     pub chunks: bool,
-    /// True if nobody asks which donors hold a file and how safe it is: to look at all chunks of a very large file takes
-    /// longer than the call waits.
+    /// True if nobody asks which donors hold a file and how safe it is: to look at all chunks of a very large file
+    /// takes many pages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unjudged: bool,
+    /// The page continues after this [`Stated::next`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 call!(Stat => Stated, "stat");
+
+/// The most chunks of one file that are described.
+pub const MOST_DESCRIBED: usize = 100_000;
 
 /// The facts about a path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -146,6 +152,50 @@ pub struct Stated {
     /// The chunks of the file, data before parity, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunk_list: Vec<ChunkFacts>,
+    /// The place to pass as [`Stat::after`] for the next page; set when there is more. A page tells only of some of the
+    /// file's chunks; all else is in each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Stated {
+    /// Adds the page that follows this one, of the same version of the file.
+    pub fn add(&mut self, next: Self) {
+        self.live_copies = self.live_copies.min(next.live_copies);
+        self.add_shares(next.donors);
+        if let Some(health) = next.health {
+            self.add_health(health);
+        }
+        self.describe(next.chunk_list);
+        self.next = next.next;
+    }
+
+    /// Adds the shares of donors in further chunks of the file. The donors stay in order.
+    pub fn add_shares(&mut self, more: Vec<Share>) {
+        for share in more {
+            match self.donors.binary_search_by_key(&share.donor, |known| known.donor) {
+                Ok(at) => {
+                    self.donors[at].chunks += share.chunks;
+                    self.donors[at].bytes += share.bytes;
+                }
+                Err(at) => self.donors.insert(at, share),
+            }
+        }
+    }
+
+    /// Adds the health of further chunks of the file.
+    pub fn add_health(&mut self, more: Health) {
+        self.health = Some(match self.health.take() {
+            Some(before) => before.with(more),
+            None => more,
+        });
+    }
+
+    /// Adds descriptions of further chunks of the file, up to [`MOST_DESCRIBED`] in all.
+    pub fn describe(&mut self, more: Vec<ChunkFacts>) {
+        let room = MOST_DESCRIBED.saturating_sub(self.chunk_list.len());
+        self.chunk_list.extend(more.into_iter().take(room));
+    }
 }
 
 /// The health of a file: how safe it is.

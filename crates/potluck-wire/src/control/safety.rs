@@ -1,12 +1,13 @@
 //! The calls by which people inspect and control what keeps data safe: policies, repair, the give-back, absence and
 //! trust of donors, scrub, garbage collection, and the check of files.
 
-use super::{Call, Done, call};
+use super::{Call, Done, LOOK_AT_ALL, call};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Sets the parts of the policy in which a space or a directory differs from what holds above it, or the redundancy of
 /// a file (members who manage the space). They hold for new files, and the redundancy of existing files is changed in
@@ -24,7 +25,7 @@ pub struct PolicySet {
     #[serde(default)]
     pub dry_run: bool,
 }
-call!(PolicySet => PolicyChanged, "policy-set");
+call!(PolicySet => PolicyChanged, "policy-set", within LOOK_AT_ALL);
 
 /// The effects of a change of policy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -160,7 +161,7 @@ pub struct GiveBack {
     #[serde(default)]
     pub cancel: bool,
 }
-call!(GiveBack => GivingBack, "give-back");
+call!(GiveBack => GivingBack, "give-back", within LOOK_AT_ALL);
 
 /// Asks what it would mean if donors left, all of them together, or if one of them held less. Nothing begins. A donor
 /// may ask only for sets that it is part of, and is told the paths of files that lie on it.
@@ -172,7 +173,7 @@ pub struct Departing {
     /// The number of bytes that leave each donor, to other donors first; `None` for all that they hold.
     pub over: Option<u64>,
 }
-call!(Departing => GivingBack, "departing");
+call!(Departing => GivingBack, "departing", within LOOK_AT_ALL);
 
 /// Asks for the progress of a give-back.
 #[derive(Debug, Clone, Serialize, Deserialize)]

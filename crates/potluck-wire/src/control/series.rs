@@ -1,6 +1,6 @@
 //! Series of steps, such as the checkpoints of a run, of which old ones are purged.
 
-use super::{Call, Done, call};
+use super::{Call, Done, LOOK_AT_ALL, call};
 use potluck_core::attributes::FileTime;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{PurgeReason, SeriesRule};
@@ -16,11 +16,7 @@ pub struct SeriesPurge {
     #[serde(default)]
     pub dry_run: bool,
 }
-impl Call for SeriesPurge {
-    const NAME: &'static str = "series-purge";
-    const DEADLINE: Duration = Duration::from_secs(60);
-    type Reply = SeriesSteps;
-}
+call!(SeriesPurge => SeriesSteps, "series-purge", within LOOK_AT_ALL);
 
 /// The steps of a series, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -68,7 +68,7 @@ pub struct PathArgs {
 pub struct StatArgs {
     /// pot://SPACE/PATH
     pub path: PoolPath,
-    /// Every chunk of a file: who holds it, and how it stands with its copies
+    /// Every chunk of a file, the first 100,000: who holds it, and how it stands with its copies
     #[arg(long)]
     pub chunks: bool,
 }
