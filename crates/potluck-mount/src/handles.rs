@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub enum Handle {
     /// A version is open for reading.
     Reading(Arc<Reading>),
-    /// A draft is open; with `appends`, writes go to its end, whatever their offset.
-    Writing { draft: SharedDraft, appends: bool },
+    /// A draft is open.
+    Writing(SharedDraft),
     /// A directory is open, with its entries as they were then.
     Listing(Arc<Vec<ListedEntry>>),
 }
@@ -53,7 +53,7 @@ impl OpenHandles {
     /// Adds a handle, and returns its number. If others have begun to write the file meanwhile, the handle gets their
     /// draft instead of its own.
     pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
-        if let Handle::Writing { draft, .. } = &mut handle {
+        if let Handle::Writing(draft) = &mut handle {
             let (shared, count) = self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0));
             *count += 1;
             *draft = shared.clone();
@@ -61,7 +61,7 @@ impl OpenHandles {
         self.last += 1;
         self.of_inode.entry(inode).or_default().insert(self.last);
         let newest_process = match handle {
-            Handle::Writing { .. } => newest_process(),
+            Handle::Writing(_) => newest_process(),
             Handle::Reading(_) | Handle::Listing(_) => None,
         };
         let (is_left, left_by) = (false, None);
@@ -173,7 +173,7 @@ impl OpenHandles {
             let reading = opened.filter(|opened| matches!(opened.handle, Handle::Reading(_)));
             let Some(opened) = reading else { continue };
             opened.handle = handle.clone();
-            if let Handle::Writing { draft, .. } = handle {
+            if let Handle::Writing(draft) = handle {
                 self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;
             }
         }
@@ -198,7 +198,7 @@ impl OpenHandles {
                 of_file.remove();
             }
         }
-        if matches!(removed.handle, Handle::Writing { .. })
+        if matches!(removed.handle, Handle::Writing(_))
             && let Entry::Occupied(mut draft) = self.drafts.entry(removed.inode)
         {
             draft.get_mut().1 -= 1;
@@ -211,7 +211,7 @@ impl OpenHandles {
 }
 
 fn is_written(opened: &OpenHandle) -> bool {
-    matches!(opened.handle, Handle::Writing { .. }) && !opened.is_left
+    matches!(opened.handle, Handle::Writing(_)) && !opened.is_left
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use translation::{
     LARGEST_WRITE, Owners, UNLOCKED, file_time, kind, lock_kind, lock_level, mode, number, shown,
-    text,
+    text, write_mode,
 };
 
 /// The time for which the kernel believes names and attributes that it was told, unless it is made to forget them; then
@@ -410,18 +410,15 @@ impl Filesystem for KernelRequests {
         offset: u64,
         bytes: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        descriptor: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
-        // For a write that bypasses the page cache the kernel leaves it to this daemon to clear the set-user-ID and
-        // set-group-ID bits.
-        let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let thread = request.pid();
+        let (mode, thread) = (write_mode(flags, descriptor), request.pid());
         let write = move |files: Arc<FileSystem>| async move {
-            files.write(handle.0, thread, offset, bytes, clears_set_ids).await
+            files.write(handle.0, thread, offset, bytes, mode).await
         };
         self.answer(request, write, move |written| match written {
             Ok(()) => reply.written(len),

@@ -62,7 +62,7 @@ impl FileSystem {
     /// Returns who may still write a file that was merely begun, after a thread closed a descriptor of it. For any
     /// other file the answer is [`Writers::None`]: it is published even if programs may write more.
     async fn writers_left(&self, handle: u64, opened: &OpenHandle, thread: u32) -> Writers {
-        let Handle::Writing { draft, .. } = &opened.handle else { return Writers::None };
+        let Handle::Writing(draft) = &opened.handle else { return Writers::None };
         if !draft.lock().await.is_merely_begun() {
             return Writers::None;
         }
@@ -100,7 +100,7 @@ impl FileSystem {
     /// unless programs lock or write it, or it belongs to a checkpoint, which must not lack it when it is committed; any
     /// other comes after those.
     async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
-        let OpenHandle { inode, handle: Handle::Writing { draft, .. }, .. } = opened else {
+        let OpenHandle { inode, handle: Handle::Writing(draft), .. } = opened else {
             return Ok(());
         };
         let mut draft = draft.lock().await;
@@ -232,7 +232,7 @@ impl FileSystem {
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
-        if let Handle::Writing { draft, .. } = &opened.handle {
+        if let Handle::Writing(draft) = &opened.handle {
             // Between its close() and this call a program may set attributes by name and rename the file. The file
             // counts as open until all that was set is published.
             let mut draft = draft.lock().await;
@@ -263,7 +263,7 @@ impl FileSystem {
     /// no other handle has the file open.
     pub async fn give_up(&self, handle: u64) {
         let opened = self.handles().get(handle);
-        if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, .. }) = opened {
+        if let Some(OpenHandle { handle: Handle::Writing(draft), .. }) = opened {
             let mut draft = draft.lock().await;
             // A program that opens the file meanwhile must not get a draft that is never published.
             let is_alone = self.handles().take_draft(handle);
