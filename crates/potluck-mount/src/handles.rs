@@ -4,9 +4,13 @@ use crate::opener::newest_process;
 use crate::reading::Reading;
 use crate::shared_draft::SharedDraft;
 use potluck_wire::control::ListedEntry;
+use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// The most directories of which failures are kept for programs that open them later.
+const FAILED_DIRS: usize = 1024;
 
 /// An open file or directory.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct OpenHandle {
     /// The process that was started last when the handle was opened for writing: only later processes can have
     /// inherited it.
     pub newest_process: Option<u32>,
+    /// The first failure to publish a file of the open directory that the program was not told yet.
+    failure: Option<Errno>,
 }
 
 /// All handles that are open, and the drafts behind them.
@@ -46,6 +52,8 @@ pub struct OpenHandles {
     of_inode: HashMap<u64, BTreeSet<u64>>,
     /// The drafts, each with the number of its handles.
     drafts: HashMap<u64, (SharedDraft, usize)>,
+    /// The first failure in each directory, by its number, that no program was told.
+    failures: HashMap<u64, Errno>,
     last: u64,
 }
 
@@ -65,7 +73,9 @@ impl OpenHandles {
             Handle::Reading(_) | Handle::Listing(_) => None,
         };
         let (is_left, left_by) = (false, None);
-        let opened = OpenHandle { inode, handle, opener, is_left, left_by, newest_process };
+        let failure = self.failures.get(&inode).copied();
+        let opened =
+            OpenHandle { inode, handle, opener, is_left, left_by, newest_process, failure };
         self.open.insert(self.last, opened);
         self.last
     }
@@ -98,6 +108,28 @@ impl OpenHandles {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.opener = None;
         }
+    }
+
+    /// Notes that a file in the directory `dir` was not published after its close() had returned. Each program that has
+    /// the directory open is told once, and each that opens it before any was told. Linux keeps the errors of writing a
+    /// file behind in the same way.
+    pub fn note_failure(&mut self, dir: u64, why: Errno) {
+        for number in self.of_inode.get(&dir).into_iter().flatten() {
+            if let Some(opened) = self.open.get_mut(number) {
+                opened.failure.get_or_insert(why);
+            }
+        }
+        if self.failures.len() < FAILED_DIRS {
+            self.failures.entry(dir).or_insert(why);
+        }
+    }
+
+    /// Returns the first failure in an open directory that the program was not told yet.
+    pub fn take_failure(&mut self, number: u64) -> Option<Errno> {
+        let opened = self.open.get_mut(&number)?;
+        let why = opened.failure.take()?;
+        self.failures.remove(&opened.inode);
+        Some(why)
     }
 
     /// Returns the handles of a file, each with its number, in the order in which they were opened.
@@ -234,5 +266,27 @@ mod tests {
         assert_eq!(of(&handles, 2), [second]);
         assert!(handles.is_open(2) && handles.remove(second).is_some() && !handles.is_open(2));
         assert_eq!(handles.of_inode.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_told_once_to_each_who_has_its_directory_open_and_bounded_many_are_kept() {
+        let mut handles = OpenHandles::default();
+        let open = |handles: &mut OpenHandles, dir| {
+            handles.add(dir, Handle::Listing(Arc::default()), Some(7))
+        };
+        let (before, elsewhere) = (open(&mut handles, 2), open(&mut handles, 3));
+        handles.note_failure(2, Errno::NOSPC);
+        handles.note_failure(2, Errno::IO);
+        let after = open(&mut handles, 2);
+        assert_eq!(handles.take_failure(elsewhere), None);
+        for handle in [before, after] {
+            assert_eq!(handles.take_failure(handle), Some(Errno::NOSPC));
+            assert_eq!(handles.take_failure(handle), None);
+        }
+        let later = open(&mut handles, 2);
+        assert_eq!(handles.take_failure(later), None, "others were told");
+        (0..2000).for_each(|dir| handles.note_failure(dir, Errno::IO));
+        assert_eq!(handles.failures.len(), FAILED_DIRS);
+        assert_eq!(handles.take_failure(later), Some(Errno::IO));
     }
 }

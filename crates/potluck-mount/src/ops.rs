@@ -461,9 +461,9 @@ impl Filesystem for KernelRequests {
         self.reply_empty(request, reply, |files| async move { files.sync(handle.0).await });
     }
 
-    fn fsyncdir(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, _: INodeNo, dir: FileHandle, _: bool, reply: ReplyEmpty) {
         // Any other change of a directory is on the manager's disk when its request returns.
-        self.reply_empty(request, reply, |files| async move { files.sync_closed().await });
+        self.reply_empty(request, reply, |files| async move { files.sync_closed(dir.0).await });
     }
 
     fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -1,6 +1,5 @@
 //! Write-behind: small files that are published after close() has returned, in the order in which they were closed.
 
-use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -26,8 +25,6 @@ struct State {
     files: BTreeMap<u64, usize>,
     /// The last number that was given to a file.
     last: u64,
-    /// The first failure to publish a file since the failures were asked for last.
-    failure: Option<Errno>,
 }
 
 impl Default for WriteBehind {
@@ -71,11 +68,6 @@ impl WriteBehind {
             let _ = ended.changed().await; // the sender is there for as long as this is borrowed
         }
     }
-
-    /// Returns the first failure to publish a file since the last call.
-    pub fn take_failure(&self) -> Option<Errno> {
-        self.state().failure.take()
-    }
 }
 
 /// A closed file that is being published.
@@ -102,11 +94,6 @@ impl FileBehind {
     /// Returns the place of the file, for the case that its session cannot publish it in its turn.
     pub fn turn(&self) -> Turn {
         Turn { behind: Arc::clone(&self.behind), number: self.number }
-    }
-
-    /// Notes that the file could not be published after its close() had returned.
-    pub fn failed(&self, why: Errno) {
-        self.behind.state().failure.get_or_insert(why);
     }
 }
 
@@ -139,15 +126,12 @@ mod tests {
         assert!(waits(&mut later), "another has waited for longer");
         drop(first);
         assert!(waits(&mut other));
-        second.failed(Errno::NOSPC);
-        second.failed(Errno::IO);
         drop(second);
         let other = other.await;
         assert!(waits(&mut later));
         drop(other);
         drop(later.await);
         behind.all_published().await;
-        assert_eq!((behind.take_failure(), behind.take_failure()), (Some(Errno::NOSPC), None));
         assert_eq!(behind.room.available_permits(), PERMITS);
     }
 

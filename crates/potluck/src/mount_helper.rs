@@ -44,7 +44,7 @@ const WITH_VALUE: [&str; 7] = [
 ];
 const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
                      allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
-                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, write_behind; those of mount(8) and systemd are ignored";
+                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, [no]write_behind; those of mount(8) and systemd are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it. Returns `None` if it did not, and what is
 /// wrong if the mount cannot be run.
@@ -103,6 +103,7 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                 ("ro", None) => flags.push("--read-only".into()),
                 ("noexec", None) => flags.push("--no-exec".into()),
                 ("write_behind", None) => flags.push("--write-behind".into()),
+                ("nowrite_behind", None) => flags.push("--write-behind=false".into()),
                 ("allow_other", None) => flags.push("--allow-other".into()),
                 (key, Some(value)) if WITH_VALUE.contains(&key) => {
                     flags.push(format!("--{}={value}", key.replace('_', "-")).into());
@@ -150,6 +151,10 @@ mod tests {
         let line = "pot://lab /m -o ro,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB,write_protocol=hybrid";
         let expected = "mount --quiet --read-only --allow-other --pool=/etc/potluck/pools/lab \
                         --spool-max=4GiB --write-protocol=hybrid -- pot://lab /m";
+        assert_eq!(translate(line), Ok(Some(expected.into())));
+        // mount(8) puts the options of its own command line after those of fstab.
+        let line = "pot://lab /m -o write_behind,nowrite_behind";
+        let expected = "mount --quiet --write-behind --write-behind=false -- pot://lab /m";
         assert_eq!(translate(line), Ok(Some(expected.into())));
         assert_eq!(translate("pot://lab /m -fnv -t potluck"), Ok(None));
         assert_eq!(translate("pot://lab /m -o ra").expect_err("?"), "unknown option “ra”");

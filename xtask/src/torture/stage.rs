@@ -24,6 +24,8 @@ use super::small_disk::{SmallDisk, relieve};
 const SMALL: u64 = 160 << 20;
 /// The size of a disk that can lose its power, in bytes: more than is ever written to one.
 const POWER_DISK: u64 = 1 << 30;
+/// The directories of a donor's disk in which everything of the pool is.
+const KEPT: [&str; 2] = ["lent", "state"];
 /// The bytes that are free on a small disk that nobody has filled, whatever the pool has written to it.
 const ROOM: u64 = 64 << 20;
 /// Options of the manager by which sessions and chunks go within a run. Donors get no blocks of the metadata log:
@@ -345,15 +347,17 @@ impl Stage {
         Ok(())
     }
 
-    /// Copies a donor's whole disk to `to`, as a backup of the machine would.
+    /// Copies what the pool keeps on a donor's disk to `to`, as a backup would, without what somebody else may have
+    /// filled it with, who removes that from the disk and from no backup.
     pub fn copy_disk(&self, number: usize, to: &Path) -> Result<()> {
-        copy(&self.pool.donors[number].disk, to)
+        let disk = &self.pool.donors[number].disk;
+        KEPT.iter().try_for_each(|part| copy(&disk.join(part), &to.join(part)))
     }
 
     /// Puts back on the donor's disk what [`Stage::copy_disk`] copied.
     pub fn restore_disk(&self, number: usize, from: &Path) -> Result<()> {
         let disk = &self.pool.donors[number].disk;
-        for part in ["lent", "state"] {
+        for part in KEPT {
             fs::remove_dir_all(disk.join(part))?;
         }
         copy(from, disk)?;

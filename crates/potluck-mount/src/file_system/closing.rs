@@ -123,10 +123,12 @@ impl FileSystem {
             biased;
             published = &mut publish => published,
             Ok(()) = ended => {
+                let (files, dir) = (Arc::clone(self), self.parent(inode));
                 tokio::spawn(async move {
                     if let Err(why) = publish.await {
-                        behind.failed(why); // the mount's record has it, too
+                        files.handles().note_failure(dir, why); // the mount's record has it, too
                     }
+                    drop(behind); // only now, for who waits for the file asks for its failure then
                 });
                 Ok(())
             }
@@ -156,12 +158,13 @@ impl FileSystem {
         self.publish_draft(draft, inode).await
     }
 
-    /// Waits until the files are published that were closed before.
+    /// Waits until the files are published that were closed before, for a program that has a directory open.
     ///
-    /// Errors: the first failure to publish one since the last call, where its close() had returned by then.
-    pub async fn sync_closed(&self) -> Result<(), Errno> {
+    /// Errors: the failure to publish a file of the directory whose close() had returned by then, if the handle was not
+    /// told yet.
+    pub async fn sync_closed(&self, handle: u64) -> Result<(), Errno> {
         self.closed_are_published().await;
-        self.limits.behind().and_then(|behind| behind.take_failure()).map_or(Ok(()), Err)
+        self.handles().take_failure(handle).map_or(Ok(()), Err)
     }
 
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {

@@ -41,9 +41,16 @@ pub struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub temporary_size: Option<u64>,
     /// close() of a file of up to 256 KiB returns before others see it, and before it is safe; default: write-behind of
-    /// config.toml, or not
-    #[arg(long)]
-    pub write_behind: bool,
+    /// config.toml, or not. --write-behind=false undoes it, and the last one counts
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        overrides_with = "write_behind"
+    )]
+    pub write_behind: Option<bool>,
     /// The most that what was read may take in the cache of this user's mounts; 0: nothing is kept on disk; default:
     /// cache-max of config.toml, or 0
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

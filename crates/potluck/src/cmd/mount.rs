@@ -126,7 +126,7 @@ fn attach(
         protocol: args.write_protocol.unwrap_or(asked.protocol),
         window: args.write_window.unwrap_or(asked.window),
         temporary_size: args.temporary_size.unwrap_or(asked.temporary_size),
-        write_behind: args.write_behind || asked.write_behind,
+        write_behind: args.write_behind.unwrap_or(asked.write_behind),
     };
     let options = MountOptions { read_only, allow_other, no_exec, spool_dir, spool_limit, writing };
     let mut cache = ChunkCache::in_memory(CACHE_IN_MEMORY);

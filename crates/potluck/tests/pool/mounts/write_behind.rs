@@ -4,14 +4,20 @@ use super::{Mount, can_mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
 use crate::pool::lab::{Cli, Lab};
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::fs::{FlockOperation, XattrFlags, fcntl_lock, flock, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::thread;
 use std::time::Duration;
+
+use FlockOperation::{LockExclusive, NonBlockingLockExclusive, NonBlockingUnlock};
 
 const BEHIND: &[&str] = &["--write-behind"];
 /// A size in bytes that goes to donors, and not into the catalog.
@@ -36,6 +42,10 @@ fn is_there(cli: &Cli, path: &str) -> bool {
 /// Makes a pool of one donor, and mounts it with write-behind.
 fn one_donor(test: &str) -> Option<(Lab, Mount)> {
     mounted(test, 1, &["--chunk-size", "64KiB"], BEHIND)
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("opened")
 }
 
 #[test]
@@ -120,6 +130,101 @@ fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_wait
         assert!(is_there(&lab.cli, &format!("pot://lab/{name}")), "{name} is not there");
     }
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the pool's");
+}
+
+#[test]
+fn whoever_has_a_lock_next_in_another_mount_finds_what_was_closed_before_it_was_given_up() {
+    let Some((mut lab, one)) = one_donor("whoever_has_a_lock_next_finds_what_was_closed") else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    for name in ["unlocked", "closed"] {
+        fs::write(other.at(name), "old").expect("written");
+    }
+    // A program gives up a lock for which another waits.
+    let (here, there) = (open(&one.at("unlocked")), open(&other.at("unlocked")));
+    flock(&here, NonBlockingLockExclusive).expect("free");
+    let wanted = other.at("first");
+    let waiting = thread::spawn(move || {
+        flock(&there, LockExclusive).expect("given in the end");
+        fs::read(wanted)
+    });
+    pause(Duration::from_secs(1)); // the other mount asks for the lock
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("first"), bytes(1, LARGE)).expect("written");
+    flock(&here, NonBlockingUnlock).expect("its own");
+    pause(BEGUN);
+    assert!(!waiting.is_finished(), "the lock was given on");
+    lab.donor("donor-1").signal(Signal::CONT);
+    let found = waiting.join().expect("no panic").expect("it is there");
+    assert_same(&found, &bytes(1, LARGE), "the other mount's");
+
+    // A program closes the file, and nobody has asked for its lock yet.
+    let (here, there) = (open(&one.at("closed")), open(&other.at("closed")));
+    fcntl_lock(&here, NonBlockingLockExclusive).expect("free");
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("second"), bytes(2, LARGE)).expect("written");
+    drop(here);
+    pause(BEGUN);
+    assert_eq!(fcntl_lock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
+    lab.donor("donor-1").signal(Signal::CONT);
+    wait_until("the lock to be free", DEADLINE, || {
+        fcntl_lock(&there, NonBlockingLockExclusive).is_ok()
+    });
+    let found = fs::read(other.at("second")).expect("it is there");
+    assert_same(&found, &bytes(2, LARGE), "the other mount's");
+}
+
+/// All of it is in the catalog, and waits for no donor but for the file that was closed before.
+#[test]
+fn fsync_under_a_lock_and_the_end_of_sharing_and_of_a_mapping_follow_what_was_closed_before() {
+    const SHARED: &str = "user.potluck.shared";
+    let Some((mut lab, one)) = one_donor("fsync_under_a_lock_and_the_end_of_sharing") else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    for name in ["locked", "shared", "mapped"] {
+        fs::write(other.at(name), "old").expect("written");
+    }
+    let locked = open(&one.at("locked"));
+    flock(&locked, NonBlockingLockExclusive).expect("free");
+    setxattr(one.at("shared"), SHARED, b"1", XattrFlags::empty()).expect("set");
+    let mapped = open(&one.at("mapped"));
+    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 4096);
+    // SAFETY: it is a new mapping, at an address that the kernel chooses.
+    let page = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &mapped, 0) };
+    let page = page.expect("mapped");
+    // SAFETY: the first bytes of the page are those of the file, which keeps its size.
+    assert_eq!(unsafe { page.cast::<u8>().read_volatile() }, b'o');
+    drop(mapped);
+
+    lab.donor("donor-1").signal(Signal::STOP);
+    fs::write(one.at("f"), bytes(1, LARGE)).expect("written");
+    // SAFETY: the page is this test's own, and nothing refers to it any more.
+    let unmapped = unsafe {
+        page.cast::<u8>().write_volatile(b'n');
+        munmap(page, len)
+    };
+    unmapped.expect("it was mapped");
+    locked.set_permissions(PermissionsExt::from_mode(0o700)).expect("set");
+    let shared = one.at("shared");
+    let following = [
+        thread::spawn(move || locked.sync_all().expect("synced")),
+        thread::spawn(move || removexattr(shared, SHARED).expect("it is shared")),
+    ];
+    pause(BEGUN);
+    let finished = following.each_ref().map(thread::JoinHandle::is_finished);
+    assert_eq!(finished, [false; 2], "fsync, removexattr");
+    let seen = || {
+        let mode = fs::metadata(other.at("locked")).expect("there").permissions().mode();
+        let is_shared = getxattr(other.at("shared"), SHARED, &mut [0_u8; 8]).is_ok();
+        let content = fs::read(other.at("mapped")).expect("read");
+        [other.at("f").exists(), mode & 0o777 == 0o700, !is_shared, content == b"nld"]
+    };
+    assert_eq!(seen(), [false; 4], "the file, fsync, removexattr, the mapping");
+    lab.donor("donor-1").signal(Signal::CONT);
+    following.into_iter().for_each(|following| following.join().expect("no panic"));
+    wait_until("the other mount to see all of it", DEADLINE, || seen() == [true; 4]);
 }
 
 /// A file that its session cannot publish in its turn is published alone, after those that were closed before.
@@ -212,19 +317,62 @@ fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_b
     };
     let other = lab.dir().join("other");
     fs::write(&other, "other").expect("a file");
+    ["d", "beside"].iter().for_each(|dir| fs::create_dir(mount.at(dir)).expect("made"));
+    let open = |dir: &str| File::open(mount.at(dir)).expect("opened");
+    let before = open("d");
     lab.donor("donor-1").signal(Signal::STOP);
-    let new = OpenOptions::new().write(true).create_new(true).open(mount.at("f"));
+    let new = OpenOptions::new().write(true).create_new(true).open(mount.at("d/f"));
     new.expect("made").write_all(&bytes(1, LARGE)).expect("written");
-    lab.cli.ok(&["cp", arg(&other), "pot://lab/f"]);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/d/f"]);
     lab.donor("donor-1").signal(Signal::CONT);
-    let sync = || File::open(&mount.dir).and_then(|dir| dir.sync_all());
-    let told = sync().expect_err("another file has the name");
-    assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
-    sync().expect("it is told once");
-    assert_eq!(lab.cli.cat("pot://lab/f"), b"other");
+    for dir in ["", "beside"] {
+        open(dir).sync_all().expect("the file is in another directory");
+    }
+    for dir in [open("d"), before] {
+        let told = dir.sync_all().expect_err("another file has the name");
+        assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
+        dir.sync_all().expect("it is told once");
+    }
+    open("d").sync_all().expect("it was told");
+    assert_eq!(lab.cli.cat("pot://lab/d/f"), b"other");
     let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
-    assert_eq!(said["unpublished"][0]["path"], "pot://lab/f", "{said}");
+    assert_eq!(said["unpublished"][0]["path"], "pot://lab/d/f", "{said}");
     assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");
+}
+
+#[test]
+fn an_option_of_write_behind_wins_over_the_configuration_and_over_an_earlier_one() {
+    let test = "an_option_of_write_behind_wins_over_the_configuration";
+    if !can_mount(test) {
+        return;
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let config = lab.dir().join("home/config/potluck");
+    fs::create_dir_all(&config).expect("made");
+    let asked: [(bool, &[&str]); 3] =
+        [(true, &[]), (true, &["--write-behind", "--write-behind=false"]), (false, BEHIND)];
+    let mounts = asked.map(|(configured, options)| {
+        let text = format!("write-behind = {configured}\n");
+        fs::write(config.join("config.toml"), text).expect("written");
+        let name = format!("{configured}-{}", options.len());
+        Mount::start_in(&lab, &name, "pot://lab", options)
+    });
+    lab.donor("donor-1").signal(Signal::STOP);
+    let closing = mounts.each_ref().map(|mount| {
+        let file = mount.dir.join(mount.dir.file_name().expect("a name"));
+        thread::spawn(move || fs::write(file, bytes(1, LARGE)))
+    });
+    pause(BEGUN);
+    let returned = closing.each_ref().map(thread::JoinHandle::is_finished);
+    assert_eq!(returned, [true, false, true], "whether close() has returned");
+    lab.donor("donor-1").signal(Signal::CONT);
+    for closing in closing {
+        closing.join().expect("no panic").expect("written");
+    }
+    for mount in &mounts {
+        lab.cli.ok(&["umount", arg(&mount.dir)]);
+    }
 }
 
 #[test]
