@@ -397,7 +397,7 @@ impl FileSystem {
         }
         self.find_present(inode).await?;
         if let Some(draft) = self.shared_by_locks(inode).await {
-            return Ok(self.handles().add(inode, Handle::Writing(draft), opener));
+            return Ok(self.handles().add(inode, Handle::ReadingDraft(draft), opener));
         }
         self.published_when_closed(inode).await;
         let draft = self.handles().draft(inode);
@@ -410,7 +410,8 @@ impl FileSystem {
                 Ok(reading) => reading,
                 Err(failure) => match draft {
                     Some(draft) if failure == Errno::NOENT => {
-                        return Ok(self.handles().add(inode, Handle::Writing(draft), opener));
+                        let handle = Handle::ReadingDraft(draft);
+                        return Ok(self.handles().add(inode, handle, opener));
                     }
                     _ => return Err(failure),
                 },
@@ -505,7 +506,7 @@ impl FileSystem {
             Handle::Reading(reading) => {
                 reading.read(offset, len).await.map_err(|failure| errno(&failure))
             }
-            Handle::Writing(draft) => {
+            Handle::ReadingDraft(draft) | Handle::Writing(draft) => {
                 let path = self.inodes().last_path(opened.inode);
                 draft.lock().await.read(&path?, offset, len).await
             }
@@ -558,7 +559,7 @@ impl FileSystem {
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         match opened.handle {
-            Handle::Writing(draft) => {
+            Handle::ReadingDraft(draft) | Handle::Writing(draft) => {
                 let path = self.inodes().last_path(opened.inode);
                 let mut draft = draft.lock().await;
                 draft.sync(&path?).await?;

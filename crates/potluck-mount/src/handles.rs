@@ -17,7 +17,9 @@ const FAILED_DIRS: usize = 1024;
 pub enum Handle {
     /// A version is open for reading.
     Reading(Arc<Reading>),
-    /// A draft is open.
+    /// A draft is open for reading, because the file has no version yet or programs share it by locks.
+    ReadingDraft(SharedDraft),
+    /// A draft is open for writing.
     Writing(SharedDraft),
     /// A directory is open, with its entries as they were then.
     Listing(Arc<Vec<ListedEntry>>),
@@ -61,7 +63,7 @@ impl OpenHandles {
     /// Adds a handle, and returns its number. If others have begun to write the file meanwhile, the handle gets their
     /// draft instead of its own.
     pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
-        if let Handle::Writing(draft) = &mut handle {
+        if let Handle::ReadingDraft(draft) | Handle::Writing(draft) = &mut handle {
             let (shared, count) = self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0));
             *count += 1;
             *draft = shared.clone();
@@ -70,7 +72,7 @@ impl OpenHandles {
         self.of_inode.entry(inode).or_default().insert(self.last);
         let newest_process = match handle {
             Handle::Writing(_) => newest_process(),
-            Handle::Reading(_) | Handle::Listing(_) => None,
+            Handle::Reading(_) | Handle::ReadingDraft(_) | Handle::Listing(_) => None,
         };
         let (is_left, left_by) = (false, None);
         let failure = self.failures.get(&inode).copied();
@@ -205,7 +207,7 @@ impl OpenHandles {
             let reading = opened.filter(|opened| matches!(opened.handle, Handle::Reading(_)));
             let Some(opened) = reading else { continue };
             opened.handle = handle.clone();
-            if let Handle::Writing(draft) = handle {
+            if let Handle::ReadingDraft(draft) = handle {
                 self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;
             }
         }
@@ -230,7 +232,7 @@ impl OpenHandles {
                 of_file.remove();
             }
         }
-        if matches!(removed.handle, Handle::Writing(_))
+        if matches!(removed.handle, Handle::ReadingDraft(_) | Handle::Writing(_))
             && let Entry::Occupied(mut draft) = self.drafts.entry(removed.inode)
         {
             draft.get_mut().1 -= 1;

@@ -96,9 +96,9 @@ impl FileSystem {
         named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
-    /// Publishes a file that was closed. With write-behind a small one is published after this returns, in its turn,
-    /// unless programs lock or write it, or it belongs to a checkpoint, which must not lack it when it is committed; any
-    /// other comes after those.
+    /// Publishes a file that was closed, unless it was open only to be read: its writers publish it then. With
+    /// write-behind a small one is published after this returns, in its turn, unless programs lock or write it, or it
+    /// belongs to a checkpoint, which must not lack it when it is committed; any other comes after those.
     async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
         let OpenHandle { inode, handle: Handle::Writing(draft), .. } = opened else {
             return Ok(());
@@ -235,7 +235,7 @@ impl FileSystem {
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
-        if let Handle::Writing(draft) = &opened.handle {
+        if let Handle::ReadingDraft(draft) | Handle::Writing(draft) = &opened.handle {
             // Between its close() and this call a program may set attributes by name and rename the file. The file
             // counts as open until all that was set is published.
             let mut draft = draft.lock().await;

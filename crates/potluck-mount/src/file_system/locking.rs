@@ -122,7 +122,7 @@ impl FileSystem {
             refreshed.refresh(&path).await?;
             let is_readable = refreshed.is_readable();
             drop(refreshed);
-            shared = is_readable.then_some(Handle::Writing(draft));
+            shared = is_readable.then_some(Handle::ReadingDraft(draft));
         }
         let is_read = !self.handles().readings(inode).is_empty();
         if shared.is_none() && is_read {
@@ -161,7 +161,7 @@ impl FileSystem {
     /// Makes programs that opened an old version, and have now locked the file, read the version that took its place.
     async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
         let handle = match self.shared_by_locks(inode).await {
-            Some(draft) => Handle::Writing(draft),
+            Some(draft) => Handle::ReadingDraft(draft),
             None => Handle::Reading(Arc::new(self.open_version(inode).await?)),
         };
         self.handles().replace_readings(reader, &handle);

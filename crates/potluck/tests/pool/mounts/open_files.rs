@@ -158,6 +158,23 @@ fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
     lab.cli.fails(3, &["stat", "pot://lab/new"]);
 }
 
+#[test]
+fn who_reads_a_new_file_while_it_is_written_does_not_publish_half_of_it() {
+    let test = "who_reads_a_new_file_while_it_is_written";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let content = bytes(1, 600_000);
+    let mut writer = File::create(mount.at("f")).expect("made");
+    let mut written = 0;
+    for half in content.chunks(300_000) {
+        writer.write_all(half).expect("written");
+        written += half.len();
+        assert_same(&fs::read(mount.at("f")).expect("read"), &content[..written], "so far");
+        assert!(!is_there(&lab.cli, "pot://lab/f"), "half a file is seen");
+    }
+    assert_eq!(close(writer), None);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "closed");
+}
+
 /// The kernel releases an earlier descriptor when nothing has it any more, here a mapping; by itself it may also be a
 /// moment late.
 #[test]
