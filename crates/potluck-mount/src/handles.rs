@@ -213,6 +213,35 @@ impl OpenHandles {
         }
     }
 
+    /// Returns whether a program reads the draft of a file.
+    pub fn is_draft_read(&self, inode: u64) -> bool {
+        self.of_file(inode).any(|(_, opened)| matches!(opened.handle, Handle::ReadingDraft(_)))
+    }
+
+    /// Makes the handles that read the draft of a file read a version instead, unless a program writes the file.
+    pub fn replace_draft(&mut self, inode: u64, reading: &Arc<Reading>) {
+        if self.is_file_written(inode) {
+            return;
+        }
+        for number in self.of_inode.get(&inode).cloned().unwrap_or_default() {
+            let opened = self.open.get_mut(&number);
+            let reads = opened.filter(|opened| matches!(opened.handle, Handle::ReadingDraft(_)));
+            let Some(opened) = reads else { continue };
+            opened.handle = Handle::Reading(Arc::clone(reading));
+            self.leaves_draft(inode);
+        }
+    }
+
+    /// Notes that a handle is not one of a draft any more. With its last handle the draft is removed.
+    fn leaves_draft(&mut self, inode: u64) {
+        if let Entry::Occupied(mut draft) = self.drafts.entry(inode) {
+            draft.get_mut().1 -= 1;
+            if draft.get().1 == 0 {
+                draft.remove();
+            }
+        }
+    }
+
     /// Returns all drafts, each with the number of its file.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
         self.drafts.iter().map(|(inode, (draft, _))| (*inode, draft.clone())).collect()
@@ -232,13 +261,8 @@ impl OpenHandles {
                 of_file.remove();
             }
         }
-        if matches!(removed.handle, Handle::ReadingDraft(_) | Handle::Writing(_))
-            && let Entry::Occupied(mut draft) = self.drafts.entry(removed.inode)
-        {
-            draft.get_mut().1 -= 1;
-            if draft.get().1 == 0 {
-                draft.remove();
-            }
+        if matches!(removed.handle, Handle::ReadingDraft(_) | Handle::Writing(_)) {
+            self.leaves_draft(removed.inode);
         }
         Some(removed)
     }

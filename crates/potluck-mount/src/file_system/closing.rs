@@ -187,7 +187,9 @@ impl FileSystem {
                 }
             }
         }
-        self.publish_at(draft, &path).await
+        self.publish_at(draft, &path).await?;
+        self.readers_keep_version(inode, &path, draft.version()).await;
+        Ok(())
     }
 
     /// Publishes a draft at `path`. A failure is noted in the mount's record, too, for a program that is killed or ends
