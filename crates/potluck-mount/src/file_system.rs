@@ -385,6 +385,7 @@ impl FileSystem {
                 return Err(why);
             }
         }
+        self.readers_share_by_locks(inode).await;
         self.writes_staged(inode, number).await;
         Ok(number)
     }
@@ -410,8 +411,7 @@ impl FileSystem {
                 Ok(reading) => reading,
                 Err(failure) => match draft {
                     Some(draft) if failure == Errno::NOENT => {
-                        let handle = Handle::ReadingDraft(draft);
-                        return Ok(self.handles().add(inode, handle, opener));
+                        return Ok(self.handles().add(inode, Handle::ReadingDraft(draft), opener));
                     }
                     _ => return Err(failure),
                 },

@@ -32,8 +32,8 @@ impl FileSystem {
     /// that process has closed it before or is gone. A file that was removed meanwhile is not published. A file that
     /// was only made, or cut off by open(), is published once no program can write it any more.
     ///
-    /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program has
-    /// an exclusive lock on the file, only that program's close publishes it.
+    /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program that
+    /// has the file open for writing has an exclusive lock on it, only that program's close publishes it.
     pub async fn flush(
         self: &Arc<Self>,
         handle: u64,
@@ -49,7 +49,10 @@ impl FileSystem {
                 Writers::Others => self.handles().hand_on(handle),
                 Writers::None => {
                     self.handles().leave(handle);
-                    if !self.locks.is_written_by_another(locked, owner) {
+                    // Who only reads the file changes nothing under its lock, and has no draft to publish.
+                    let is_being_changed = self.locks.is_written_by_another(locked, owner)
+                        && self.handles().is_written_beside(opened.inode, handle);
+                    if !is_being_changed {
                         published = self.publish(opened).await;
                     }
                 }
@@ -231,7 +234,7 @@ impl FileSystem {
     }
 
     /// Closes a handle, and publishes what was written since the last flush, unless another handle has the file open for
-    /// writing, or another program has an exclusive lock on it.
+    /// writing.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
@@ -243,8 +246,8 @@ impl FileSystem {
             let mut draft = draft.lock().await;
             // Another program may have begun to write the file since, and publishes it when it closes it.
             let is_written = self.handles().is_written_beside(opened.inode, handle);
-            // Nobody waits for the answer; the mount record has what fails.
-            if !is_written && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
+            if !is_written {
+                // Nobody waits for the answer; the mount record has what fails.
                 let _ = self.publish_in_turn(&mut draft, opened.inode).await;
             }
             self.handles().remove(handle);

@@ -179,6 +179,17 @@ impl FileSystem {
         is_readable.then_some(draft)
     }
 
+    /// Makes programs that read a file which programs lock share its draft, now that one has it open for writing. A
+    /// later lock may need nothing from the manager, and readers would not be told of what is written until then.
+    pub(super) async fn readers_share_by_locks(&self, inode: u64) {
+        if self.handles().readings(inode).is_empty() {
+            return;
+        }
+        if let Some(draft) = self.shared_by_locks(inode).await {
+            self.handles().replace_readings(inode, &Handle::ReadingDraft(draft));
+        }
+    }
+
     /// Sets the function that makes the kernel forget attributes; a second call has no effect.
     pub fn on_forgetting(&self, forget: Box<dyn Fn(u64) + Send + Sync>) {
         let _ = self.forgetting.set(forget);
