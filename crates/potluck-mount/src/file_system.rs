@@ -13,6 +13,7 @@ mod renaming;
 mod reservations;
 mod sharing;
 mod staged_writers;
+mod syncing;
 mod versions;
 
 use checkpoints::MountedCheckpoints;
@@ -92,6 +93,8 @@ pub struct OpenMode {
 pub struct WriteMode {
     /// True if the bytes go to the end of the file, whatever their offset (`O_APPEND`).
     pub appends: bool,
+    /// True if the write returns when the bytes are synced (`O_SYNC` or `O_DSYNC`).
+    pub syncs: bool,
     /// True if the set-user-ID and set-group-ID bits are cleared, because the writer is not trusted with them.
     pub clears_set_ids: bool,
 }
@@ -540,6 +543,9 @@ impl FileSystem {
                 draft.exceeds_quota();
             }
         }
+        if written.is_ok() && mode.syncs {
+            written = self.sync_draft(&mut draft, opened.inode).await;
+        }
         if let Err(why) = written {
             draft.fail(why, self.locks.is_locked(opened.inode));
             return Err(why);
@@ -552,24 +558,6 @@ impl FileSystem {
             self.forget_attributes(opened.inode);
         }
         Ok(())
-    }
-
-    /// Returns when the bytes that were written so far are as safe as [`Draft::sync`] says; a file that programs lock
-    /// is published as well.
-    pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
-        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
-        match opened.handle {
-            Handle::ReadingDraft(draft) | Handle::Writing(draft) => {
-                let path = self.inodes().last_path(opened.inode);
-                let mut draft = draft.lock().await;
-                draft.sync(&path?).await?;
-                match self.locks.is_locked(opened.inode) {
-                    true => self.publish_in_turn(&mut draft, opened.inode).await,
-                    false => Ok(()),
-                }
-            }
-            Handle::Reading(_) | Handle::Listing(_) => Ok(()),
-        }
     }
 
     /// Returns whether a handle is open that will publish the draft.

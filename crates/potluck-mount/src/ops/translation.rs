@@ -145,6 +145,8 @@ pub fn write_mode(request: WriteFlags, descriptor: OpenFlags) -> WriteMode {
     let given = OFlags::from_bits_retain(descriptor.0 as u32);
     WriteMode {
         appends: given.contains(OFlags::APPEND),
+        // `O_DSYNC` is one of the bits of `O_SYNC`.
+        syncs: given.intersects(OFlags::SYNC),
         // For a write that bypasses the page cache the kernel leaves it to this daemon to clear these bits.
         clears_set_ids: request.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
     }

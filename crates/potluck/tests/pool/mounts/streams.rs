@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const CHUNK: usize = 64 << 10;
@@ -288,6 +288,35 @@ fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
     drop(file);
     assert!(tap.count() - before < CHUNK, "nothing is sent twice");
     let expected = [bytes(2, 10 * CHUNK), bytes(1, 1 << 20)[10 * CHUNK..].to_vec()].concat();
+    assert_stored(&lab.cli, "pot://lab/f", &expected);
+}
+
+/// A descriptor that only reads syncs what others wrote, and each write of one with `O_DSYNC` is synced.
+#[test]
+fn what_was_written_is_synced_by_any_descriptor_of_the_file_and_by_writes_with_o_dsync() {
+    if !can_mount("what_was_written_is_synced_by_any_descriptor_of_the_file") {
+        return;
+    }
+    let mut lab = Lab::manager_only(&[]);
+    let tap = lab.lend_behind("donor-1", Tap::listening());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    fs::write(mount.at("f"), bytes(1, 1 << 20)).expect("written");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = options.open(mount.at("f")).expect("opened");
+    let syncing = options.custom_flags(libc::O_DSYNC).open(mount.at("f")).expect("opened");
+    let reader = File::open(mount.at("f")).expect("opened");
+    file.write_all_at(&bytes(2, 10 * CHUNK), 0).expect("written");
+    let before = tap.count();
+    reader.sync_all().expect("synced");
+    assert!(tap.count() - before >= 10 * CHUNK, "donors have what others wrote");
+    let before = tap.count();
+    syncing.write_all_at(&bytes(3, 10 * CHUNK), 0).expect("written");
+    assert!(tap.count() - before >= 10 * CHUNK, "donors have what was written");
+    drop((file, syncing, reader));
+    let expected = [bytes(3, 10 * CHUNK), bytes(1, 1 << 20)[10 * CHUNK..].to_vec()].concat();
     assert_stored(&lab.cli, "pot://lab/f", &expected);
 }
 
