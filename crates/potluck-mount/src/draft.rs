@@ -18,6 +18,7 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::control::Condition;
 use potluck_wire::error::code;
 use rustix::io::Errno;
@@ -320,7 +321,8 @@ impl Draft {
 
     /// Notes that a process is going to write `len` bytes at `offset`, or at the end of the file if that is `None`.
     ///
-    /// Errors: [`Errno::BUSY`] if the file is shared and another process has written some of these bytes.
+    /// Errors: [`Errno::BUSY`] if the file is shared and another process has written some of these bytes;
+    /// [`Errno::FBIG`] beyond the largest size of a file. The file is then as it was.
     pub fn claim(
         &mut self,
         process: Option<u32>,
@@ -328,10 +330,10 @@ impl Draft {
         len: usize,
     ) -> Result<(), Errno> {
         let start = offset.unwrap_or_else(|| self.size());
+        let end = start.saturating_add(len as u64);
         match &mut self.content {
-            Content::Shared(shared) => {
-                shared.claim(process, start..start.saturating_add(len as u64))
-            }
+            _ if end > LARGEST_FILE => Err(Errno::FBIG),
+            Content::Shared(shared) => shared.claim(process, start..end),
             _ => Ok(()),
         }
     }

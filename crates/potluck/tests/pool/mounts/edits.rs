@@ -166,6 +166,25 @@ fn a_file_changed_at_random_is_what_a_local_one_would_be() {
 }
 
 #[test]
+fn a_size_that_no_file_can_have_is_refused_and_changes_nothing() {
+    let test = "a_size_that_no_file_can_have_is_refused";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let file = options.open(mount.at("f")).expect("made");
+    file.write_all_at(b"content", 0).expect("written");
+    // The file that is cut off has no name, for to publish so many zeros would take years.
+    let nameless = options.open(mount.at("g")).expect("made");
+    fs::remove_file(mount.at("g")).expect("removed");
+    let largest = 1 << 60;
+    for refused in [nameless.set_len(largest + 1), file.write_all_at(b"x", largest)] {
+        assert_eq!(refused.expect_err("too large").raw_os_error(), Some(libc::EFBIG));
+    }
+    drop(file);
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"content");
+}
+
+#[test]
 fn a_descriptor_appends_while_its_flags_say_so_and_what_is_changed_in_memory_has_its_place() {
     let test = "a_descriptor_appends_while_its_flags_say_so";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
