@@ -537,11 +537,10 @@ impl FileSystem {
         draft.claim(opened.opener, offset, bytes.len())?;
         let path = path?;
         let mut written = draft.write(&path, offset, bytes).await;
-        if written.is_ok() && draft.is_quota_to_be_checked() {
-            written = self.check_quota(&path, draft.size()).await;
-            if written.is_err() {
-                draft.exceeds_quota();
-            }
+        if written.is_ok()
+            && let Some(spooled) = draft.spooled_to_be_checked()
+        {
+            written = self.check_room(&path, &mut draft, spooled).await;
         }
         if written.is_ok() && mode.syncs {
             written = self.sync_draft(&mut draft, opened.inode).await;

@@ -33,6 +33,11 @@ impl Draft {
         is_changed && !self.is_nameless
     }
 
+    /// Returns the error of the first write that failed, without which nothing of the draft is published.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failure
+    }
+
     /// Returns the version that was opened, or published last, if it is known.
     pub fn version(&self) -> Option<VersionId> {
         self.version

@@ -15,8 +15,11 @@ impl FileSystem {
         self.sync_draft(&mut draft, opened.inode).await
     }
 
-    /// Syncs a draft that the caller has locked.
+    /// Syncs a draft that the caller has locked. A file of which a write failed is never published, and so not safe.
     pub(super) async fn sync_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+        if let Some(why) = draft.failure() {
+            return Err(why);
+        }
         let path = self.inodes().last_path(inode)?;
         draft.sync(&path).await?;
         match self.locks.is_locked(inode) {

@@ -2,7 +2,7 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
-use crate::pool::lab::{Cli, Lab};
+use crate::pool::lab::{Cli, Lab, Lending};
 use crate::pool::lent::all_files;
 use crate::pool::tap::Tap;
 use crate::pool::waiting::{DEADLINE, wait_until};
@@ -384,6 +384,41 @@ fn a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota() {
         assert_eq!((closed, why), (-1, Some(libc::EDQUOT)), "{protocol}");
         assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
     }
+}
+
+/// A program whose file waits in the spool hears at write() that donors have no room for it, and not only at close().
+#[test]
+fn a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room() {
+    if !can_mount("a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room") {
+        return;
+    }
+    const PIECE: u64 = 1 << 20;
+    let mut lab = Lab::manager_only(&[]);
+    lab.lend("donor", Lending { max: "150MiB".into(), ..Lending::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB", "--copies", "1"]);
+    let mount = Mount::start(&lab, "pot://lab", &["--spool-max", "2GiB"]);
+    let piece = |number: u64| bytes(number, PIECE as usize);
+    let file = File::create(mount.at("fits")).expect("made");
+    (0..40).rev().for_each(|at| file.write_all_at(&piece(at), at * PIECE).expect("it fits"));
+    drop(file);
+    assert_stored(&lab.cli, "pot://lab/fits", &(0..40).flat_map(piece).collect::<Vec<u8>>());
+
+    let file = File::create(mount.at("f")).expect("made");
+    let refused = (0..400).find_map(|number| {
+        let written = file.write_all_at(&piece(100 + number), (399 - number) * PIECE);
+        written.err().map(|why| (number, why.raw_os_error()))
+    });
+    let (after, why) = refused.expect("nobody said no");
+    assert_eq!(why, Some(libc::ENOSPC));
+    assert!(after < 160, "{after} MiB, and donors had room for 110");
+    let synced = file.sync_all().expect_err("it is not safe");
+    assert_eq!(synced.raw_os_error(), Some(libc::ENOSPC));
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    let why = std::io::Error::last_os_error().raw_os_error();
+    assert_eq!((closed, why), (-1, Some(libc::ENOSPC)));
+    lab.cli.fails(3, &["stat", "pot://lab/f"]);
 }
 
 /// What a program saw while it wrote, and what the pool had already, is told of each file.
