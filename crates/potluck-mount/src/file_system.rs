@@ -320,10 +320,15 @@ impl FileSystem {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Returns the number of a name, if it has one. A mere listing gives names no numbers, because the kernel would
-    /// never forget them.
+    /// Returns the number of a name, if it has one.
     pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
         self.inodes().find(parent, name)
+    }
+
+    /// Returns the number that a listing tells of a name. It gives the name no number, because the kernel would never
+    /// forget it.
+    pub fn listed_number(&self, parent: u64, name: &str) -> u64 {
+        self.inodes().expected(parent, name)
     }
 
     /// Returns the number of the directory at a path, if it has one.

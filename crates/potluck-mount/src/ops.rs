@@ -34,8 +34,6 @@ use translation::{
 const BELIEVED: Duration = Duration::from_secs(1);
 /// The size in bytes of the blocks in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
-/// The number that a listing shows for entries without one, as libfuse does.
-const UNKNOWN: u64 = u32::MAX as u64;
 /// The flags of an open file: reads and writes bypass the page cache, which would mix versions of one name.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
@@ -491,7 +489,7 @@ impl Filesystem for KernelRequests {
                 1 => reply.add(INodeNo(self.files.parent(inode.0)), 2, FileType::Directory, ".."),
                 _ => {
                     let entry = &entries[at as usize - 2];
-                    let number = self.files.number(inode.0, &entry.path).unwrap_or(UNKNOWN);
+                    let number = self.files.listed_number(inode.0, &entry.path);
                     reply.add(INodeNo(number), at + 1, kind(entry.kind), &entry.path)
                 }
             };
