@@ -18,13 +18,14 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::control::Condition;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The growth of a file in the spool, in bytes, after which the quota of the space is looked at again.
+/// The growth of a file in the spool, in bytes, after which quota and room are looked at again.
 const SPOOL_STEP: u64 = 32 << 20;
 /// The number of zero bytes that are streamed at a time.
 const PIECE: u64 = 1 << 20;
@@ -56,7 +57,7 @@ pub struct Draft {
     is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
-    /// The number of bytes that the file had in the spool when the quota of the space was looked at last.
+    /// The number of bytes that the file had in the spool when quota and room were looked at last.
     spool_checked: u64,
     /// True if attributes were set since the file was published last.
     has_new_attributes: bool,
@@ -320,7 +321,8 @@ impl Draft {
 
     /// Notes that a process is going to write `len` bytes at `offset`, or at the end of the file if that is `None`.
     ///
-    /// Errors: [`Errno::BUSY`] if the file is shared and another process has written some of these bytes.
+    /// Errors: [`Errno::BUSY`] if the file is shared and another process has written some of these bytes;
+    /// [`Errno::FBIG`] beyond the largest size of a file. The file is then as it was.
     pub fn claim(
         &mut self,
         process: Option<u32>,
@@ -328,10 +330,10 @@ impl Draft {
         len: usize,
     ) -> Result<(), Errno> {
         let start = offset.unwrap_or_else(|| self.size());
+        let end = start.saturating_add(len as u64);
         match &mut self.content {
-            Content::Shared(shared) => {
-                shared.claim(process, start..start.saturating_add(len as u64))
-            }
+            _ if end > LARGEST_FILE => Err(Errno::FBIG),
+            Content::Shared(shared) => shared.claim(process, start..end),
             _ => Ok(()),
         }
     }
@@ -374,12 +376,12 @@ impl Draft {
 
     /// Notes that a write failed, so that the file does not have the content that the program meant. A streamed file is
     /// lost then. An edit is not published either, unless the file is locked (`is_locked`): programs that lock files,
-    /// such as databases, undo what they wrote.
+    /// such as databases, undo what they wrote. Of a shared file the other bytes are published all the same.
     pub fn fail(&mut self, why: Errno, is_locked: bool) {
         if matches!(self.content, Content::Streamed { .. }) {
             self.content = Content::Lost { why, size: self.size() };
         }
-        if self.is_dirty && !is_locked {
+        if self.is_dirty && !is_locked && !self.is_shared() {
             self.failure.get_or_insert(why);
         }
     }
@@ -418,24 +420,24 @@ impl Draft {
         })
     }
 
-    /// Returns whether the quota of the space is to be checked again, because the file's part of the spool has grown by
-    /// [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs no quota.
-    pub fn is_quota_to_be_checked(&mut self) -> bool {
-        let Content::Edited(edit) = &self.content else { return false };
+    /// Returns the bytes of the file in the spool if quota and room are to be checked again, because these have grown by
+    /// [`SPOOL_STEP`] since the last check. A file without a name is never published, and needs neither.
+    pub fn spooled_to_be_checked(&mut self) -> Option<u64> {
+        let Content::Edited(edit) = &self.content else { return None };
         let spooled = edit.spooled();
         self.spool_checked = self.spool_checked.min(spooled); // spooled bytes may have been stored, or cut off
         if self.is_nameless || spooled - self.spool_checked < SPOOL_STEP {
-            return false;
+            return None;
         }
         self.spool_checked = spooled;
-        true
+        Some(spooled)
     }
 
-    /// Notes that the file exceeds the quota of the space: the quota is checked again at the next write that makes the
+    /// Notes that there is no quota or no room for the file: both are checked again at the next write that makes the
     /// file's part of the spool larger. If only the end of a large write was refused, the kernel reports a short write,
     /// and the program gets the error from its next write. Bytes in the spool may be overwritten, as databases do to
     /// undo a change.
-    pub fn exceeds_quota(&mut self) {
+    pub fn is_refused(&mut self) {
         self.spool_checked = self.spool_checked.saturating_sub(SPOOL_STEP - 1);
     }
 

@@ -13,6 +13,7 @@ mod renaming;
 mod reservations;
 mod sharing;
 mod staged_writers;
+mod syncing;
 mod versions;
 
 use checkpoints::MountedCheckpoints;
@@ -83,10 +84,19 @@ pub struct OpenMode {
     pub writes: bool,
     /// True if the content of the file is cut off (`O_TRUNC`).
     pub truncates: bool,
-    /// True if writes go to the end of the file (`O_APPEND`).
-    pub appends: bool,
     /// True if the name must be free before (`O_EXCL`).
     pub is_exclusive: bool,
+}
+
+/// The way in which a program writes to an open file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteMode {
+    /// True if the bytes go to the end of the file, whatever their offset (`O_APPEND`).
+    pub appends: bool,
+    /// True if the write returns when the bytes are synced (`O_SYNC` or `O_DSYNC`).
+    pub syncs: bool,
+    /// True if the set-user-ID and set-group-ID bits are cleared, because the writer is not trusted with them.
+    pub clears_set_ids: bool,
 }
 
 /// One mounted directory of a pool.
@@ -310,10 +320,15 @@ impl FileSystem {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Returns the number of a name, if it has one. A mere listing gives names no numbers, because the kernel would
-    /// never forget them.
+    /// Returns the number of a name, if it has one.
     pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
         self.inodes().find(parent, name)
+    }
+
+    /// Returns the number that a listing tells of a name. It gives the name no number, because the kernel would never
+    /// forget it.
+    pub fn listed_number(&self, parent: u64, name: &str) -> u64 {
+        self.inodes().expected(parent, name)
     }
 
     /// Returns the number of the directory at a path, if it has one.
@@ -357,8 +372,7 @@ impl FileSystem {
         };
         // The file that these handles read is changed under their number.
         self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
-        let handle = Handle::Writing { draft: draft.clone(), appends: mode.appends };
-        let number = self.handles().add(inode, handle, opener);
+        let number = self.handles().add(inode, Handle::Writing(draft.clone()), opener);
         let shared = self.handles().draft(inode).filter(|shared| !shared.is_same(&draft));
         if is_begun && shared.is_some() {
             // Another program began to write the file at the same time.
@@ -379,6 +393,7 @@ impl FileSystem {
                 return Err(why);
             }
         }
+        self.readers_share_by_locks(inode).await;
         self.writes_staged(inode, number).await;
         Ok(number)
     }
@@ -391,11 +406,7 @@ impl FileSystem {
         }
         self.find_present(inode).await?;
         if let Some(draft) = self.shared_by_locks(inode).await {
-            return Ok(self.handles().add(
-                inode,
-                Handle::Writing { draft, appends: false },
-                opener,
-            ));
+            return Ok(self.handles().add(inode, Handle::ReadingDraft(draft), opener));
         }
         self.published_when_closed(inode).await;
         let draft = self.handles().draft(inode);
@@ -408,8 +419,7 @@ impl FileSystem {
                 Ok(reading) => reading,
                 Err(failure) => match draft {
                     Some(draft) if failure == Errno::NOENT => {
-                        let handle = Handle::Writing { draft, appends: false };
-                        return Ok(self.handles().add(inode, handle, opener));
+                        return Ok(self.handles().add(inode, Handle::ReadingDraft(draft), opener));
                     }
                     _ => return Err(failure),
                 },
@@ -491,8 +501,7 @@ impl FileSystem {
         let draft = SharedDraft::new(draft);
         let inode = self.number_of_version(parent, name, None);
         let facts = self.facts_of_draft(inode, &draft);
-        let handle =
-            self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
+        let handle = self.handles().add(inode, Handle::Writing(draft), opener);
         self.inodes().looked_up(inode, (parent, name), facts.kind);
         self.writes_staged(inode, handle).await;
         Ok((facts, handle))
@@ -505,7 +514,7 @@ impl FileSystem {
             Handle::Reading(reading) => {
                 reading.read(offset, len).await.map_err(|failure| errno(&failure))
             }
-            Handle::Writing { draft, .. } => {
+            Handle::ReadingDraft(draft) | Handle::Writing(draft) => {
                 let path = self.inodes().last_path(opened.inode);
                 draft.lock().await.read(&path?, offset, len).await
             }
@@ -513,32 +522,33 @@ impl FileSystem {
         }
     }
 
-    /// Writes to an open file for the thread `thread`. With `clears_set_ids` the set-user-ID and set-group-ID bits of
-    /// the file are cleared, because the writer is not trusted with them.
+    /// Writes to an open file for the thread `thread`.
     pub async fn write(
         &self,
         handle: u64,
         thread: u32,
         offset: u64,
         bytes: Vec<u8>,
-        clears_set_ids: bool,
+        mode: WriteMode,
     ) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
-        let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
+        let Handle::Writing(draft) = opened.handle else { return Err(Errno::BADF) };
         if opened.is_left {
             self.handles().is_written_again(handle, process_of(thread));
         }
         let path = self.inodes().last_path(opened.inode);
-        let offset = (!appends).then_some(offset);
+        let offset = (!mode.appends).then_some(offset);
         let mut draft = draft.lock().await;
         draft.claim(opened.opener, offset, bytes.len())?;
         let path = path?;
         let mut written = draft.write(&path, offset, bytes).await;
-        if written.is_ok() && draft.is_quota_to_be_checked() {
-            written = self.check_quota(&path, draft.size()).await;
-            if written.is_err() {
-                draft.exceeds_quota();
-            }
+        if written.is_ok()
+            && let Some(spooled) = draft.spooled_to_be_checked()
+        {
+            written = self.check_room(&path, &mut draft, spooled).await;
+        }
+        if written.is_ok() && mode.syncs {
+            written = self.sync_draft(&mut draft, opened.inode).await;
         }
         if let Err(why) = written {
             draft.fail(why, self.locks.is_locked(opened.inode));
@@ -546,30 +556,12 @@ impl FileSystem {
         }
         let before = draft.attributes();
         let permissions = before.permissions.without_set_ids();
-        if clears_set_ids && permissions != before.permissions {
+        if mode.clears_set_ids && permissions != before.permissions {
             draft.set_attributes(Attributes { permissions, ..before });
             drop(draft); // released first, for the kernel may ask at once
             self.forget_attributes(opened.inode);
         }
         Ok(())
-    }
-
-    /// Returns when the bytes that were written so far are as safe as [`Draft::sync`] says; a file that programs lock
-    /// is published as well.
-    pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
-        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
-        match opened.handle {
-            Handle::Writing { draft, .. } => {
-                let path = self.inodes().last_path(opened.inode);
-                let mut draft = draft.lock().await;
-                draft.sync(&path?).await?;
-                match self.locks.is_locked(opened.inode) {
-                    true => self.publish_in_turn(&mut draft, opened.inode).await,
-                    false => Ok(()),
-                }
-            }
-            Handle::Reading(_) | Handle::Listing(_) => Ok(()),
-        }
     }
 
     /// Returns whether a handle is open that will publish the draft.

@@ -17,8 +17,10 @@ const FAILED_DIRS: usize = 1024;
 pub enum Handle {
     /// A version is open for reading.
     Reading(Arc<Reading>),
-    /// A draft is open; with `appends`, writes go to its end, whatever their offset.
-    Writing { draft: SharedDraft, appends: bool },
+    /// A draft is open for reading, because the file has no version yet or programs share it by locks.
+    ReadingDraft(SharedDraft),
+    /// A draft is open for writing.
+    Writing(SharedDraft),
     /// A directory is open, with its entries as they were then.
     Listing(Arc<Vec<ListedEntry>>),
 }
@@ -61,7 +63,7 @@ impl OpenHandles {
     /// Adds a handle, and returns its number. If others have begun to write the file meanwhile, the handle gets their
     /// draft instead of its own.
     pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
-        if let Handle::Writing { draft, .. } = &mut handle {
+        if let Handle::ReadingDraft(draft) | Handle::Writing(draft) = &mut handle {
             let (shared, count) = self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0));
             *count += 1;
             *draft = shared.clone();
@@ -69,8 +71,8 @@ impl OpenHandles {
         self.last += 1;
         self.of_inode.entry(inode).or_default().insert(self.last);
         let newest_process = match handle {
-            Handle::Writing { .. } => newest_process(),
-            Handle::Reading(_) | Handle::Listing(_) => None,
+            Handle::Writing(_) => newest_process(),
+            Handle::Reading(_) | Handle::ReadingDraft(_) | Handle::Listing(_) => None,
         };
         let (is_left, left_by) = (false, None);
         let failure = self.failures.get(&inode).copied();
@@ -205,8 +207,37 @@ impl OpenHandles {
             let reading = opened.filter(|opened| matches!(opened.handle, Handle::Reading(_)));
             let Some(opened) = reading else { continue };
             opened.handle = handle.clone();
-            if let Handle::Writing { draft, .. } = handle {
+            if let Handle::ReadingDraft(draft) = handle {
                 self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;
+            }
+        }
+    }
+
+    /// Returns whether a program reads the draft of a file.
+    pub fn is_draft_read(&self, inode: u64) -> bool {
+        self.of_file(inode).any(|(_, opened)| matches!(opened.handle, Handle::ReadingDraft(_)))
+    }
+
+    /// Makes the handles that read the draft of a file read a version instead, unless a program writes the file.
+    pub fn replace_draft(&mut self, inode: u64, reading: &Arc<Reading>) {
+        if self.is_file_written(inode) {
+            return;
+        }
+        for number in self.of_inode.get(&inode).cloned().unwrap_or_default() {
+            let opened = self.open.get_mut(&number);
+            let reads = opened.filter(|opened| matches!(opened.handle, Handle::ReadingDraft(_)));
+            let Some(opened) = reads else { continue };
+            opened.handle = Handle::Reading(Arc::clone(reading));
+            self.leaves_draft(inode);
+        }
+    }
+
+    /// Notes that a handle is not one of a draft any more. With its last handle the draft is removed.
+    fn leaves_draft(&mut self, inode: u64) {
+        if let Entry::Occupied(mut draft) = self.drafts.entry(inode) {
+            draft.get_mut().1 -= 1;
+            if draft.get().1 == 0 {
+                draft.remove();
             }
         }
     }
@@ -230,20 +261,15 @@ impl OpenHandles {
                 of_file.remove();
             }
         }
-        if matches!(removed.handle, Handle::Writing { .. })
-            && let Entry::Occupied(mut draft) = self.drafts.entry(removed.inode)
-        {
-            draft.get_mut().1 -= 1;
-            if draft.get().1 == 0 {
-                draft.remove();
-            }
+        if matches!(removed.handle, Handle::ReadingDraft(_) | Handle::Writing(_)) {
+            self.leaves_draft(removed.inode);
         }
         Some(removed)
     }
 }
 
 fn is_written(opened: &OpenHandle) -> bool {
-    matches!(opened.handle, Handle::Writing { .. }) && !opened.is_left
+    matches!(opened.handle, Handle::Writing(_)) && !opened.is_left
 }
 
 #[cfg(test)]

@@ -167,12 +167,16 @@ impl Inodes {
         number
     }
 
+    /// Returns the number of a name; if it has none, the one that it gets if that does not stand for another entry by
+    /// then.
+    pub fn expected(&self, parent: u64, name: &str) -> u64 {
+        self.find(parent, name).unwrap_or_else(|| hash_of(parent, name))
+    }
+
     /// Returns the number that is the hash of a name, unless that stands for another entry; in that case a number that
     /// was never used.
     fn new_number(&mut self, parent: u64, name: &str) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (parent, name).hash(&mut hasher);
-        let of_name = OF_NAME | hasher.finish() >> 2;
+        let of_name = hash_of(parent, name);
         if !self.known.contains_key(&of_name) {
             return of_name;
         }
@@ -285,6 +289,12 @@ impl Inodes {
             inode.place = Some(place);
         }
     }
+}
+
+fn hash_of(parent: u64, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (parent, name).hash(&mut hasher);
+    OF_NAME | hasher.finish() >> 2
 }
 
 fn names_of(path: &PoolPath) -> impl Iterator<Item = &str> {

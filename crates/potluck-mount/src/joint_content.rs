@@ -4,7 +4,6 @@ use crate::errno::errno;
 use potluck_client::{Attributes, File, Pool, PutOptions, SharedWriter};
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::LARGEST_FILE;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -76,8 +75,8 @@ impl JointContent {
 
     /// Writes at `offset`, where no other mount may have written since the last version.
     ///
-    /// Errors: [`Errno::BUSY`] if another mount has; nothing is written then, and other bytes may still be written.
-    /// [`Errno::FBIG`] beyond the largest size of a file. The error of a part that could not be finished.
+    /// Errors: [`Errno::BUSY`] if another mount has; nothing is written then, and other bytes may still be written. The
+    /// error of a part that could not be finished.
     pub async fn write(
         &mut self,
         pool: &Pool,
@@ -87,17 +86,13 @@ impl JointContent {
         attributes: Attributes,
     ) -> Result<(), Errno> {
         self.check()?;
-        if offset.saturating_add(bytes.len() as u64) > LARGEST_FILE {
-            return Err(Errno::FBIG);
-        }
         let writer = self.joined_writer(pool, path, attributes).await?;
         writer.write_at(offset, bytes).await.map_err(|failure| errno(&failure))
     }
 
     /// Makes the file larger.
     ///
-    /// Errors: [`Errno::OPNOTSUPP`] for a smaller size, because other mounts may be writing the file; [`Errno::FBIG`]
-    /// beyond the largest size of a file.
+    /// Errors: [`Errno::OPNOTSUPP`] for a smaller size, because other mounts may be writing the file.
     pub async fn set_size(
         &mut self,
         pool: &Pool,
@@ -108,9 +103,6 @@ impl JointContent {
         self.check()?;
         if size < self.size() {
             return Err(Errno::OPNOTSUPP);
-        }
-        if size > LARGEST_FILE {
-            return Err(Errno::FBIG);
         }
         let writer = self.joined_writer(pool, path, attributes).await?;
         writer.extend(size).map_err(|_| Errno::FBIG)

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use translation::{
     LARGEST_WRITE, Owners, UNLOCKED, file_time, kind, lock_kind, lock_level, mode, number, shown,
-    text,
+    text, write_mode,
 };
 
 /// The time for which the kernel believes names and attributes that it was told, unless it is made to forget them; then
@@ -34,8 +34,6 @@ use translation::{
 const BELIEVED: Duration = Duration::from_secs(1);
 /// The size in bytes of the blocks in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
-/// The number that a listing shows for entries without one, as libfuse does.
-const UNKNOWN: u64 = u32::MAX as u64;
 /// The flags of an open file: reads and writes bypass the page cache, which would mix versions of one name.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
@@ -410,18 +408,15 @@ impl Filesystem for KernelRequests {
         offset: u64,
         bytes: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        descriptor: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
-        // For a write that bypasses the page cache the kernel leaves it to this daemon to clear the set-user-ID and
-        // set-group-ID bits.
-        let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let thread = request.pid();
+        let (mode, thread) = (write_mode(flags, descriptor), request.pid());
         let write = move |files: Arc<FileSystem>| async move {
-            files.write(handle.0, thread, offset, bytes, clears_set_ids).await
+            files.write(handle.0, thread, offset, bytes, mode).await
         };
         self.answer(request, write, move |written| match written {
             Ok(()) => reply.written(len),
@@ -494,7 +489,7 @@ impl Filesystem for KernelRequests {
                 1 => reply.add(INodeNo(self.files.parent(inode.0)), 2, FileType::Directory, ".."),
                 _ => {
                     let entry = &entries[at as usize - 2];
-                    let number = self.files.number(inode.0, &entry.path).unwrap_or(UNKNOWN);
+                    let number = self.files.listed_number(inode.0, &entry.path);
                     reply.add(INodeNo(number), at + 1, kind(entry.kind), &entry.path)
                 }
             };

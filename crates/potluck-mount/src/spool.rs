@@ -13,6 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The most ranges that one file keeps apart. Each takes memory and, however short it is, a block of the disk: a program
+/// may write a byte here and there, as posix_fallocate(3) does in each block of a file of any size.
+const MOST_RANGES: usize = 1 << 17;
+
 /// The directory of the spool files, and the number of bytes that they may have together.
 #[derive(Debug)]
 pub struct Spool {
@@ -122,8 +126,8 @@ impl SpoolFile {
 
     /// Writes bytes at `offset`.
     ///
-    /// Errors: [`Errno::NOSPC`] if the spool or its disk is full. If the disk fails or is full, bytes that were to be
-    /// overwritten may be lost, and no others.
+    /// Errors: [`Errno::NOSPC`] if the spool or its disk is full, or if the file has [`MOST_RANGES`] and bytes are to be
+    /// added. If the disk fails or is full, bytes that were to be overwritten may be lost, and no others.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let range = offset..offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         if range.is_empty() {
@@ -131,7 +135,8 @@ impl SpoolFile {
         }
         let there: u64 = self.written(&range).map(|run| run.end - run.start).sum();
         let more = bytes.len() as u64 - there;
-        if !self.spool.try_take(more) {
+        let has_too_many_ranges = more > 0 && self.written.len() >= MOST_RANGES;
+        if has_too_many_ranges || !self.spool.try_take(more) {
             return Err(Errno::NOSPC);
         }
         let written = self
@@ -259,5 +264,20 @@ mod tests {
         assert_eq!(one.write(u64::MAX, &[0; 2]), Err(Errno::FBIG));
         let names = std::fs::read_dir(dir.path().join("spool")).expect("listed");
         assert_eq!(names.count(), 0, "spool files have no names");
+    }
+
+    #[test]
+    fn bytes_here_and_there_fill_a_file_before_their_ranges_fill_the_memory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let spool = Arc::new(Spool::new(dir.path().into(), u64::MAX));
+        let mut file = SpoolFile::new(&spool);
+        for number in 0..MOST_RANGES as u64 {
+            file.write(2 * number, &[1]).expect("written");
+        }
+        assert_eq!(file.write(1 << 40, &[1]), Err(Errno::NOSPC));
+        file.write(0, &[2]).expect("in place");
+        assert_eq!((file.taken(), file.read(0, 3)), (MOST_RANGES as u64, Ok(vec![2, 0, 1])));
+        file.replace(0, &[3; 7]).expect("stored");
+        file.write(1 << 40, &[1]).expect("there is room again");
     }
 }

@@ -7,6 +7,7 @@ use crate::stream::FileStream;
 use crate::write_rates::{AllCopies, Published};
 use potluck_client::{Attributes, PutOptions, VisibleFile, Writer};
 use potluck_core::attributes::AttributesToSet;
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, SetAttributes};
 use potluck_wire::error::code;
@@ -30,6 +31,16 @@ impl Draft {
     pub fn has_unpublished(&self) -> bool {
         let is_changed = self.is_dirty || self.has_new_attributes || self.is_shared();
         is_changed && !self.is_nameless
+    }
+
+    /// Returns the error of the first write that failed, without which nothing of the draft is published.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failure
+    }
+
+    /// Returns the version that was opened, or published last, if it is known.
+    pub fn version(&self) -> Option<VersionId> {
+        self.version
     }
 
     /// Makes the file visible whole at `path`. Later writes change the published version.

@@ -7,6 +7,7 @@ use crate::shared_draft::SharedDraft;
 use potluck_client::Attributes;
 use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::control::SetAttributes;
 use potluck_wire::error::code;
 use rustix::io::Errno;
@@ -55,12 +56,17 @@ pub struct NewEntry {
 impl FileSystem {
     /// Sets attributes. Those of a file that is being written are published with it. A new size of any other file makes
     /// a new version of it at once. Without a `handle` the size is that of the file which is at the name now.
+    ///
+    /// Errors: [`Errno::FBIG`] for more than the largest size of a file; and those of the calls to the manager.
     pub async fn change(
         &self,
         inode: u64,
         handle: Option<u64>,
         change: AttributeChange,
     ) -> Result<ShownEntry, Errno> {
+        if change.size.is_some_and(|size| size > LARGEST_FILE) {
+            return Err(Errno::FBIG);
+        }
         if handle.is_none() && change.size.is_some() {
             self.find_present(inode).await?;
         }

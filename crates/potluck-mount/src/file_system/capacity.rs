@@ -1,6 +1,7 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
+use crate::draft::Draft;
 use crate::errno::errno;
 use crate::known_capacities::{Capacity, KnownCapacities};
 use potluck_core::path::PoolPath;
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The time that a program that writes waits at most for the manager to tell the quota.
+/// The time that a program that writes waits at most for the manager to tell the quota, and as long for the room.
 const MOST_ASKED: Duration = Duration::from_secs(1);
 
 /// A quota in bytes of files, and the bytes of it that are used.
@@ -59,10 +60,20 @@ impl FileSystem {
         Ok(capacity)
     }
 
-    /// Asks the manager for the capacity and the room for files by a directory's policy. Donors' room counts only as far
-    /// as each group of shards finds enough donors with room; a quota of the space limits both further. For the root of
-    /// the pool the bytes of donors count as they are.
+    /// Asks the manager for the capacity and the room for files by a directory's policy, which a quota of the space limits
+    /// further.
     async fn capacity_of(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
+        let capacity = self.capacity_of_donors(dir).await?;
+        match dir.space() {
+            "" => Ok(capacity),
+            space => Ok(capacity.within(self.quota_of(space).await?)),
+        }
+    }
+
+    /// Asks the manager for the capacity and the room that donors have by a directory's policy: it counts only as far as
+    /// each group of shards finds enough donors with room. For the root of the pool the bytes of donors count as they
+    /// are.
+    async fn capacity_of_donors(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
         let (shards, data) = match dir.space().is_empty() {
             true => (1, 1),
@@ -83,11 +94,38 @@ impl FileSystem {
         };
         // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
         let free = storable(&rooms, shards, data) + reserved;
-        let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
-        match dir.space() {
-            "" => Ok(capacity),
-            space => Ok(capacity.within(self.quota_of(space).await?)),
+        Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
+    }
+
+    /// Checks a draft that is to be at `path`, of which `spooled` bytes wait on this machine. If donors have room for
+    /// less, these are stored now, so that the program hears now whether they fit: donors may have some of them already.
+    ///
+    /// Errors: [`Errno::DQUOT`]; those of [`Draft::sync`]; the error of the first write that failed.
+    pub(super) async fn check_room(
+        &self,
+        path: &PoolPath,
+        draft: &mut Draft,
+        spooled: u64,
+    ) -> Result<(), Errno> {
+        if let Some(why) = draft.failure() {
+            return Err(why);
         }
+        let mut checked = self.check_quota(path, draft.size()).await;
+        if checked.is_ok() && self.is_room_short(path, spooled).await {
+            checked = draft.sync(path).await;
+        }
+        if checked.is_err() {
+            draft.is_refused();
+        }
+        checked
+    }
+
+    /// Returns whether donors have room for less than so many bytes of a file at `path`; false if that is not known
+    /// within [`MOST_ASKED`].
+    async fn is_room_short(&self, path: &PoolPath, bytes: u64) -> bool {
+        let Some(dir) = path.parent() else { return false };
+        let asked = tokio::time::timeout(MOST_ASKED, self.capacity_of_donors(&dir)).await;
+        asked.is_ok_and(|found| found.is_ok_and(|capacity| capacity.free < bytes))
     }
 
     /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
@@ -95,7 +133,7 @@ impl FileSystem {
     /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
-    pub(super) async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+    async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
         let quota = tokio::time::timeout(MOST_ASKED, async {
             let quota = self.quota_of(path.space()).await.ok()??;
             let replaced = self.stat(path).await.map_or(0, |entry| entry.size);

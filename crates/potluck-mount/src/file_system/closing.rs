@@ -32,8 +32,8 @@ impl FileSystem {
     /// that process has closed it before or is gone. A file that was removed meanwhile is not published. A file that
     /// was only made, or cut off by open(), is published once no program can write it any more.
     ///
-    /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program has
-    /// an exclusive lock on the file, only that program's close publishes it.
+    /// The locks of `owner` on the file end after the file is published, or has failed to be. While another program that
+    /// has the file open for writing has an exclusive lock on it, only that program's close publishes it.
     pub async fn flush(
         self: &Arc<Self>,
         handle: u64,
@@ -49,7 +49,10 @@ impl FileSystem {
                 Writers::Others => self.handles().hand_on(handle),
                 Writers::None => {
                     self.handles().leave(handle);
-                    if !self.locks.is_written_by_another(locked, owner) {
+                    // Who only reads the file changes nothing under its lock, and has no draft to publish.
+                    let is_being_changed = self.locks.is_written_by_another(locked, owner)
+                        && self.handles().is_written_beside(opened.inode, handle);
+                    if !is_being_changed {
                         published = self.publish(opened).await;
                     }
                 }
@@ -62,7 +65,7 @@ impl FileSystem {
     /// Returns who may still write a file that was merely begun, after a thread closed a descriptor of it. For any
     /// other file the answer is [`Writers::None`]: it is published even if programs may write more.
     async fn writers_left(&self, handle: u64, opened: &OpenHandle, thread: u32) -> Writers {
-        let Handle::Writing { draft, .. } = &opened.handle else { return Writers::None };
+        let Handle::Writing(draft) = &opened.handle else { return Writers::None };
         if !draft.lock().await.is_merely_begun() {
             return Writers::None;
         }
@@ -96,11 +99,11 @@ impl FileSystem {
         named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
-    /// Publishes a file that was closed. With write-behind a small one is published after this returns, in its turn,
-    /// unless programs lock or write it, or it belongs to a checkpoint, which must not lack it when it is committed; any
-    /// other comes after those.
+    /// Publishes a file that was closed, unless it was open only to be read: its writers publish it then. With
+    /// write-behind a small one is published after this returns, in its turn, unless programs lock or write it, or it
+    /// belongs to a checkpoint, which must not lack it when it is committed; any other comes after those.
     async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
-        let OpenHandle { inode, handle: Handle::Writing { draft, .. }, .. } = opened else {
+        let OpenHandle { inode, handle: Handle::Writing(draft), .. } = opened else {
             return Ok(());
         };
         let mut draft = draft.lock().await;
@@ -187,7 +190,9 @@ impl FileSystem {
                 }
             }
         }
-        self.publish_at(draft, &path).await
+        self.publish_at(draft, &path).await?;
+        self.readers_keep_version(inode, &path, draft.version()).await;
+        Ok(())
     }
 
     /// Publishes a draft at `path`. A failure is noted in the mount's record, too, for a program that is killed or ends
@@ -229,20 +234,20 @@ impl FileSystem {
     }
 
     /// Closes a handle, and publishes what was written since the last flush, unless another handle has the file open for
-    /// writing, or another program has an exclusive lock on it.
+    /// writing.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
-        if let Handle::Writing { draft, .. } = &opened.handle {
+        if let Handle::ReadingDraft(draft) | Handle::Writing(draft) = &opened.handle {
             // Between its close() and this call a program may set attributes by name and rename the file. The file
             // counts as open until all that was set is published.
             let mut draft = draft.lock().await;
             // Another program may have begun to write the file since, and publishes it when it closes it.
             let is_written = self.handles().is_written_beside(opened.inode, handle);
-            // Nobody waits for the answer; the mount record has what fails.
-            if !is_written && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
+            if !is_written {
+                // Nobody waits for the answer; the mount record has what fails.
                 let _ = self.publish_in_turn(&mut draft, opened.inode).await;
             }
             self.handles().remove(handle);
@@ -266,7 +271,7 @@ impl FileSystem {
     /// no other handle has the file open.
     pub async fn give_up(&self, handle: u64) {
         let opened = self.handles().get(handle);
-        if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, .. }) = opened {
+        if let Some(OpenHandle { handle: Handle::Writing(draft), .. }) = opened {
             let mut draft = draft.lock().await;
             // A program that opens the file meanwhile must not get a draft that is never published.
             let is_alone = self.handles().take_draft(handle);

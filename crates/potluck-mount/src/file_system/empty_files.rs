@@ -17,7 +17,7 @@ impl FileSystem {
         let (facts, handle) = self.create(parent, name, mode, made, None).await?;
         let opened = self.handles().get(handle);
         let mut published = Ok(());
-        if let Some(OpenHandle { handle: Handle::Writing { draft, .. }, inode, .. }) = opened {
+        if let Some(OpenHandle { handle: Handle::Writing(draft), inode, .. }) = opened {
             published = self.publish_draft(&mut *draft.lock().await, inode).await;
         }
         self.release(handle, None).await;

@@ -122,7 +122,7 @@ impl FileSystem {
             refreshed.refresh(&path).await?;
             let is_readable = refreshed.is_readable();
             drop(refreshed);
-            shared = is_readable.then_some(Handle::Writing { draft, appends: false });
+            shared = is_readable.then_some(Handle::ReadingDraft(draft));
         }
         let is_read = !self.handles().readings(inode).is_empty();
         if shared.is_none() && is_read {
@@ -161,7 +161,7 @@ impl FileSystem {
     /// Makes programs that opened an old version, and have now locked the file, read the version that took its place.
     async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
         let handle = match self.shared_by_locks(inode).await {
-            Some(draft) => Handle::Writing { draft, appends: false },
+            Some(draft) => Handle::ReadingDraft(draft),
             None => Handle::Reading(Arc::new(self.open_version(inode).await?)),
         };
         self.handles().replace_readings(reader, &handle);
@@ -177,6 +177,17 @@ impl FileSystem {
         }
         let is_readable = draft.lock().await.is_readable();
         is_readable.then_some(draft)
+    }
+
+    /// Makes programs that read a file which programs lock share its draft, now that one has it open for writing. A
+    /// later lock may need nothing from the manager, and readers would not be told of what is written until then.
+    pub(super) async fn readers_share_by_locks(&self, inode: u64) {
+        if self.handles().readings(inode).is_empty() {
+            return;
+        }
+        if let Some(draft) = self.shared_by_locks(inode).await {
+            self.handles().replace_readings(inode, &Handle::ReadingDraft(draft));
+        }
     }
 
     /// Sets the function that makes the kernel forget attributes; a second call has no effect.

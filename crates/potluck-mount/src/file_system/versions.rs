@@ -5,6 +5,7 @@
 use super::FileSystem;
 use crate::reading::Reading;
 use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +84,26 @@ impl FileSystem {
         match is_there {
             true => Ok(()),
             false => Err(Errno::STALE),
+        }
+    }
+
+    /// Makes programs that read a file while it was made keep the version that its draft has published at `path`, once
+    /// no program writes the file: from then on it is a version that others may replace. Programs that lock the file go
+    /// on sharing the draft.
+    pub(super) async fn readers_keep_version(
+        &self,
+        inode: u64,
+        path: &PoolPath,
+        published: Option<VersionId>,
+    ) {
+        let is_in_use = self.locks.is_locked(inode) || self.handles().is_file_written(inode);
+        if is_in_use || !self.handles().is_draft_read(inode) {
+            return;
+        }
+        // If others have replaced that version already, or nobody answers, programs read the draft until they close it.
+        let found = self.pool.open_leased(path).await.ok();
+        if let Some(file) = found.filter(|file| Some(file.version()) == published) {
+            self.handles().replace_draft(inode, &Arc::new(Reading::new(file)));
         }
     }
 

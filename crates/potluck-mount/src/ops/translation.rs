@@ -1,7 +1,7 @@
 //! Translations between the kernel's terms and those of this crate.
 
-use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry};
-use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow};
+use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry, WriteMode};
+use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow, WriteFlags};
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_wire::control::{EntryKind, LockLevel};
 use rustix::fs::OFlags;
@@ -134,8 +134,21 @@ pub fn mode(flags: i32) -> OpenMode {
     OpenMode {
         writes: access != OpenAccMode::O_RDONLY,
         truncates: given.contains(OFlags::TRUNC),
-        appends: given.contains(OFlags::APPEND),
         is_exclusive: given.contains(OFlags::EXCL),
+    }
+}
+
+/// Returns the way in which a program writes, from the flags of the request and those that the descriptor has now: a
+/// program may set `O_APPEND` after it opened the file, and clear it. Pages that were changed in memory are written by
+/// any descriptor that has the file mapped, and come without the flags of one: they have their places in the file.
+pub fn write_mode(request: WriteFlags, descriptor: OpenFlags) -> WriteMode {
+    let given = OFlags::from_bits_retain(descriptor.0 as u32);
+    WriteMode {
+        appends: given.contains(OFlags::APPEND),
+        // `O_DSYNC` is one of the bits of `O_SYNC`.
+        syncs: given.intersects(OFlags::SYNC),
+        // For a write that bypasses the page cache the kernel leaves it to this daemon to clear these bits.
+        clears_set_ids: request.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
     }
 }
 

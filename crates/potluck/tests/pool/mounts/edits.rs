@@ -1,15 +1,17 @@
 //! Tests files of a mounted pool that are changed in place.
 
-use super::{Mount, can_mount};
+use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
 use crate::pool::lab::Lab;
 use crate::pool::ranges::moves_at_most;
 use crate::pool::tap::Tap;
-use crate::pool::waiting::{DEADLINE, wait_until};
+use crate::pool::waiting::{DEADLINE, skip, wait_until};
+use rustix::fs::{OFlags, fcntl_setfl};
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 const CHUNK: usize = 64 << 10;
 /// The bytes of a file that has more than one part, and a short chunk at the end.
@@ -161,4 +163,55 @@ fn a_file_changed_at_random_is_what_a_local_one_would_be() {
         }
         lab.cli.ok(&["verify", "--read", &format!("pot://{path}")]);
     }
+}
+
+#[test]
+fn a_size_that_no_file_can_have_is_refused_and_changes_nothing() {
+    let test = "a_size_that_no_file_can_have_is_refused";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let file = options.open(mount.at("f")).expect("made");
+    file.write_all_at(b"content", 0).expect("written");
+    // The file that is cut off has no name, for to publish so many zeros would take years.
+    let nameless = options.open(mount.at("g")).expect("made");
+    fs::remove_file(mount.at("g")).expect("removed");
+    let largest = 1 << 60;
+    for refused in [nameless.set_len(largest + 1), file.write_all_at(b"x", largest)] {
+        assert_eq!(refused.expect_err("too large").raw_os_error(), Some(libc::EFBIG));
+    }
+    drop(file);
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"content");
+}
+
+#[test]
+fn a_descriptor_appends_while_its_flags_say_so_and_what_is_changed_in_memory_has_its_place() {
+    let test = "a_descriptor_appends_while_its_flags_say_so";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let path = mount.at("f");
+    fs::write(&path, "one").expect("written");
+    let appending = OpenOptions::new().read(true).append(true).open(&path).expect("opened");
+    let other = for_change(&path);
+    appending.write_all_at(b"two", 0).expect("written");
+    fcntl_setfl(&appending, OFlags::empty()).expect("set");
+    appending.write_all_at(b"ONE", 0).expect("written");
+    fcntl_setfl(&other, OFlags::APPEND).expect("set");
+    other.write_all_at(b"three", 0).expect("written");
+    drop((appending, other));
+    assert_same(&lab.cli.cat("pot://lab/f"), b"ONEtwothree", "as the flags were");
+
+    let script = "
+import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)
+os.write(f, b'-' * 10000)
+with mmap.mmap(f, 0) as m:
+    m[3:6] = b'TWO'
+os.close(f)
+";
+    match Command::new("python3").args(["-c", script]).arg(&path).status() {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(_) => return skip(test, "a mapping takes python3"),
+    }
+    let expected = [&b"ONETWOthree"[..], &[b'-'; 10_000]].concat();
+    assert_same(&lab.cli.cat("pot://lab/f"), &expected, "changed in memory");
 }

@@ -111,6 +111,36 @@ fn what_is_written_under_a_lock_is_found_by_whoever_locks_next_in_any_mount() {
 }
 
 #[test]
+fn who_has_a_lock_on_a_file_that_it_only_reads_finds_what_its_mount_writes_and_loses_nothing() {
+    let test = "who_has_a_lock_on_a_file_that_it_only_reads";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let path = mount.at("f");
+    fs::write(&path, "one").expect("written");
+    let reader = File::open(&path).expect("opened");
+    let seen = || {
+        let mut seen = [0; 9];
+        let len = reader.read_at(&mut seen, 0).expect("read");
+        String::from_utf8_lossy(&seen[..len]).into_owned()
+    };
+    // A shell does this by `(flock 9; echo two >> f) 9< f`.
+    flock(&reader, NonBlockingLockExclusive).expect("free");
+    let appending = OpenOptions::new().append(true).open(&path).expect("opened");
+    appending.write_all_at(b"two", 0).expect("written");
+    drop(appending);
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"onetwo", "it was closed");
+    assert_eq!(seen(), "onetwo");
+    flock(&reader, NonBlockingUnlock).expect("its own");
+
+    // The mount has the authority over the locks already, so that it asks nobody.
+    let writer = open(&path);
+    flock(&writer, NonBlockingLockExclusive).expect("free");
+    writer.write_all_at(b"ONE", 0).expect("written");
+    flock(&writer, NonBlockingUnlock).expect("its own");
+    flock(&reader, NonBlockingLockShared).expect("free");
+    assert_eq!(seen(), "ONEtwo", "written under the last lock");
+}
+
+#[test]
 fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_their_lease() {
     let Some((mut lab, mut one)) = mounted("locks_outlive_a_restart_of_the_manager", 1, &[], &[])
     else {

@@ -10,7 +10,7 @@ use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -162,6 +162,25 @@ fn what_is_changed_through_one_mount_is_soon_seen_through_another() {
     run("rm -r moved", &other.dir);
     soon("a tree that is removed", &|| !is_there(&one.at("moved/e/f")));
     assert_eq!(run("ls", &one.dir), run("ls", &other.dir));
+}
+
+#[test]
+fn a_listing_tells_the_inode_numbers_that_a_look_at_its_names_tells() {
+    let test = "a_listing_tells_the_inode_numbers_that_a_look_at_its_names_tells";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    // There are more names than the kernel asks for together with their attributes.
+    let many = lab.dir().join("many");
+    fs::create_dir(&many).expect("made");
+    (0..600).for_each(|number| fs::write(many.join(format!("file-{number}")), "").expect("a file"));
+    lab.cli.ok(&["cp", "-r", arg(&many), "pot://lab/many"]);
+    let entries = fs::read_dir(mount.at("many")).expect("listed");
+    let entries = entries.map(|entry| entry.expect("an entry"));
+    let listed: Vec<_> = entries.map(|entry| (entry.path(), entry.ino())).collect();
+    assert_eq!(listed.len(), 600);
+    for (path, number) in listed {
+        let looked_up = fs::metadata(&path).expect("there").ino();
+        assert_eq!(looked_up, number, "{}", path.display());
+    }
 }
 
 #[test]

@@ -158,6 +158,48 @@ fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
     lab.cli.fails(3, &["stat", "pot://lab/new"]);
 }
 
+#[test]
+fn who_reads_a_new_file_while_it_is_written_does_not_publish_half_of_it() {
+    let test = "who_reads_a_new_file_while_it_is_written";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let content = bytes(1, 600_000);
+    let mut writer = File::create(mount.at("f")).expect("made");
+    let mut written = 0;
+    for half in content.chunks(300_000) {
+        writer.write_all(half).expect("written");
+        written += half.len();
+        assert_same(&fs::read(mount.at("f")).expect("read"), &content[..written], "so far");
+        assert!(!is_there(&lab.cli, "pot://lab/f"), "half a file is seen");
+    }
+    assert_eq!(close(writer), None);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "closed");
+}
+
+#[test]
+fn who_read_a_file_while_it_was_made_keeps_what_its_writer_published_and_others_replace_it() {
+    let test = "who_read_a_file_while_it_was_made_keeps_what_its_writer_published";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let (here, there) = (mount.at("f"), other.at("f"));
+    let append = |path: &Path, line: &str| {
+        let mut file = OpenOptions::new().append(true).open(path).expect("opened");
+        file.write_all(line.as_bytes()).expect("written");
+    };
+    let mut writer = File::create(&here).expect("made");
+    writer.write_all(b"one\n").expect("written");
+    let reader = File::open(&here).expect("opened");
+    let mut seen = [0; 9];
+    assert_eq!(reader.read_at(&mut seen, 0).expect("read"), 4);
+    assert_eq!(close(writer), None);
+    wait_until("it to be seen", DEADLINE, || fs::read(&there).is_ok_and(|seen| seen == b"one\n"));
+    append(&there, "two\n");
+    wait_until("it to be seen", DEADLINE, || fs::metadata(&here).is_ok_and(|it| it.len() == 8));
+    append(&here, "three\n");
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"one\ntwo\nthree\n", "what others wrote is kept");
+    assert_eq!(reader.metadata().expect("open").len(), 4);
+    assert_eq!((reader.read_at(&mut seen, 0).expect("read"), &seen[..4]), (4, &b"one\n"[..]));
+}
+
 /// The kernel releases an earlier descriptor when nothing has it any more, here a mapping; by itself it may also be a
 /// moment late.
 #[test]

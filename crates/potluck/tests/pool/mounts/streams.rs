@@ -2,7 +2,7 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
-use crate::pool::lab::{Cli, Lab};
+use crate::pool::lab::{Cli, Lab, Lending};
 use crate::pool::lent::all_files;
 use crate::pool::tap::Tap;
 use crate::pool::waiting::{DEADLINE, wait_until};
@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const CHUNK: usize = 64 << 10;
@@ -291,6 +291,35 @@ fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
     assert_stored(&lab.cli, "pot://lab/f", &expected);
 }
 
+/// A descriptor that only reads syncs what others wrote, and each write of one with `O_DSYNC` is synced.
+#[test]
+fn what_was_written_is_synced_by_any_descriptor_of_the_file_and_by_writes_with_o_dsync() {
+    if !can_mount("what_was_written_is_synced_by_any_descriptor_of_the_file") {
+        return;
+    }
+    let mut lab = Lab::manager_only(&[]);
+    let tap = lab.lend_behind("donor-1", Tap::listening());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    fs::write(mount.at("f"), bytes(1, 1 << 20)).expect("written");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = options.open(mount.at("f")).expect("opened");
+    let syncing = options.custom_flags(libc::O_DSYNC).open(mount.at("f")).expect("opened");
+    let reader = File::open(mount.at("f")).expect("opened");
+    file.write_all_at(&bytes(2, 10 * CHUNK), 0).expect("written");
+    let before = tap.count();
+    reader.sync_all().expect("synced");
+    assert!(tap.count() - before >= 10 * CHUNK, "donors have what others wrote");
+    let before = tap.count();
+    syncing.write_all_at(&bytes(3, 10 * CHUNK), 0).expect("written");
+    assert!(tap.count() - before >= 10 * CHUNK, "donors have what was written");
+    drop((file, syncing, reader));
+    let expected = [bytes(3, 10 * CHUNK), bytes(1, 1 << 20)[10 * CHUNK..].to_vec()].concat();
+    assert_stored(&lab.cli, "pot://lab/f", &expected);
+}
+
 /// A pool that takes no more says so at write(), long before all is written.
 #[test]
 fn a_program_that_writes_more_than_its_quota_hears_so_soon() {
@@ -355,6 +384,41 @@ fn a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota() {
         assert_eq!((closed, why), (-1, Some(libc::EDQUOT)), "{protocol}");
         assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
     }
+}
+
+/// A program whose file waits in the spool hears at write() that donors have no room for it, and not only at close().
+#[test]
+fn a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room() {
+    if !can_mount("a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room") {
+        return;
+    }
+    const PIECE: u64 = 1 << 20;
+    let mut lab = Lab::manager_only(&[]);
+    lab.lend("donor", Lending { max: "150MiB".into(), ..Lending::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB", "--copies", "1"]);
+    let mount = Mount::start(&lab, "pot://lab", &["--spool-max", "2GiB"]);
+    let piece = |number: u64| bytes(number, PIECE as usize);
+    let file = File::create(mount.at("fits")).expect("made");
+    (0..40).rev().for_each(|at| file.write_all_at(&piece(at), at * PIECE).expect("it fits"));
+    drop(file);
+    assert_stored(&lab.cli, "pot://lab/fits", &(0..40).flat_map(piece).collect::<Vec<u8>>());
+
+    let file = File::create(mount.at("f")).expect("made");
+    let refused = (0..400).find_map(|number| {
+        let written = file.write_all_at(&piece(100 + number), (399 - number) * PIECE);
+        written.err().map(|why| (number, why.raw_os_error()))
+    });
+    let (after, why) = refused.expect("nobody said no");
+    assert_eq!(why, Some(libc::ENOSPC));
+    assert!(after < 160, "{after} MiB, and donors had room for 110");
+    let synced = file.sync_all().expect_err("it is not safe");
+    assert_eq!(synced.raw_os_error(), Some(libc::ENOSPC));
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    let why = std::io::Error::last_os_error().raw_os_error();
+    assert_eq!((closed, why), (-1, Some(libc::ENOSPC)));
+    lab.cli.fails(3, &["stat", "pot://lab/f"]);
 }
 
 /// What a program saw while it wrote, and what the pool had already, is told of each file.
