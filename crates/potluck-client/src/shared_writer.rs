@@ -15,7 +15,7 @@ use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
-use potluck_core::recipe::LARGEST_FILE;
+use potluck_core::recipe::{LARGEST_FILE, PART_CHUNKS};
 use potluck_wire::control::{
     CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, OnlyIf, Remove, SharedClaim, SharedClaimed,
     SharedLeave,
@@ -68,6 +68,9 @@ pub struct SharedWriter {
     presence: Presence,
     writer: Writer,
     unit: u64,
+    /// True if a part of the contribution may end within a row. The rest of that row waits in the memory of `writer`
+    /// for the next one.
+    is_row_split: bool,
     /// The rows of which only a part was written, by their numbers.
     rows: BTreeMap<u64, Row>,
     /// The buffer of a row that was stored, kept for the next row.
@@ -300,7 +303,9 @@ impl SharedWriter {
         options.bytes = bytes.map(|bytes| bytes.saturating_add(INDEX_ROOM));
         let _ = claims.mark.set((staged.clone(), marker)); // this is the only place that sets it
         let writer = client.create(&staged, &options, attributes).await?;
-        let unit = unit(&writer.policy()?) as u64;
+        let policy = writer.policy()?;
+        let unit = unit(&policy) as u64;
+        let is_row_split = policy.ec.is_some_and(|ec| !PART_CHUNKS.is_multiple_of(ec.data()));
         let mut signs = JoinSet::new();
         signs.spawn(Arc::clone(&claims).keep(place.clone()));
         let presence = Presence { claims: Arc::clone(&claims), signs, has_left: false };
@@ -311,6 +316,7 @@ impl SharedWriter {
             presence,
             writer,
             unit,
+            is_row_split,
             rows: BTreeMap::new(),
             spare: Vec::new(),
             pack: Vec::new(),
@@ -397,7 +403,7 @@ impl SharedWriter {
         while at < end {
             let (row, skip) = (at / self.unit, at % self.unit);
             let len = (end - at).min(self.unit - skip);
-            if len == self.unit {
+            if len == self.unit && !self.is_row_split {
                 let stored = self.begin_row(row);
                 self.writer.write_unit_of(file, from).await?;
                 self.row_stored(row, stored)?;

@@ -1,6 +1,7 @@
-//! Tests shared files where local files change, writers die, answers are late, and numbers are too large.
+//! Tests shared files where local files change, writers die, answers are late, and numbers are too large or do not
+//! divide others.
 
-use super::super::content::{assert_same, file};
+use super::super::content::{arg, assert_same, file};
 use super::super::lab::Lab;
 use super::super::member::Member;
 use super::super::waiting::{DEADLINE, wait_until};
@@ -65,6 +66,16 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
     assert!(failure.message.contains("was changed while it was being stored"), "{failure}");
     assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, code::NOT_TOGETHER);
     lab.cli.fails(3, &["stat", OUT]);
+}
+
+/// A part of the writer's contribution has 1024 chunks, which three do not divide, so that it ends within a row.
+#[test]
+fn a_local_file_of_more_than_a_part_has_every_byte_where_it_belongs_whatever_the_erasure_code() {
+    let lab = Lab::with_donors(4);
+    lab.cli.ok(&["space", "create", "lab", "--ec", "3+1", "--chunk-size", "64KiB"]);
+    let (part, content) = file(lab.dir(), "part", 3, (66 << 20) + 777);
+    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "100"]);
+    assert_same(&lab.cli.cat(OUT), &[&[0; 100], &content[..]].concat(), "what was written");
 }
 
 #[test]
