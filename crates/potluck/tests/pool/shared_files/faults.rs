@@ -6,7 +6,7 @@ use super::super::lab::Lab;
 use super::super::member::Member;
 use super::super::waiting::{DEADLINE, wait_until};
 use super::{OUT, client, join, out, states};
-use potluck_client::SharedOutcome;
+use potluck_client::{Attributes, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
 use potluck_wire::control::SharedClaim;
 use potluck_wire::error::code;
@@ -66,6 +66,24 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
     assert!(failure.message.contains("was changed while it was being stored"), "{failure}");
     assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, code::NOT_TOGETHER);
     lab.cli.fails(3, &["stat", OUT]);
+}
+
+#[test]
+fn a_writer_that_finds_no_room_keeps_nobody_from_making_a_version() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (one, other) = (client(&lab), client(&lab));
+        let mut writer = join(&one, "a").await.expect("joined");
+        writer.write_at(0, &[1; 1000]).await.expect("free");
+        let (path, options) = (out(), PutOptions { bytes: Some(1 << 40), ..PutOptions::default() });
+        let large = other.shared_writer(&path, Some("large"), &options, Attributes::default());
+        let refused = large.await.err().expect("donors lend less");
+        assert_eq!(refused.code, code::FULL, "{refused}");
+        assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Published);
+    });
+    assert_eq!(lab.cli.cat(OUT), [1; 1000]);
 }
 
 /// A part of the writer's contribution has 1024 chunks, which three do not divide, so that it ends within a row.
