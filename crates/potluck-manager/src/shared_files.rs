@@ -175,6 +175,12 @@ impl SharedFiles {
         Ok(())
     }
 
+    /// Returns whether a writer of a file is known, and has not finished.
+    pub fn knows(&self, path: &PoolPath, key: SharedWriterKey) -> bool {
+        let writer = self.files.get(path).and_then(|file| file.writers.get(&key));
+        writer.is_some_and(|writer| !writer.has_finished)
+    }
+
     fn check_writers(&self, member: MemberId) -> Result<(), ClaimRefusal> {
         let count = self.counts.get(&member).map_or(0, |count| count.writers);
         match count < WRITERS_OF_MEMBER {

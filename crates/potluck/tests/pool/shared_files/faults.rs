@@ -1,5 +1,5 @@
-//! Tests shared files where local files change, writers die, answers are late, and numbers are too large or do not
-//! divide others.
+//! Tests shared files where local files change, writers die or find no room, managers are started again, answers are
+//! late, and numbers are too large or do not divide others.
 
 use super::super::content::{arg, assert_same, file};
 use super::super::lab::Lab;
@@ -8,7 +8,7 @@ use super::super::waiting::{DEADLINE, wait_until};
 use super::{OUT, client, join, out, states};
 use potluck_client::{Attributes, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
-use potluck_wire::control::SharedClaim;
+use potluck_wire::control::{CLAIM_LEASE, SharedClaim};
 use potluck_wire::error::code;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
@@ -126,6 +126,30 @@ fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
     assert_eq!(member.call(&claim).expect_err("refused").code, code::BAD_REQUEST);
     assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
     assert_eq!(lab.cli.cat(OUT), [1]);
+}
+
+/// While a writer waits for more bytes, nothing else of it tells the manager what it has.
+#[test]
+fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_had() {
+    let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let mut writer = runtime.block_on(join(&pool, "a")).expect("joined");
+    runtime.block_on(writer.write_at(0, &[1; 1000])).expect("free");
+    lab.kill_manager();
+    let writing = runtime.spawn(async move {
+        writer.write_at(1000, &[2; 1000]).await.expect("free");
+        writer
+    });
+    lab.start_manager();
+    // Whoever else waits until claims are granted again must not be given these bytes.
+    wait_until("the manager to know what it has", CLAIM_LEASE / 2, || {
+        lab.cli.json(&["shared", "ls", OUT])["writers"][0]["claimed"] == 1000
+    });
+    let writer = runtime.block_on(writing).expect("it did not panic");
+    assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
+    assert_same(&lab.cli.cat(OUT), &[[1; 1000], [2; 1000]].concat(), "what it wrote");
 }
 
 #[test]
