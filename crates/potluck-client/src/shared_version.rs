@@ -402,15 +402,30 @@ impl Making<'_> {
                 outcome = SharedOutcome::Published;
             }
         }
+        let heard = self.client.call(&SharedWriters { path: self.place.path.clone() }).await?;
+        let at_work = heard.writers.into_iter().filter(|it| !it.has_finished).map(|it| it.name);
+        let at_work: Vec<String> = at_work.filter(|name| !self.leave_out.contains(name)).collect();
         let entries = list_if_there(self.client, &open).await?;
         let is_kept_back = entries.iter().any(|it| it.path == KEPT_BACK);
         let contributed = of_writers(entries);
         let is_missing =
             |it: &&Contributed| !it.has_finished() && !self.leave_out.contains(&it.name);
-        let missing: Vec<&str> =
+        let mut missing: Vec<&str> =
             contributed.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+        // A writer that joined just before this turn may have no mark yet, which must not get into this version's
+        // directory. During the turn nobody joins.
+        let has_mark = |name: &str| contributed.iter().any(|it| it.name == name);
+        missing.extend(at_work.iter().map(String::as_str).filter(|name| !has_mark(name)));
         if !missing.is_empty() {
-            return Err(self.unfinished(&missing));
+            let is_at_work = |name: &&str| at_work.iter().any(|it| it == name);
+            if self.is_told || !missing.iter().any(is_at_work) {
+                return Err(self.unfinished(&missing));
+            }
+            // It joined after this writer was told that it is the last, and makes the version in its stead.
+            return Ok(match outcome {
+                SharedOutcome::Nothing => SharedOutcome::Waiting,
+                made => made,
+            });
         }
         if is_kept_back && !self.is_told {
             return Ok(SharedOutcome::Waiting);

@@ -265,7 +265,8 @@ impl SharedFiles {
         self.forget_if_unused(path);
     }
 
-    /// Ends a writer's turn, and frees the claims of the finished writers that are in the version or were left out.
+    /// Ends a writer's turn, and forgets the writers that are in the version or were left out, with their claims. One
+    /// that was left out and has not finished is told when it is heard next.
     pub fn end_turn(
         &mut self,
         path: &PoolPath,
@@ -277,10 +278,9 @@ impl SharedFiles {
         if file.turn.is_none_or(|(of, _)| of != key) {
             return;
         }
-        let finished = file.writers.iter().filter(|(_, writer)| writer.has_finished);
-        let free = finished.filter_map(|(key, SharingWriter { name, .. })| {
-            let is_published = over.published.contains(name);
-            (is_published || over.left_out.contains(name)).then_some((*key, is_published))
+        let free = file.writers.iter().filter_map(|(key, writer)| {
+            let is_published = writer.has_finished && over.published.contains(&writer.name);
+            (is_published || over.left_out.contains(&writer.name)).then_some((*key, is_published))
         });
         let free: Vec<(SharedWriterKey, bool)> = free.collect();
         for (key, is_published) in free {

@@ -8,7 +8,10 @@ use super::super::waiting::{DEADLINE, wait_until};
 use super::{OUT, client, join, out, states};
 use potluck_client::{Attributes, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
-use potluck_wire::control::{CLAIM_LEASE, SharedClaim};
+use potluck_wire::control::{
+    CLAIM_LEASE, SharedClaim, SharedClaimed, SharedTurn, SharedTurnOver, SharedTurnTaken,
+    SharedWriters,
+};
 use potluck_wire::error::code;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
@@ -173,6 +176,48 @@ fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwh
     assert_eq!(outcome.expect("it is in the version"), SharedOutcome::Waiting);
     asleep.block_on(async { drop(dead) });
     assert_eq!(lab.cli.cat(OUT), [1; 1000]);
+}
+
+#[test]
+fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    for has_mark in [false, true] {
+        let mut last = runtime.block_on(join(&pool, "last")).expect("joined");
+        runtime.block_on(last.write_at(0, &[1; 1000])).expect("free");
+        // While somebody else has the turn, the last one waits with a version that it is to make.
+        let turn = SharedTurn { path: out(), writer: SharedWriterId([7; 16]), over: None };
+        assert_eq!(member.call(&turn).expect("shared"), SharedTurnTaken::Own);
+        let finishing = runtime.spawn(last.finish());
+        wait_until("it to be the last", DEADLINE, || states(&lab.cli) == ["last finished"]);
+        let late = SharedClaim {
+            path: out(),
+            writer: SharedWriterId([8; 16]),
+            name: "late".into(),
+            ranges: Vec::new(),
+            is_first: false,
+            is_all: true, // as if it had joined before the turn
+        };
+        assert_eq!(member.call(&late).expect("shared"), SharedClaimed::Granted);
+        if has_mark {
+            let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+            let mark = staging.expect("shared").join_all(["open", "w-late"]).expect("a path");
+            runtime.block_on(async {
+                let (options, attributes) = (PutOptions::default(), Attributes::default());
+                let writer = pool.create(&mark, &options, attributes).await.expect("begun");
+                writer.finish().await.expect("marked");
+            });
+        }
+        let over = SharedTurn { over: Some(SharedTurnOver::default()), ..turn };
+        member.call(&over).expect("given back");
+        let outcome = runtime.block_on(finishing).expect("it did not panic");
+        let outcome = outcome.expect("the late one makes the version");
+        assert_eq!(outcome, SharedOutcome::Waiting, "mark: {has_mark}");
+        lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "late"]);
+        assert_eq!(lab.cli.cat(OUT), [1; 1000]);
+    }
 }
 
 #[test]
