@@ -156,6 +156,23 @@ fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_ha
 }
 
 #[test]
+fn a_rename_leaves_nothing_behind_of_writers_that_finished_before_the_manager_was_restarted() {
+    let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["mkdir", "pot://lab/a"]);
+    let (part, content) = file(lab.dir(), "part", 4, 1 << 20);
+    lab.cli.ok(&["shared", "begin", "pot://lab/a/out"]);
+    lab.cli.ok(&["shared", "write", arg(&part), "pot://lab/a/out"]);
+    lab.kill_manager();
+    lab.start_manager();
+    let refused = lab.cli.fails(10, &["mv", "pot://lab/a", "pot://lab/b"]);
+    assert_eq!(refused.code, code::CLAIMED, "{refused:?}");
+    lab.cli.ok(&["shared", "commit", "pot://lab/a/out"]);
+    lab.cli.ok(&["mv", "pot://lab/a", "pot://lab/b"]);
+    assert_same(&lab.cli.cat("pot://lab/b/out"), &content, "what was written");
+}
+
+#[test]
 fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwhile() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
