@@ -485,19 +485,11 @@ impl Making<'_> {
             let composed = below(taken, &[&composed])?;
             // If the composed version is not there, a client moved it to its place and died before it removed the rest.
             if entries.iter().any(|entry| entry.path == WHOLE) {
-                if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
-                    self.client.make_dir(&above, true).await?;
-                }
-                let (from, to) = (whole.clone(), self.place.path.clone());
-                let replaces = before.map(VersionId);
-                let no_replace = replaces.is_none();
-                let moved = self.client.call(&Move { from, to, no_replace, replaces }).await;
-                if let Err(failure) = moved {
-                    if !matches!(failure.code.as_str(), code::WRONG_VERSION | code::EXISTS) {
-                        return Err(failure);
-                    }
-                    // The file was replaced meanwhile, so the version is composed once more, over the one that is there
-                    // now.
+                let in_it = names(self.client, &composed);
+                let has_left_out = !self.leave_out.is_empty()
+                    && in_it.await?.iter().any(|name| self.leave_out.contains(name));
+                if has_left_out || !self.move_to_place(&whole, before.map(VersionId)).await? {
+                    // The version is composed once more: without those, or over the file that is there now.
                     self.client.rename(&composed, &contributions, true).await?;
                     continue;
                 }
@@ -510,6 +502,25 @@ impl Making<'_> {
             tracing::debug!(%failure, "what a version was made of is removed with the next one");
         }
         Ok(outcome)
+    }
+
+    /// Moves a composed version to the path of the file; returns false if another version is there than `replaces`.
+    async fn move_to_place(
+        &self,
+        whole: &PoolPath,
+        replaces: Option<VersionId>,
+    ) -> Result<bool, Failure> {
+        if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
+            self.client.make_dir(&above, true).await?;
+        }
+        let (from, to, no_replace) = (whole.clone(), self.place.path.clone(), replaces.is_none());
+        match self.client.call(&Move { from, to, no_replace, replaces }).await {
+            Err(failure) => match failure.code.as_str() {
+                code::WRONG_VERSION | code::EXISTS => Ok(false),
+                _ => Err(failure),
+            },
+            Ok(_) => Ok(true),
+        }
     }
 
     /// Composes the version of all contributions in `taken` out of sight, and renames their directory to tell that;

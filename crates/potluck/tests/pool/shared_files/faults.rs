@@ -6,7 +6,7 @@ use super::super::lab::Lab;
 use super::super::member::Member;
 use super::super::waiting::{DEADLINE, wait_until};
 use super::{OUT, client, join, out, states};
-use potluck_client::{Attributes, PutOptions, SharedOutcome};
+use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
 use potluck_wire::control::{
     CLAIM_LEASE, SharedClaim, SharedClaimed, SharedTurn, SharedTurnOver, SharedTurnTaken,
@@ -237,20 +237,46 @@ fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
     }
 }
 
+/// Has the writers `a` and `b` finish, each with 10 000 bytes of a file whose version is kept back.
+async fn finish_two(pool: &Pool) {
+    pool.share(&out(), true).await.expect("shared");
+    for (name, at) in [("a", 0), ("b", 10_000)] {
+        let mut writer = join(pool, name).await.expect("joined");
+        writer.write_at(at, &[at as u8 + 1; 10_000]).await.expect("free");
+        assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Waiting);
+    }
+}
+
+#[test]
+fn whoever_is_left_out_is_in_no_version_though_one_was_composed_with_it() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    runtime.block_on(finish_two(&pool));
+    // Whoever composed this version died before it was moved to its place.
+    let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+    let staging = staging.expect("shared");
+    let at = |names: &[&str]| staging.join_all(names.iter().copied()).expect("a path");
+    runtime.block_on(async {
+        pool.make_dir(&at(&["closed-1"]), true).await.expect("made");
+        let composed = at(&["closed-1", "composed-over-"]);
+        pool.rename(&at(&["open"]), &composed, true).await.expect("renamed");
+        let (whole, options) = (at(&["closed-1", "whole"]), PutOptions::default());
+        let mut writer = pool.create(&whole, &options, Attributes::default()).await.expect("begun");
+        writer.write(&[9; 20_000]).await.expect("taken");
+        writer.finish().await.expect("stored");
+    });
+    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "b"]);
+    assert_eq!(lab.cli.cat(OUT), [1; 10_000]);
+}
+
 #[test]
 fn whoever_goes_on_with_a_version_that_another_began_leaves_out_whom_that_one_was_told_to() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
-    runtime.block_on(async {
-        let pool = client(&lab);
-        pool.share(&out(), true).await.expect("shared");
-        for (name, at) in [("a", 0), ("b", 10_000)] {
-            let mut writer = join(&pool, name).await.expect("joined");
-            writer.write_at(at, &[at as u8 + 1; 10_000]).await.expect("free");
-            assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Waiting);
-        }
-    });
+    runtime.block_on(finish_two(&client(&lab)));
     // What they wrote cannot be read, so that the commit fails in the middle.
     let donor = lab.donor_names().remove(0);
     lab.kill_donor(&donor);
