@@ -550,11 +550,7 @@ impl Making<'_> {
         if finished.is_empty() {
             return Ok(false);
         }
-        // The version of this empty file is the condition for writing the whole: a client that lost its turn without
-        // knowing finds another version here, and stores nothing.
-        let (options, attributes) = (PutOptions::default(), Attributes::default());
-        let empty = self.client.create(whole, &options, attributes).await?.finish().await?;
-        let before = self.compose(contributions, &finished, (whole, empty)).await?;
+        let before = self.compose(contributions, &finished, whole).await?;
         let before = before.map(|version| version.0.to_string()).unwrap_or_default();
         let composed = below(taken, &[&format!("{COMPOSED}{before}")])?;
         self.client.rename(contributions, &composed, true).await?;
@@ -567,8 +563,38 @@ impl Making<'_> {
         &self,
         dir: &PoolPath,
         contributed: &[Contributed],
-        (whole, there): (&PoolPath, VersionId),
+        whole: &PoolPath,
     ) -> Result<Option<VersionId>, Failure> {
+        // The version of this empty file is the condition for writing the whole: a client that lost its turn without
+        // knowing finds another version here, and stores nothing. It is stored while the contributions are opened.
+        let mark = async {
+            let (options, attributes) = (PutOptions::default(), Attributes::default());
+            self.client.create(whole, &options, attributes).await?.finish().await
+        };
+        let opening = self.open_all(dir, contributed);
+        let (there, (before, composition, files)) = tokio::try_join!(mark, opening)?;
+        let attributes = match (&before, files.first()) {
+            (Some(file), _) | (None, Some(file)) => file.attributes(),
+            (None, None) => return Ok(None),
+        };
+        let EntryAttributes { permissions, owner, .. } = attributes;
+        let attributes = Attributes { mtime: None, permissions, owner };
+        let condition = Condition::IfVersion(there);
+        let mut options = PutOptions { condition, ..PutOptions::default() };
+        options.policy.cut = Some(Cutting::Fixed);
+        let writer = self.client.create(whole, &options, attributes).await?;
+        let unit = unit(&writer.policy()?) as u64;
+        let version = before.as_ref().map(File::version);
+        Composer::new(composition, files, before, unit).write(writer).await?;
+        Ok(version)
+    }
+
+    /// Opens the version before, if there is one, and the contributions in `dir`, of which the next is composed.
+    async fn open_all(
+        &self,
+        dir: &PoolPath,
+        contributed: &[Contributed],
+    ) -> Result<(Option<File>, Composition, Vec<File>), Failure> {
         let before = match self.client.open_leased(&self.place.path).await {
             Err(failure) if failure.code == code::NO_ENTRY => None,
             opened => Some(opened?),
@@ -588,20 +614,7 @@ impl Making<'_> {
             added.map_err(|why| self.not_composed(why, contributed))?;
             files.push(file);
         }
-        let attributes = match (&before, files.first()) {
-            (Some(file), _) | (None, Some(file)) => file.attributes(),
-            (None, None) => return Ok(None),
-        };
-        let EntryAttributes { permissions, owner, .. } = attributes;
-        let attributes = Attributes { mtime: None, permissions, owner };
-        let condition = Condition::IfVersion(there);
-        let mut options = PutOptions { condition, ..PutOptions::default() };
-        options.policy.cut = Some(Cutting::Fixed);
-        let writer = self.client.create(whole, &options, attributes).await?;
-        let unit = unit(&writer.policy()?) as u64;
-        let version = before.as_ref().map(File::version);
-        Composer::new(composition, files, before, unit).write(writer).await?;
-        Ok(version)
+        Ok((before, composition, files))
     }
 
     fn not_composed(&self, why: NotComposed, contributed: &[Contributed]) -> Failure {
