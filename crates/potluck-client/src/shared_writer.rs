@@ -523,7 +523,7 @@ impl SharedWriter {
     async fn store_pack(&mut self) -> Result<(), Failure> {
         let from = self.writer.written();
         let pack = std::mem::take(&mut self.pack);
-        self.writer.write(&pack).await?;
+        self.writer.write_owned(pack).await?;
         let packed = self.packed.drain(..);
         let moved = |(order, it): (u64, WrittenExtent)| {
             (order, WrittenExtent { from: from + it.from, ..it })
