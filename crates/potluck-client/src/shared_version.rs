@@ -27,7 +27,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -402,6 +402,8 @@ impl Making<'_> {
                 outcome = SharedOutcome::Published;
             }
         }
+        // A writer that the manager hears may have no mark yet, which must not get into this version's directory; or it
+        // has stored its contribution, and is still to say so. During the turn nobody joins.
         let heard = self.client.call(&SharedWriters { path: self.place.path.clone() }).await?;
         let at_work = heard.writers.into_iter().filter(|it| !it.has_finished).map(|it| it.name);
         let at_work: Vec<String> = at_work.filter(|name| !self.leave_out.contains(name)).collect();
@@ -410,18 +412,14 @@ impl Making<'_> {
         let contributed = of_writers(entries);
         let is_missing =
             |it: &&Contributed| !it.has_finished() && !self.leave_out.contains(&it.name);
-        let mut missing: Vec<&str> =
-            contributed.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
-        // A writer that joined just before this turn may have no mark yet, which must not get into this version's
-        // directory. During the turn nobody joins.
-        let has_mark = |name: &str| contributed.iter().any(|it| it.name == name);
-        missing.extend(at_work.iter().map(String::as_str).filter(|name| !has_mark(name)));
+        let marked = contributed.iter().filter(is_missing).map(|it| it.name.as_str());
+        let missing = marked.chain(at_work.iter().map(String::as_str)).collect::<BTreeSet<_>>();
+        let missing: Vec<&str> = missing.into_iter().collect();
+        if !missing.is_empty() && (self.is_told || at_work.is_empty()) {
+            return Err(self.unfinished(&missing));
+        }
         if !missing.is_empty() {
-            let is_at_work = |name: &&str| at_work.iter().any(|it| it == name);
-            if self.is_told || !missing.iter().any(is_at_work) {
-                return Err(self.unfinished(&missing));
-            }
-            // It joined after this writer was told that it is the last, and makes the version in its stead.
+            // One joined after this writer was told that it is the last, and makes the version in its stead.
             return Ok(match outcome {
                 SharedOutcome::Nothing => SharedOutcome::Waiting,
                 made => made,

@@ -9,8 +9,8 @@ use super::{OUT, client, join, out, states};
 use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
 use potluck_wire::control::{
-    CLAIM_LEASE, SharedClaim, SharedClaimed, SharedTurn, SharedTurnOver, SharedTurnTaken,
-    SharedWriters,
+    CLAIM_LEASE, SharedClaim, SharedClaimed, SharedLeave, SharedLeft, SharedTurn, SharedTurnOver,
+    SharedTurnTaken, SharedWriters,
 };
 use potluck_wire::error::code;
 use rustix::process::Signal;
@@ -235,6 +235,43 @@ fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
         lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "late"]);
         assert_eq!(lab.cli.cat(OUT), [1; 1000]);
     }
+}
+
+#[test]
+fn a_commit_is_refused_until_a_writer_that_has_stored_everything_has_said_so() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["shared", "begin", OUT]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    let writer = SharedWriterId([7; 16]);
+    let claim = SharedClaim {
+        path: out(),
+        writer,
+        name: "slow".into(),
+        ranges: Vec::new(),
+        is_first: true,
+        is_all: false,
+    };
+    assert_eq!(member.call(&claim).expect("shared"), SharedClaimed::Granted);
+    let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+    let place = staging.expect("shared").join_all(["open", "w-slow"]).expect("a path");
+    // Its contribution: no bytes, and a size of ten (docs/format/contribution.md).
+    let ten = [&[0; 8][..], &[10, 0, 0, 0, 0, 0, 0, 0], b"POTCONT1"].concat();
+    runtime.block_on(async {
+        let (options, attributes) = (PutOptions::default(), Attributes::default());
+        let mut stored = pool.create(&place, &options, attributes).await.expect("begun");
+        stored.write(&ten).await.expect("taken");
+        stored.finish().await.expect("stored");
+    });
+    let refused = lab.cli.fails(10, &["shared", "commit", OUT]);
+    assert_eq!(refused.code, code::NOT_TOGETHER, "{refused:?}");
+    assert!(refused.message.contains("slow"), "{refused:?}");
+    let leave = SharedLeave { path: out(), writer, has_finished: true, waited_ms: 0 };
+    assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Last);
+    lab.cli.ok(&["shared", "commit", OUT]);
+    assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Published);
+    assert_eq!(lab.cli.cat(OUT), [0; 10]);
 }
 
 /// Has the writers `a` and `b` finish, each with 10 000 bytes of a file whose version is kept back.
