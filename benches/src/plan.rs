@@ -123,11 +123,15 @@ impl Plan {
         let mounted = mounted.iter().any(|work| self.wants(*work));
         // Each of four protocols writes a file in every round, and some keep temporary files.
         let mounted = if mounted { (4 * self.rounds as u64 + 4) * self.size.0 } else { 0 };
+        // Three numbers of clients write one file, and files of their own, in every round.
+        let shared =
+            if self.wants(Work::Shared) { (6 * self.rounds as u64 + 2) * self.size.0 } else { 0 };
         let pools = 1 + u64::from(self.against.is_some());
         pools * copies * self.size.0
             + big
             + repair
             + mounted
+            + shared
             + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
     }
 }

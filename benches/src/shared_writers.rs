@@ -1,5 +1,6 @@
 //! Measures clients that write one file at once, each a part of it, against the same clients writing files of their
-//! own (the benchmark of CEFT-PVFS, figure 2). All begin together, and the slowest decides.
+//! own (the benchmark of CEFT-PVFS, figure 2). All begin together, and the slowest decides. The two take turns at being
+//! first, and each begins when the other's bytes are on the disk.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::content;
+use crate::machine;
 use crate::measure;
 use crate::outcome::{Figure, Limit};
 use crate::plan::Plan;
@@ -39,8 +41,13 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
         let (mut shares, mut rates, mut commits) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
             let bench = Round { pool: &pool, dir, clients, size: plan.size.0 / clients };
-            let own = bench.files_of_their_own(round)?;
-            let (shared, commit) = bench.one_file(round)?;
+            let (own, (shared, commit)) = match round % 2 {
+                0 => (bench.files_of_their_own(round)?, bench.one_file(round)?),
+                _ => {
+                    let one_file = bench.one_file(round)?;
+                    (bench.files_of_their_own(round)?, one_file)
+                }
+            };
             shares.push(own.as_secs_f64() / shared.as_secs_f64());
             rates.push((bench.size * clients) as f64 / MIB / shared.as_secs_f64());
             commits.push(commit.as_secs_f64() * 1000.0);
@@ -66,14 +73,19 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Makes a local file for each client to write, with bytes that the pool does not have.
+    /// Makes a local file for each client to write, with bytes that the pool does not have, and waits until the machine
+    /// is quiet.
     fn parts(&self, name: &str) -> Result<Vec<PathBuf>> {
         let part = |client: u64| {
             let path = self.dir.join(format!("part-{client}"));
             content::write_file(&path, &format!("{name} {} {client}", self.clients), self.size)?;
             Ok(path)
         };
-        (0..self.clients).map(part).collect()
+        let parts: Vec<PathBuf> = (0..self.clients).map(part).collect::<Result<_>>()?;
+        machine::write_back(self.dir)?;
+        self.pool.wait_quiet()?;
+        machine::back_memory()?;
+        Ok(parts)
     }
 
     fn files_of_their_own(&self, round: u64) -> Result<Duration> {
@@ -81,7 +93,7 @@ impl Round<'_> {
         let began = Instant::now();
         let clients = parts.iter().enumerate().map(|(client, part)| {
             let target = format!("pot://one/own-{}-{round}-{client}", self.clients);
-            self.start(&["cp".as_ref(), part.as_os_str(), target.as_ref()])
+            self.start(&["cp".as_ref(), "-q".as_ref(), part.as_os_str(), target.as_ref()])
         });
         end(clients.collect::<Result<_>>()?)?;
         Ok(began.elapsed())
@@ -89,9 +101,9 @@ impl Round<'_> {
 
     /// Returns the time for all, and the part of it that the commit took.
     fn one_file(&self, round: u64) -> Result<(Duration, Duration)> {
-        let parts = self.parts(&format!("shared {round}"))?;
         let target = format!("pot://one/shared-{}-{round}", self.clients);
         measure::run(self.pool.client().args(["shared", "begin", &target]))?;
+        let parts = self.parts(&format!("shared {round}"))?;
         let began = Instant::now();
         let clients = parts.iter().enumerate().map(|(client, part)| {
             let at = (ASKEW + client as u64 * self.size).to_string();

@@ -344,6 +344,23 @@ fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
     Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
 }
 
+/// Returns a file at a path, or below it, that writers share, and for whose next version something is staged.
+pub(crate) fn written_shared_file(db: &Tx, path: &PoolPath) -> Result<Option<PoolPath>, Error> {
+    let shared = format!("{COLUMNS} WHERE dir IS NOT NULL AND style = ?1");
+    let mut select = db.prepare(&shared)?;
+    let style = style_number(CommitStyle::Share);
+    let shared: Vec<Kept> = select.query_map(params![style], kept)?.collect::<Result<_, _>>()?;
+    for kept in shared {
+        let (Some(dir), Some(open)) = (kept.dir, kept.open(db)?) else { continue };
+        // One whose directory was moved is reached by nobody.
+        let is_of_target = kept.id == CheckpointId::of_shared_file(&open.target);
+        if is_of_target && open.target.is_inside(path) && has_staged_files(db, dir)? {
+            return Ok(Some(open.target));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns whether writers share the file at a path.
 pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
     Ok(shared_row(db, path)?.is_some())

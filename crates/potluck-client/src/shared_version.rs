@@ -27,7 +27,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -403,15 +403,28 @@ impl Making<'_> {
                 outcome = SharedOutcome::Published;
             }
         }
+        // A writer that the manager hears may have no mark yet, which must not get into this version's directory; or it
+        // has stored its contribution, and is still to say so. During the turn nobody joins.
+        let heard = self.client.call(&SharedWriters { path: self.place.path.clone() }).await?;
+        let at_work = heard.writers.into_iter().filter(|it| !it.has_finished).map(|it| it.name);
+        let at_work: Vec<String> = at_work.filter(|name| !self.leave_out.contains(name)).collect();
         let entries = list_if_there(self.client, &open).await?;
         let is_kept_back = entries.iter().any(|it| it.path == KEPT_BACK);
         let contributed = of_writers(entries);
         let is_missing =
             |it: &&Contributed| !it.has_finished() && !self.leave_out.contains(&it.name);
-        let missing: Vec<&str> =
-            contributed.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
-        if !missing.is_empty() {
+        let marked = contributed.iter().filter(is_missing).map(|it| it.name.as_str());
+        let missing = marked.chain(at_work.iter().map(String::as_str)).collect::<BTreeSet<_>>();
+        let missing: Vec<&str> = missing.into_iter().collect();
+        if !missing.is_empty() && (self.is_told || at_work.is_empty()) {
             return Err(self.unfinished(&missing));
+        }
+        if !missing.is_empty() {
+            // One joined after this writer was told that it is the last, and makes the version in its stead.
+            return Ok(match outcome {
+                SharedOutcome::Nothing => SharedOutcome::Waiting,
+                made => made,
+            });
         }
         if is_kept_back && !self.is_told {
             return Ok(SharedOutcome::Waiting);
@@ -471,19 +484,11 @@ impl Making<'_> {
             let composed = below(taken, &[&composed])?;
             // If the composed version is not there, a client moved it to its place and died before it removed the rest.
             if entries.iter().any(|entry| entry.path == WHOLE) {
-                if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
-                    self.client.make_dir(&above, true).await?;
-                }
-                let (from, to) = (whole.clone(), self.place.path.clone());
-                let replaces = before.map(VersionId);
-                let no_replace = replaces.is_none();
-                let moved = self.client.call(&Move { from, to, no_replace, replaces }).await;
-                if let Err(failure) = moved {
-                    if !matches!(failure.code.as_str(), code::WRONG_VERSION | code::EXISTS) {
-                        return Err(failure);
-                    }
-                    // The file was replaced meanwhile, so the version is composed once more, over the one that is there
-                    // now.
+                let in_it = names(self.client, &composed);
+                let has_left_out = !self.leave_out.is_empty()
+                    && in_it.await?.iter().any(|name| self.leave_out.contains(name));
+                if has_left_out || !self.move_to_place(&whole, before.map(VersionId)).await? {
+                    // The version is composed once more: without those, or over the file that is there now.
                     self.client.rename(&composed, &contributions, true).await?;
                     continue;
                 }
@@ -496,6 +501,25 @@ impl Making<'_> {
             tracing::debug!(%failure, "what a version was made of is removed with the next one");
         }
         Ok(outcome)
+    }
+
+    /// Moves a composed version to the path of the file; returns false if another version is there than `replaces`.
+    async fn move_to_place(
+        &self,
+        whole: &PoolPath,
+        replaces: Option<VersionId>,
+    ) -> Result<bool, Failure> {
+        if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
+            self.client.make_dir(&above, true).await?;
+        }
+        let (from, to, no_replace) = (whole.clone(), self.place.path.clone(), replaces.is_none());
+        match self.client.call(&Move { from, to, no_replace, replaces }).await {
+            Err(failure) => match failure.code.as_str() {
+                code::WRONG_VERSION | code::EXISTS => Ok(false),
+                _ => Err(failure),
+            },
+            Ok(_) => Ok(true),
+        }
     }
 
     /// Composes the version of all contributions in `taken` out of sight, and renames their directory to tell that;
@@ -525,11 +549,7 @@ impl Making<'_> {
         if finished.is_empty() {
             return Ok(false);
         }
-        // The version of this empty file is the condition for writing the whole: a client that lost its turn without
-        // knowing finds another version here, and stores nothing.
-        let (options, attributes) = (PutOptions::default(), Attributes::default());
-        let empty = self.client.create(whole, &options, attributes).await?.finish().await?;
-        let before = self.compose(contributions, &finished, (whole, empty)).await?;
+        let before = self.compose(contributions, &finished, whole).await?;
         let before = before.map(|version| version.0.to_string()).unwrap_or_default();
         let composed = below(taken, &[&format!("{COMPOSED}{before}")])?;
         self.client.rename(contributions, &composed, true).await?;
@@ -542,8 +562,38 @@ impl Making<'_> {
         &self,
         dir: &PoolPath,
         contributed: &[Contributed],
-        (whole, there): (&PoolPath, VersionId),
+        whole: &PoolPath,
     ) -> Result<Option<VersionId>, Failure> {
+        // The version of this empty file is the condition for writing the whole: a client that lost its turn without
+        // knowing finds another version here, and stores nothing. It is stored while the contributions are opened.
+        let mark = async {
+            let (options, attributes) = (PutOptions::default(), Attributes::default());
+            self.client.create(whole, &options, attributes).await?.finish().await
+        };
+        let opening = self.open_all(dir, contributed);
+        let (there, (before, composition, files)) = tokio::try_join!(mark, opening)?;
+        let attributes = match (&before, files.first()) {
+            (Some(file), _) | (None, Some(file)) => file.attributes(),
+            (None, None) => return Ok(None),
+        };
+        let EntryAttributes { permissions, owner, .. } = attributes;
+        let attributes = Attributes { mtime: None, permissions, owner };
+        let condition = Condition::IfVersion(there);
+        let mut options = PutOptions { condition, ..PutOptions::default() };
+        options.policy.cut = Some(Cutting::Fixed);
+        let writer = self.client.create(whole, &options, attributes).await?;
+        let unit = unit(&writer.policy()?) as u64;
+        let version = before.as_ref().map(File::version);
+        Composer::new(composition, files, before, unit).write(writer).await?;
+        Ok(version)
+    }
+
+    /// Opens the version before, if there is one, and the contributions in `dir`, of which the next is composed.
+    async fn open_all(
+        &self,
+        dir: &PoolPath,
+        contributed: &[Contributed],
+    ) -> Result<(Option<File>, Composition, Vec<File>), Failure> {
         let before = match self.client.open_leased(&self.place.path).await {
             Err(failure) if failure.code == code::NO_ENTRY => None,
             opened => Some(opened?),
@@ -563,20 +613,7 @@ impl Making<'_> {
             added.map_err(|why| self.not_composed(why, contributed))?;
             files.push(file);
         }
-        let attributes = match (&before, files.first()) {
-            (Some(file), _) | (None, Some(file)) => file.attributes(),
-            (None, None) => return Ok(None),
-        };
-        let EntryAttributes { permissions, owner, .. } = attributes;
-        let attributes = Attributes { mtime: None, permissions, owner };
-        let condition = Condition::IfVersion(there);
-        let mut options = PutOptions { condition, ..PutOptions::default() };
-        options.policy.cut = Some(Cutting::Fixed);
-        let writer = self.client.create(whole, &options, attributes).await?;
-        let unit = unit(&writer.policy()?) as u64;
-        let version = before.as_ref().map(File::version);
-        Composer::new(composition, files, before, unit).write(writer).await?;
-        Ok(version)
+        Ok((before, composition, files))
     }
 
     fn not_composed(&self, why: NotComposed, contributed: &[Contributed]) -> Failure {

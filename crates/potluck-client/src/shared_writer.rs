@@ -15,7 +15,7 @@ use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
-use potluck_core::recipe::LARGEST_FILE;
+use potluck_core::recipe::{LARGEST_FILE, PART_CHUNKS};
 use potluck_wire::control::{
     CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, OnlyIf, Remove, SharedClaim, SharedClaimed,
     SharedLeave,
@@ -68,6 +68,9 @@ pub struct SharedWriter {
     presence: Presence,
     writer: Writer,
     unit: u64,
+    /// True if a part of the contribution may end within a row. The rest of that row waits in the memory of `writer`
+    /// for the next one.
+    is_row_split: bool,
     /// The rows of which only a part was written, by their numbers.
     rows: BTreeMap<u64, Row>,
     /// The buffer of a row that was stored, kept for the next row.
@@ -206,6 +209,21 @@ impl Claims {
         }
     }
 
+    /// Removes the mark of the writer, if it has one, and leaves.
+    async fn withdraw(&self, place: &SharedPlace) -> Result<SharedOutcome, Failure> {
+        if let Some((mark, version)) = self.mark.get() {
+            let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
+            let remove = Remove { path, recursive: false, forever: false, only_if };
+            if let Err(failure) = self.client.call_retrying(&remove).await
+                // This writer was left out, or the mark is that of a writer that took its place.
+                && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)
+            {
+                return Err(failure);
+            }
+        }
+        shared_version::leave(&self.client, place, self.writer, false).await
+    }
+
     fn lose(&self, why: Failure) -> Failure {
         self.lost.get_or_init(|| why).clone()
     }
@@ -277,30 +295,36 @@ impl SharedWriter {
         // The mark shows a client that makes a version that this writer has not finished, even if the manager was
         // restarted and does not know the writer.
         let mark = async { client.create(&staged, &options, attributes).await?.finish().await };
-        let marked = mark.await.map_err(|failure| match failure.code.as_str() {
+        let marker = mark.await.map_err(|failure| match failure.code.as_str() {
             code::EMPTY_INPUT => {
                 let what = format!("the writer {name} of {path} has finished already");
                 Failure::new(ErrorKind::Conflict, code::CLAIMED, what).hint("choose another name")
             }
             _ => failure,
         });
-        let marker = match marked {
-            Ok(marker) => marker,
+        let begun = match marker {
+            Err(failure) => Err(failure),
+            Ok(marker) => {
+                // The condition keeps the contribution out of a file that was shared anew, and from replacing that of a
+                // writer that took this one's place. The writer has a session of its own, so that the quota can refuse
+                // this one file early.
+                options.condition = Condition::IfVersion(marker);
+                options.bytes = bytes.map(|bytes| bytes.saturating_add(INDEX_ROOM));
+                let _ = claims.mark.set((staged.clone(), marker)); // this is the only place that sets it
+                client.create(&staged, &options, attributes).await
+            }
+        };
+        let writer = match begun {
+            Ok(writer) => writer,
             Err(failure) => {
-                let (path, has_finished) = (path.clone(), false);
-                let leave = SharedLeave { path, writer, has_finished, waited_ms: 0 };
-                let _ = client.call(&leave).await; // the manager forgets a writer that is silent for its lease
+                // Nobody is to wait for this writer. It may be the last by now, and the version is its to make then.
+                let _ = claims.withdraw(&place).await;
                 return Err(failure);
             }
         };
-        // The condition keeps the contribution out of a file that was shared anew, and from replacing that of a writer
-        // that took this one's place. The writer has a session of its own, so that the quota can refuse this one file
-        // early.
-        options.condition = Condition::IfVersion(marker);
-        options.bytes = bytes.map(|bytes| bytes.saturating_add(INDEX_ROOM));
-        let _ = claims.mark.set((staged.clone(), marker)); // this is the only place that sets it
-        let writer = client.create(&staged, &options, attributes).await?;
-        let unit = unit(&writer.policy()?) as u64;
+        let policy = writer.policy()?;
+        let unit = unit(&policy) as u64;
+        let is_row_split = policy.ec.is_some_and(|ec| !PART_CHUNKS.is_multiple_of(ec.data()));
         let mut signs = JoinSet::new();
         signs.spawn(Arc::clone(&claims).keep(place.clone()));
         let presence = Presence { claims: Arc::clone(&claims), signs, has_left: false };
@@ -311,6 +335,7 @@ impl SharedWriter {
             presence,
             writer,
             unit,
+            is_row_split,
             rows: BTreeMap::new(),
             spare: Vec::new(),
             pack: Vec::new(),
@@ -397,7 +422,7 @@ impl SharedWriter {
         while at < end {
             let (row, skip) = (at / self.unit, at % self.unit);
             let len = (end - at).min(self.unit - skip);
-            if len == self.unit {
+            if len == self.unit && !self.is_row_split {
                 let stored = self.begin_row(row);
                 self.writer.write_unit_of(file, from).await?;
                 self.row_stored(row, stored)?;
@@ -498,7 +523,7 @@ impl SharedWriter {
     async fn store_pack(&mut self) -> Result<(), Failure> {
         let from = self.writer.written();
         let pack = std::mem::take(&mut self.pack);
-        self.writer.write(&pack).await?;
+        self.writer.write_owned(pack).await?;
         let packed = self.packed.drain(..);
         let moved = |(order, it): (u64, WrittenExtent)| {
             (order, WrittenExtent { from: from + it.from, ..it })
@@ -574,17 +599,7 @@ impl SharedWriter {
     pub async fn abort(mut self) -> Result<SharedOutcome, Failure> {
         self.presence.end();
         self.writer.abort();
-        if let Some((mark, version)) = self.claims.mark.get() {
-            let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
-            let remove = Remove { path, recursive: false, forever: false, only_if };
-            if let Err(failure) = self.client.call(&remove).await
-                // This writer was left out, or the mark is that of a writer that took its place.
-                && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)
-            {
-                return Err(failure);
-            }
-        }
-        shared_version::leave(&self.client, &self.place, self.claims.writer, false).await
+        self.claims.withdraw(&self.place).await
     }
 }
 

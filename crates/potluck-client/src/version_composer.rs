@@ -60,6 +60,8 @@ impl Composer {
     /// Errors: those of reading and of writing.
     pub async fn write(mut self, mut writer: Writer) -> Result<(), Failure> {
         let (mut at, size) = (0, self.composition.size());
+        // A row that was read while one before it was written, with its offset in the file.
+        let mut ahead: Option<(u64, Vec<u8>)> = None;
         while at < size {
             let (run, source) = self.composition.run(at);
             let len = run.end - run.start;
@@ -71,13 +73,41 @@ impl Composer {
                 (ByteSource::Before | ByteSource::Zeros, _) => 0,
             };
             at += kept;
-            if kept == 0 {
-                let row = at..size.min((at / self.unit + 1) * self.unit);
-                at = row.end;
-                writer.write(&self.row(row).await?).await?;
+            if kept > 0 {
+                continue;
             }
+            let end = size.min(at + self.unit);
+            let bytes = match ahead.take_if(|(start, _)| *start == at) {
+                Some((_, bytes)) => bytes,
+                None => self.row(at..end).await?,
+            };
+            at = end;
+            let next = if ahead.is_none() { self.next_mixed_row(at) } else { None };
+            let reading = async {
+                match next {
+                    Some(row) => Ok::<_, Failure>(Some((row.start, self.row(row).await?))),
+                    None => Ok(ahead),
+                }
+            };
+            let ((), read) = tokio::try_join!(writer.write_owned(bytes), reading)?;
+            ahead = read;
         }
         writer.finish().await.map(drop)
+    }
+
+    /// Returns the first row from the row at `at` on that has bytes of several sources, or is the short row at the end:
+    /// such a row cannot be taken over whole.
+    fn next_mixed_row(&self, mut at: u64) -> Option<Range<u64>> {
+        let size = self.composition.size();
+        while at < size {
+            let (run, _) = self.composition.run(at);
+            let whole_rows = (run.end - at) / self.unit * self.unit;
+            if whole_rows == 0 {
+                return Some(at..size.min(at + self.unit));
+            }
+            at += whole_rows;
+        }
+        None
     }
 
     /// Returns the bytes of a row that is not taken over whole, from all its sources; bytes without a source are zeros.

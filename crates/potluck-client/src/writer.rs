@@ -148,7 +148,8 @@ impl Writer {
     }
 
     /// Adds one unit, which is as many bytes as are cut together, of a local file from `at` on; the bytes before must
-    /// fill whole units. Bytes that are stored as they are stay in their file until they are sent.
+    /// fill whole units, and no part of this file may end within one: what is left of the local file would make way for
+    /// the next unit. Bytes that are stored as they are stay in their file until they are sent.
     ///
     /// Errors: those of [`Writer::write`], and [`code::LOCAL_IO`] where the file cannot be read or is shorter.
     pub(crate) async fn write_unit_of(

@@ -175,6 +175,12 @@ impl SharedFiles {
         Ok(())
     }
 
+    /// Returns whether a writer of a file is known, and has not finished.
+    pub fn knows(&self, path: &PoolPath, key: SharedWriterKey) -> bool {
+        let writer = self.files.get(path).and_then(|file| file.writers.get(&key));
+        writer.is_some_and(|writer| !writer.has_finished)
+    }
+
     fn check_writers(&self, member: MemberId) -> Result<(), ClaimRefusal> {
         let count = self.counts.get(&member).map_or(0, |count| count.writers);
         match count < WRITERS_OF_MEMBER {
@@ -259,7 +265,8 @@ impl SharedFiles {
         self.forget_if_unused(path);
     }
 
-    /// Ends a writer's turn, and frees the claims of the finished writers that are in the version or were left out.
+    /// Ends a writer's turn, and forgets the writers that are in the version or were left out, with their claims. One
+    /// that was left out and has not finished is told when it is heard next.
     pub fn end_turn(
         &mut self,
         path: &PoolPath,
@@ -271,10 +278,9 @@ impl SharedFiles {
         if file.turn.is_none_or(|(of, _)| of != key) {
             return;
         }
-        let finished = file.writers.iter().filter(|(_, writer)| writer.has_finished);
-        let free = finished.filter_map(|(key, SharingWriter { name, .. })| {
-            let is_published = over.published.contains(name);
-            (is_published || over.left_out.contains(name)).then_some((*key, is_published))
+        let free = file.writers.iter().filter_map(|(key, writer)| {
+            let is_published = writer.has_finished && over.published.contains(&writer.name);
+            (is_published || over.left_out.contains(&writer.name)).then_some((*key, is_published))
         });
         let free: Vec<(SharedWriterKey, bool)> = free.collect();
         for (key, is_published) in free {

@@ -63,6 +63,11 @@ impl Catalog {
         self.read(move |db| checkpoints::shared_file(db, &path)).await
     }
 
+    /// Returns a file at a path, or below it, that writers share, and for whose next version something is staged.
+    pub async fn written_shared_file(&self, path: PoolPath) -> Result<Option<PoolPath>, Error> {
+        self.read(move |db| checkpoints::written_shared_file(db, &path)).await
+    }
+
     /// Returns the checkpoints that are open, and the committed ones that are still known.
     pub async fn checkpoints(&self) -> Result<KnownCheckpoints, Error> {
         self.read(checkpoint_rows::all).await

@@ -363,6 +363,11 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     let refused = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
     assert_eq!(refused, Err(Error::NotEmpty(open.staging.clone())));
     assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(Some(open.clone())));
+    let written = |at: &str| stage.catalog.written_shared_file(path(at));
+    for at in ["pot://lab", "pot://lab/out"] {
+        assert_eq!(written(at).await, Ok(Some(out.clone())), "{at}");
+    }
+    assert_eq!(written("pot://lab/beside").await, Ok(None));
     // Makers that died left many empty directories, which come before that of the contributions.
     for number in 0..20 {
         let closed = path(&staged(&open, &format!("closed-{number:02}")));
@@ -372,6 +377,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     assert_eq!(refused, Err(Error::NotEmpty(open.staging.clone())));
     let mark = path(&staged(&open, "open/w-a"));
     stage.catalog.remove(mark, Default::default(), false, when(2)).await.expect("removed");
+    assert_eq!(stage.catalog.written_shared_file(out.clone()).await, Ok(None));
     let ended = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
     ended.expect("nobody contributes, and the empty directories are nothing");
     assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(None));

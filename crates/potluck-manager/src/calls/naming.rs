@@ -211,13 +211,15 @@ impl Answer<SetAttributes> for NamingCalls {
 
 impl NamingCalls {
     /// Refuses to move a shared file, or a directory above one, while writers have written bytes that are in no version
-    /// of it: their claims and contributions belong to the path.
+    /// of it, or the version is kept back: claims, contributions and marks belong to the path.
     async fn need_no_writers(&self, path: &PoolPath) -> Result<(), Failure> {
         let written = {
             let mut files = self.shared_files.lock().expect("no holder panics");
             files.written_below(path, self.time.tick())
         };
-        for file in written {
+        // A manager that was started again does not know who has finished, but what they wrote is there.
+        let staged = self.catalog.written_shared_file(path.clone()).await?;
+        for file in written.into_iter().chain(staged) {
             if self.catalog.shared_file(file.clone()).await?.is_some() {
                 let what = format!("{file} is shared, and writers have not made a version of it");
                 return Err(Failure::new(ErrorKind::Conflict, code::CLAIMED, what)

@@ -100,10 +100,14 @@ impl Answer<SharedClaim> for SharedFileCalls {
         if call.is_first || call.is_all {
             self.need_shared(&call.path).await?;
         }
-        if self.is_just_restarted() && !call.is_all && (call.is_first || !call.ranges.is_empty()) {
+        let member = caller.member()?.member;
+        // A writer that this manager does not know says at once what it has: others that wait would be given that.
+        let is_to_wait = call.is_first
+            || (!call.ranges.is_empty() && self.files().knows(&call.path, (member, call.writer)));
+        if self.is_just_restarted() && !call.is_all && is_to_wait {
             return Ok(SharedClaimed::NotYet);
         }
-        let claimed = self.files().claim(caller.member()?.member, &call, self.time.tick());
+        let claimed = self.files().claim(member, &call, self.time.tick());
         match claimed {
             Ok(()) => Ok(SharedClaimed::Granted),
             Err(refusal) => self.refusal(&call, refusal),

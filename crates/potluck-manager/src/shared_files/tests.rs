@@ -168,6 +168,22 @@ fn who_asks_again_after_a_version_was_made_of_its_bytes_hears_that_they_are_in_i
 }
 
 #[test]
+fn who_was_left_out_is_forgotten_though_it_has_not_finished() {
+    let mut files = SharedFiles::default();
+    for (writer, name, at) in [(1, "a", 0), (2, "b", 1)] {
+        files.claim(ADA, &call(writer, name, &[(at, at + 1)]), T).expect("free");
+    }
+    let key = (BOB, SharedWriterId([9; 16]));
+    assert_eq!(files.take_turn(&path(), key, T), Ok(true));
+    let over = SharedTurnOver { left_out: vec!["a".into()], ..published(&["b"]) };
+    files.end_turn(&path(), key, &over, T);
+    let there = |writer, name| SharedClaim { is_first: false, ..call(writer, name, &[]) };
+    assert_eq!(files.claim(ADA, &there(1, "a"), T), Err(ClaimRefusal::Unknown));
+    assert_eq!(files.claim(ADA, &there(2, "b"), T), Ok(()), "its contribution is another's");
+    assert_eq!(files.claim(BOB, &call(3, "c", &[(0, 1)]), T), Ok(()), "nobody has it");
+}
+
+#[test]
 fn a_file_is_written_from_the_first_writer_that_joins_until_its_bytes_are_in_a_version() {
     let mut files = SharedFiles::default();
     let dir = path().parent().expect("a directory");

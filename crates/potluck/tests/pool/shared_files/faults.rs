@@ -1,13 +1,17 @@
-//! Tests shared files where local files change, writers die, answers are late, and numbers are too large.
+//! Tests shared files where local files change, writers die or find no room, managers are started again, answers are
+//! late, and numbers are too large or do not divide others.
 
-use super::super::content::{assert_same, file};
+use super::super::content::{arg, assert_same, file};
 use super::super::lab::Lab;
 use super::super::member::Member;
 use super::super::waiting::{DEADLINE, wait_until};
 use super::{OUT, client, join, out, states};
-use potluck_client::SharedOutcome;
+use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome};
 use potluck_core::ids::SharedWriterId;
-use potluck_wire::control::SharedClaim;
+use potluck_wire::control::{
+    CLAIM_LEASE, SharedClaim, SharedClaimed, SharedLeave, SharedLeft, SharedTurn, SharedTurnOver,
+    SharedTurnTaken, SharedWriters,
+};
 use potluck_wire::error::code;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
@@ -68,6 +72,34 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
 }
 
 #[test]
+fn a_writer_that_finds_no_room_keeps_nobody_from_making_a_version() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (one, other) = (client(&lab), client(&lab));
+        let mut writer = join(&one, "a").await.expect("joined");
+        writer.write_at(0, &[1; 1000]).await.expect("free");
+        let (path, options) = (out(), PutOptions { bytes: Some(1 << 40), ..PutOptions::default() });
+        let large = other.shared_writer(&path, Some("large"), &options, Attributes::default());
+        let refused = large.await.err().expect("donors lend less");
+        assert_eq!(refused.code, code::FULL, "{refused}");
+        assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Published);
+    });
+    assert_eq!(lab.cli.cat(OUT), [1; 1000]);
+}
+
+/// A part of the writer's contribution has 1024 chunks, which three do not divide, so that it ends within a row.
+#[test]
+fn a_local_file_of_more_than_a_part_has_every_byte_where_it_belongs_whatever_the_erasure_code() {
+    let lab = Lab::with_donors(4);
+    lab.cli.ok(&["space", "create", "lab", "--ec", "3+1", "--chunk-size", "64KiB"]);
+    let (part, content) = file(lab.dir(), "part", 3, (66 << 20) + 777);
+    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "100"]);
+    assert_same(&lab.cli.cat(OUT), &[&[0; 100], &content[..]].concat(), "what was written");
+}
+
+#[test]
 fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
@@ -99,6 +131,47 @@ fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
     assert_eq!(lab.cli.cat(OUT), [1]);
 }
 
+/// While a writer waits for more bytes, nothing else of it tells the manager what it has.
+#[test]
+fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_had() {
+    let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let mut writer = runtime.block_on(join(&pool, "a")).expect("joined");
+    runtime.block_on(writer.write_at(0, &[1; 1000])).expect("free");
+    lab.kill_manager();
+    let writing = runtime.spawn(async move {
+        writer.write_at(1000, &[2; 1000]).await.expect("free");
+        writer
+    });
+    lab.start_manager();
+    // Whoever else waits until claims are granted again must not be given these bytes.
+    wait_until("the manager to know what it has", CLAIM_LEASE / 2, || {
+        lab.cli.json(&["shared", "ls", OUT])["writers"][0]["claimed"] == 1000
+    });
+    let writer = runtime.block_on(writing).expect("it did not panic");
+    assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
+    assert_same(&lab.cli.cat(OUT), &[[1; 1000], [2; 1000]].concat(), "what it wrote");
+}
+
+#[test]
+fn a_rename_leaves_nothing_behind_of_writers_that_finished_before_the_manager_was_restarted() {
+    let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["mkdir", "pot://lab/a"]);
+    let (part, content) = file(lab.dir(), "part", 4, 1 << 20);
+    lab.cli.ok(&["shared", "begin", "pot://lab/a/out"]);
+    lab.cli.ok(&["shared", "write", arg(&part), "pot://lab/a/out"]);
+    lab.kill_manager();
+    lab.start_manager();
+    let refused = lab.cli.fails(10, &["mv", "pot://lab/a", "pot://lab/b"]);
+    assert_eq!(refused.code, code::CLAIMED, "{refused:?}");
+    lab.cli.ok(&["shared", "commit", "pot://lab/a/out"]);
+    lab.cli.ok(&["mv", "pot://lab/a", "pot://lab/b"]);
+    assert_same(&lab.cli.cat("pot://lab/b/out"), &content, "what was written");
+}
+
 #[test]
 fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwhile() {
     let lab = Lab::with_donors(1);
@@ -123,19 +196,124 @@ fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwh
 }
 
 #[test]
+fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    for has_mark in [false, true] {
+        let mut last = runtime.block_on(join(&pool, "last")).expect("joined");
+        runtime.block_on(last.write_at(0, &[1; 1000])).expect("free");
+        // While somebody else has the turn, the last one waits with a version that it is to make.
+        let turn = SharedTurn { path: out(), writer: SharedWriterId([7; 16]), over: None };
+        assert_eq!(member.call(&turn).expect("shared"), SharedTurnTaken::Own);
+        let finishing = runtime.spawn(last.finish());
+        wait_until("it to be the last", DEADLINE, || states(&lab.cli) == ["last finished"]);
+        let late = SharedClaim {
+            path: out(),
+            writer: SharedWriterId([8; 16]),
+            name: "late".into(),
+            ranges: Vec::new(),
+            is_first: false,
+            is_all: true, // as if it had joined before the turn
+        };
+        assert_eq!(member.call(&late).expect("shared"), SharedClaimed::Granted);
+        if has_mark {
+            let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+            let mark = staging.expect("shared").join_all(["open", "w-late"]).expect("a path");
+            runtime.block_on(async {
+                let (options, attributes) = (PutOptions::default(), Attributes::default());
+                let writer = pool.create(&mark, &options, attributes).await.expect("begun");
+                writer.finish().await.expect("marked");
+            });
+        }
+        let over = SharedTurn { over: Some(SharedTurnOver::default()), ..turn };
+        member.call(&over).expect("given back");
+        let outcome = runtime.block_on(finishing).expect("it did not panic");
+        let outcome = outcome.expect("the late one makes the version");
+        assert_eq!(outcome, SharedOutcome::Waiting, "mark: {has_mark}");
+        lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "late"]);
+        assert_eq!(lab.cli.cat(OUT), [1; 1000]);
+    }
+}
+
+#[test]
+fn a_commit_is_refused_until_a_writer_that_has_stored_everything_has_said_so() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["shared", "begin", OUT]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    let writer = SharedWriterId([7; 16]);
+    let claim = SharedClaim {
+        path: out(),
+        writer,
+        name: "slow".into(),
+        ranges: Vec::new(),
+        is_first: true,
+        is_all: false,
+    };
+    assert_eq!(member.call(&claim).expect("shared"), SharedClaimed::Granted);
+    let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+    let place = staging.expect("shared").join_all(["open", "w-slow"]).expect("a path");
+    // Its contribution: no bytes, and a size of ten (docs/format/contribution.md).
+    let ten = [&[0; 8][..], &[10, 0, 0, 0, 0, 0, 0, 0], b"POTCONT1"].concat();
+    runtime.block_on(async {
+        let (options, attributes) = (PutOptions::default(), Attributes::default());
+        let mut stored = pool.create(&place, &options, attributes).await.expect("begun");
+        stored.write(&ten).await.expect("taken");
+        stored.finish().await.expect("stored");
+    });
+    let refused = lab.cli.fails(10, &["shared", "commit", OUT]);
+    assert_eq!(refused.code, code::NOT_TOGETHER, "{refused:?}");
+    assert!(refused.message.contains("slow"), "{refused:?}");
+    let leave = SharedLeave { path: out(), writer, has_finished: true, waited_ms: 0 };
+    assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Last);
+    lab.cli.ok(&["shared", "commit", OUT]);
+    assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Published);
+    assert_eq!(lab.cli.cat(OUT), [0; 10]);
+}
+
+/// Has the writers `a` and `b` finish, each with 10 000 bytes of a file whose version is kept back.
+async fn finish_two(pool: &Pool) {
+    pool.share(&out(), true).await.expect("shared");
+    for (name, at) in [("a", 0), ("b", 10_000)] {
+        let mut writer = join(pool, name).await.expect("joined");
+        writer.write_at(at, &[at as u8 + 1; 10_000]).await.expect("free");
+        assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Waiting);
+    }
+}
+
+#[test]
+fn whoever_is_left_out_is_in_no_version_though_one_was_composed_with_it() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
+    runtime.block_on(finish_two(&pool));
+    // Whoever composed this version died before it was moved to its place.
+    let staging = member.call(&SharedWriters { path: out() }).expect("told").staging;
+    let staging = staging.expect("shared");
+    let at = |names: &[&str]| staging.join_all(names.iter().copied()).expect("a path");
+    runtime.block_on(async {
+        pool.make_dir(&at(&["closed-1"]), true).await.expect("made");
+        let composed = at(&["closed-1", "composed-over-"]);
+        pool.rename(&at(&["open"]), &composed, true).await.expect("renamed");
+        let (whole, options) = (at(&["closed-1", "whole"]), PutOptions::default());
+        let mut writer = pool.create(&whole, &options, Attributes::default()).await.expect("begun");
+        writer.write(&[9; 20_000]).await.expect("taken");
+        writer.finish().await.expect("stored");
+    });
+    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "b"]);
+    assert_eq!(lab.cli.cat(OUT), [1; 10_000]);
+}
+
+#[test]
 fn whoever_goes_on_with_a_version_that_another_began_leaves_out_whom_that_one_was_told_to() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
-    runtime.block_on(async {
-        let pool = client(&lab);
-        pool.share(&out(), true).await.expect("shared");
-        for (name, at) in [("a", 0), ("b", 10_000)] {
-            let mut writer = join(&pool, name).await.expect("joined");
-            writer.write_at(at, &[at as u8 + 1; 10_000]).await.expect("free");
-            assert_eq!(writer.finish().await.expect("stored"), SharedOutcome::Waiting);
-        }
-    });
+    runtime.block_on(finish_two(&client(&lab)));
     // What they wrote cannot be read, so that the commit fails in the middle.
     let donor = lab.donor_names().remove(0);
     lab.kill_donor(&donor);
