@@ -135,17 +135,18 @@ pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), 
     if bytes > MAX_PATH { Err(Error::TooLongToKeep(path.clone())) } else { Ok(()) }
 }
 
-/// Records that a name leads to nothing any more and that what it led to is not kept. After a removal nothing is kept
-/// of the name; after a move, kept versions without a time of their own are kept for as long as removed files are.
+/// Records that a name leads to nothing any more and that what it led to is not kept. After a removal that `is_final`
+/// nothing is kept of the name; otherwise kept versions without a time of their own are kept for as long as removed files
+/// are.
 pub(crate) fn forget_name(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
-    removed: bool,
+    is_final: bool,
     when: When,
 ) -> Result<(), Error> {
     match when.keeps {
         WhatIsKept::AsTheLogSays => Ok(()),
-        _ if removed => end_by(db, (dir, path), when.pool_ms, false),
+        _ if is_final => end_by(db, (dir, path), when.pool_ms, false),
         _ => {
             let time = retention(db, path, when)?.removed;
             end_by(db, (dir, path), when.pool_ms + time.ms(), true)

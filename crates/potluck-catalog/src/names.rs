@@ -256,7 +256,10 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let retention = history::retention(db, path, when)?;
     let now = FileTime::of_ms(when.wall_ms);
     let kept = history::keep(db, &leaving, retention, when)?;
-    if kept && retention.removed.is_none() {
+    // What was removed under this name before stays where there is a trash, also if this entry is not kept because
+    // nothing is in it.
+    let is_final = retention.removed.is_none();
+    if kept && is_final {
         // Only a snapshot keeps the entry, so nothing else is kept under its name either.
         history::forget_name(db, (parent, path), true, when)?;
     }
@@ -265,7 +268,7 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
     changes::tell(db, Record::Removed { path: path.clone() })?;
     entries::delete(db, parent, name)?;
-    history::forget_name(db, (parent, path), true, when)?;
+    history::forget_name(db, (parent, path), is_final, when)?;
     touched(db, &above, parent, now)?;
     drop_place(db, path, &place, when)
 }

@@ -388,6 +388,23 @@ async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
 }
 
 #[tokio::test]
+async fn an_empty_directory_that_is_removed_takes_nothing_along_that_is_kept_of_its_name() {
+    let mut stage = Stage::new().await;
+    stage.keeps("pot://lab/d", "10", Some("1h")).await;
+    let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
+    let last = stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    stage.remove("pot://lab/d/a", 5).await;
+    stage.catalog.make_directory(path("pot://lab/d/a"), false, MADE).await.expect("made");
+    let removed =
+        stage.catalog.remove(path("pot://lab/d/a"), Default::default(), false, when(6)).await;
+    removed.expect("it is empty");
+    stage.let_old_go(7).await;
+    assert_eq!(stage.versions("pot://lab/d/a", 7).await, [(last, true), (old, false)]);
+    assert_eq!(stage.bring_back("pot://lab/d/a", None, true).await, Ok(false));
+    assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
+}
+
+#[tokio::test]
 async fn old_versions_are_kept_as_safe_as_a_changed_policy_asks() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
