@@ -40,7 +40,7 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
-use potluck_core::policy::{MOST_VERSIONS, Retention};
+use potluck_core::policy::{MOST_VERSIONS, Policy, Retention};
 
 /// The time in milliseconds after which a failed attempt to let something go is repeated.
 const TRIED_AGAIN_MS: u64 = 3_600_000;
@@ -69,6 +69,22 @@ pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retentio
     let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
     if keeps { policy() } else { Ok(Retention::default()) }
+}
+
+/// Returns how long `policy` keeps things at `path`, where it holds. That is no time where nothing is ever kept.
+pub(crate) fn retention_of(policy: &Policy, path: &PoolPath) -> Retention {
+    if kept_rows::keeps_at(path) { policy.retention() } else { Retention::default() }
+}
+
+/// Returns whether the version of a file that another takes the place of is kept, by its policy or for a snapshot, so
+/// that it goes on to count in the sums of its space.
+pub(crate) fn stays_when_replaced(
+    db: &Tx,
+    at: (DirId, &PoolPath),
+    version: VersionId,
+    retention: Retention,
+) -> Result<bool, Error> {
+    Ok(!retention.replaced.is_none() || bygone::is_shown(db, at, &EntryPlace::File(version))?)
 }
 
 /// Moves an entry that loses its name to where it is kept, if its policy or a snapshot keeps it, and returns whether it

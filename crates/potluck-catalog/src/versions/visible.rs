@@ -6,9 +6,7 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
-use crate::history::{
-    kept_rows, {self, LeavingEntry},
-};
+use crate::history::{self, LeavingEntry};
 use crate::log::{
     changes::{self, ChangeOp},
     records::Record,
@@ -156,14 +154,15 @@ impl<'db> Visible<'db> {
         };
         check_condition(self.db, &path, condition, replaced)?;
         let Asks { redundancy: keeping, promise, retention } = self.asks(space, &path, above)?;
-        // A version that is kept still counts in the sums.
-        let gone = replaced.filter(|_| retention.replaced.is_none());
         let is_dir_known = self.dirs.contains_key(above);
         let change = |db: &Tx| {
             let mut change = Sums::default();
             change.add(i64::try_from(size).unwrap_or(i64::MAX));
-            if let Some(gone) = gone {
-                change.sub(versions::size_of(db, gone)? as i64);
+            // A version that is kept still counts in the sums.
+            if let (Some(version), Some(dir)) = (replaced, dir)
+                && !history::stays_when_replaced(db, (dir, &path), version, retention)?
+            {
+                change.sub(versions::size_of(db, version)? as i64);
             }
             if let (None, false, Some(above)) = (replaced, is_dir_known, path.parent()) {
                 change.dirs = entries::missing_dirs(db, &above)? as i64;
@@ -238,10 +237,7 @@ impl<'db> Visible<'db> {
             ack: policy.ack,
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
-        let retention = match kept_rows::keeps_at(path) {
-            true => policy.retention(),
-            false => Retention::default(),
-        };
+        let retention = history::retention_of(&policy, path);
         let asks = Asks { redundancy, promise, retention };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)

@@ -280,6 +280,8 @@ async fn what_is_kept_counts_in_the_quota_so_that_a_new_version_needs_room_besid
     let quota = Quota { bytes: Some(2 * bytes), files: None };
     stage.catalog.set_quota(QuotaOf::Space("lab".into()), quota).await.expect("set");
     stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    let early = stage.catalog.admit_write(path("pot://lab/d/a"), Condition::Always, bytes).await;
+    assert!(matches!(early, Err(Error::OverQuota { .. })), "before it is sent: {early:?}");
     let refused = stage.refused(file("pot://lab/d/a", &[3], &[1])).await;
     assert!(matches!(refused, Error::OverQuota { .. }), "{refused}");
     let used = stage.catalog.usage(path("pot://lab"), None, 1000, SeenSpaces::ALL).await;

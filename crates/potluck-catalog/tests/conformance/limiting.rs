@@ -187,6 +187,23 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
 }
 
 #[tokio::test]
+async fn what_a_snapshot_shows_of_a_replaced_file_leaves_less_of_a_quota() {
+    let mut stage = Stage::new().await;
+    store(&mut stage, vec![sized("pot://lab/d/a", 2)]).await.expect("stored");
+    let taken = stage.catalog.take_snapshot(path("pot://lab/d"), "s".into(), when(1)).await;
+    taken.expect("taken");
+    stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
+    let admitted = stage.catalog.admit_write(path("pot://lab/d/a"), Condition::Always, 2000).await;
+    assert!(matches!(admitted, Err(Error::OverQuota { .. })), "before it is sent: {admitted:?}");
+    let stored = store(&mut stage, vec![sized("pot://lab/d/a", 2)]).await;
+    assert!(matches!(stored, Err(Error::OverQuota { .. })), "both would be there: {stored:?}");
+    store(&mut stage, vec![sized("pot://lab/d/a", 1)]).await.expect("fits beside the first");
+    store(&mut stage, vec![sized("pot://lab/d/a", 1)]).await.expect("no snapshot shows the second");
+    let used = stage.catalog.quotas(None).await.expect("read").remove(0).used;
+    assert_eq!((used.files, used.bytes), (2, 3000));
+}
+
+#[tokio::test]
 async fn files_that_live_in_the_catalog_are_counted_as_they_come_and_go() {
     let mut stage = Stage::new().await;
     let counted = async |stage: &Stage| {
