@@ -92,7 +92,8 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     }
     let Holder { dir: holder, depth, attributes } = holder(db, new, when)?;
     let name = new.id.staging_name();
-    names::admit_dirs(db, &new.target, 1)?;
+    // Those above the target that are missing are made by the commit, which asks again.
+    names::admit_dirs(db, &new.target, entries::missing_dirs(db, &new.target)?.max(1))?;
     let dir = entries::make_dir(db, holder, &name, attributes)?;
     let kept = Kept {
         id: new.id,

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::history::{
     bygone, trash, {self, LeavingEntry},
 };
+use crate::names;
 use crate::names::{
     dir_policies,
     dir_times::touched,
@@ -15,7 +16,7 @@ use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::visible::{check_condition, make_dirs};
-use crate::when::When;
+use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{SpaceId, VersionId};
@@ -76,6 +77,9 @@ pub(crate) fn publish(
         // Merging into a directory that does not exist makes it of all that is staged.
         (CommitStyle::Replace | CommitStyle::Merge, _) => {
             let above = target.parent().ok_or_else(outside)?;
+            if when.keeps != WhatIsKept::AsTheLogSays {
+                names::admit_dirs(db, &above, entries::missing_dirs(db, &above)?)?;
+            }
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made, made.mtime)?;
             replace(db, &staged, parent, target, when)?;
