@@ -41,6 +41,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::{MOST_VERSIONS, Policy, Retention};
+use std::collections::BTreeSet;
 
 /// The time in milliseconds after which a failed attempt to let something go is repeated.
 const TRIED_AGAIN_MS: u64 = 3_600_000;
@@ -239,14 +240,33 @@ fn move_to(
 }
 
 /// Moves an entry that is about to be taken apart to where a snapshot shows it, and returns whether one does. A
-/// directory that no path leads to any more shows nothing.
+/// directory that no path leads to any more shows nothing, unless a snapshot shows that directory, too: then it is moved
+/// first, in whatever order the tree is taken apart.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
     place: &EntryPlace,
     now_ms: u64,
 ) -> Result<bool, Error> {
-    let Some((shown, above)) = shown_at(db, place)? else { return Ok(false) };
+    keep_shown_after(db, from, place, now_ms, &mut BTreeSet::new())
+}
+
+/// Does what [`keep_shown`] does; `tried` has the directories that were looked at before.
+fn keep_shown_after(
+    db: &Tx,
+    from: (DirId, &str),
+    place: &EntryPlace,
+    now_ms: u64,
+    tried: &mut BTreeSet<DirId>,
+) -> Result<bool, Error> {
+    let rows = bygone::all_of_place(db, place)?;
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    if entries::lookup(db, from.0, from.1)?.is_none() {
+        return Ok(true); // it was moved for something that was taken apart before
+    }
+    let Some((shown, above)) = shown_at(db, rows, now_ms, tried)? else { return Ok(false) };
     let row = HistoryRow {
         number: number_of(db, place)?,
         dir: shown.dir,
@@ -263,14 +283,49 @@ pub(crate) fn keep_shown(
     Ok(true)
 }
 
-/// Returns the first row about something whose directory a path leads to, with the path of that directory.
-fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
-    for row in bygone::all_of_place(db, place)? {
+/// Returns the first of these rows whose directory a path leads to, with the path of that directory. If none is, a
+/// directory that is to be taken apart as well is moved to where a snapshot shows it.
+fn shown_at(
+    db: &Tx,
+    rows: Vec<BygoneRow>,
+    now_ms: u64,
+    tried: &mut BTreeSet<DirId>,
+) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
+    for row in &rows {
+        if let Some(above) = entries::path_of(db, row.dir)? {
+            return Ok(Some((row.clone(), above)));
+        }
+    }
+    for row in rows {
+        attach(db, row.dir, now_ms, tried)?;
         if let Some(above) = entries::path_of(db, row.dir)? {
             return Ok(Some((row, above)));
         }
     }
     Ok(None)
+}
+
+/// Moves a directory to which no path leads, or else the nearest one above it, to where a snapshot shows that, if one
+/// does.
+fn attach(db: &Tx, dir: DirId, now_ms: u64, tried: &mut BTreeSet<DirId>) -> Result<(), Error> {
+    let (mut above, mut at) = (Vec::new(), dir);
+    while let Some((parent, name)) = entries::holder_of(db, &EntryPlace::Dir(at))? {
+        if parent == DirId::ROOT {
+            return Ok(()); // a path leads to it, which is too long
+        }
+        if above.len() > MAX_PATH {
+            return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
+        }
+        above.push((at, parent, name));
+        at = parent;
+    }
+    for (dir, parent, name) in above {
+        let place = EntryPlace::Dir(dir);
+        if tried.insert(dir) && keep_shown_after(db, (parent, &name), &place, now_ms, tried)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Lets something go that no snapshot shows any more, if it was kept for snapshots alone.

@@ -164,6 +164,27 @@ async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes
 }
 
 #[tokio::test]
+async fn what_two_moves_put_beside_its_directory_stays_in_a_snapshot_when_both_are_taken_apart() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/d/f", &[1], &[1])).await;
+    stage.put(file("pot://lab/d/sub/g", &[2], &[1])).await;
+    let at = stage.take("pot://lab", "one").await;
+    let before = stage.shown(&at).await;
+    stage.catalog.make_directory(path("pot://lab/t"), false, MADE).await.expect("made");
+    stage.moved("pot://lab/d", "pot://lab/t/z").await;
+    // Both come before their former directory when the tree is taken apart.
+    stage.moved("pot://lab/t/z/f", "pot://lab/t/f").await;
+    stage.moved("pot://lab/t/z/sub", "pot://lab/t/a").await;
+    stage.remove("pot://lab/t", 4).await;
+    stage.catch_up().await;
+    assert_eq!(stage.shown(&at).await, before);
+    assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
+    stage.drop_snapshot("pot://lab", "one").await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0); 2]);
+    assert_eq!(stage.all_used().await, 0);
+}
+
+#[tokio::test]
 async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_it_was_emptied_and_removed() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
