@@ -4,7 +4,7 @@
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::history::{
-    bygone, trash, {self, LeavingEntry},
+    bygone, snapshot_rows, trash, {self, LeavingEntry},
 };
 use crate::names;
 use crate::names::{
@@ -20,6 +20,7 @@ use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::kept_place::is_reserved;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Retention;
 use potluck_wire::control::Condition;
@@ -154,10 +155,18 @@ impl Merge<'_> {
                 let bytes = path.to_string().len() + 1 + name.len();
                 Error::TooLong { to: path.clone(), bytes }
             })?;
+            // What is kept in a directory, and its snapshots, are of this directory and of no other.
+            if is_reserved(&name) {
+                return Err(Error::KeptPlace(at));
+            }
             let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
             match (place, there) {
                 (_, None) => has_new = true,
                 (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
+                    // It was moved here from where a snapshot shows it, and would end.
+                    if !snapshot_rows::covering(self.db, below)?.is_empty() {
+                        return Err(Error::HasSnapshots(at));
+                    }
                     self.directory(below, there, &at)?;
                     entries::delete(self.db, from, &name)?;
                     entries::dir_ended(self.db, self.space, below)?;

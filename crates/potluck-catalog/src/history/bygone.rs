@@ -9,7 +9,7 @@
 use crate::error::Error;
 use crate::history::{
     bygone_name::{BygoneLink, BygoneName},
-    kept_rows, snapshot_rows,
+    snapshot_rows,
 };
 use crate::log::{changes, records::Record};
 use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
@@ -17,6 +17,7 @@ use crate::sql::{Row, Tx, params};
 use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::SnapshotId;
+use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
 /// A row about a thing that a name led to.
@@ -73,7 +74,7 @@ fn showing(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
 ) -> Result<Option<(SnapshotId, SnapshotId, SnapshotId)>, Error> {
-    if !kept_rows::keeps_at(path) {
+    if path.is_system() || is_read_only(path) {
         return Ok(None);
     }
     let name = path.file_name().unwrap_or_default();
