@@ -4,7 +4,7 @@
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::history::{
-    bygone, snapshot_rows, trash, {self, LeavingEntry},
+    bygone, snapshot_rows, snapshots, trash, {self, LeavingEntry},
 };
 use crate::names;
 use crate::names::{
@@ -112,10 +112,15 @@ fn replace(
         }
         Some(EntryPlace::Dir(old)) => {
             let space = spaces::named(db, target.space())?.id;
+            let retention = history::retention(db, target, when)?;
+            let is_gone = when.keeps != WhatIsKept::AsTheLogSays && retention.replaced.is_none();
+            if is_gone && let Some(dir) = snapshots::any_below(db, target)? {
+                return Err(Error::HasSnapshots(dir));
+            }
             dir_policies::hand_over(db, space, old, staged.dir)?;
             let place = &EntryPlace::Dir(old);
             let leaving = LeavingEntry { dir: parent, path: target, place, removed: false };
-            if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
+            if !history::keep(db, &leaving, retention, when)? {
                 entries::delete(db, parent, name)?;
                 trash::throw(db, old, space)?;
             }

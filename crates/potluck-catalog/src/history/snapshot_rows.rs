@@ -63,6 +63,12 @@ pub(crate) fn of(db: &Tx, dir: DirId) -> Result<Vec<SnapshotRow>, Error> {
     select.query_map(params![dir.0], snapshot)?.collect()
 }
 
+/// Returns the directories that have snapshots.
+pub(crate) fn dirs(db: &Tx) -> Result<Vec<DirId>, Error> {
+    let mut select = db.prepare("SELECT DISTINCT dir FROM snapshots WHERE ended = 0")?;
+    select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect()
+}
+
 /// Returns the number that the next snapshot gets.
 pub(crate) fn next(db: &Tx) -> Result<SnapshotId, Error> {
     meta::counted(db, Counter::Snapshot).map(|next| SnapshotId(next as u64))

@@ -211,6 +211,25 @@ async fn what_is_moved_to_where_a_checkpoint_is_staged_stays_in_its_snapshot() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_takes_the_place_of_no_directory_whose_snapshots_would_go_with_it() {
+    let mut stage = tree().await;
+    stage.take("pot://lab/d/sub", "one").await;
+    let staging = stage.stages(1, "pot://lab/d", CommitStyle::Replace).await;
+    stage.put(file(&format!("{staging}/new"), &[4], &[1])).await;
+    assert_eq!(stage.publish(1).await, Err(Error::HasSnapshots(path("pot://lab/d/sub"))));
+    assert_eq!(stage.listed("pot://lab/d/sub", true, None).await, ["b", "c"]);
+    // Where versions are kept, the old directory comes back with its snapshots.
+    let keep_versions = Some("1".parse().expect("versions"));
+    let over = Override { keep_versions, ..Override::default() };
+    stage.catalog.set_policy(path("pot://lab/d"), over).await.expect("set");
+    stage.publish(1).await.expect("committed");
+    assert_eq!(stage.listed("pot://lab/d", true, None).await, ["new"]);
+    stage.catalog.bring_back(path("pot://lab/d"), None, false, when(6)).await.expect("back");
+    let shown = stage.shown("pot://lab/d/sub/.potluck/snapshots/one").await;
+    assert_eq!(shown.len(), 2);
+}
+
+#[tokio::test]
 async fn a_directory_that_a_snapshot_shows_is_not_merged_into_another() {
     let mut stage = tree().await;
     stage.put(file("pot://lab/other/sub/x", &[4], &[1])).await;
