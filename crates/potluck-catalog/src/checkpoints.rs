@@ -15,10 +15,10 @@ pub(crate) mod publishing;
 use crate::checkpoints::{
     checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used},
     open_checkpoint::OpenCheckpoint,
-    publishing::Conditions,
+    publishing::{Conditions, PublishedEntries},
 };
 use crate::error::Error;
-use crate::history::trash;
+use crate::history::{self, trash};
 use crate::log::{
     changes::{self, ChangeOp},
     records::Record,
@@ -197,10 +197,12 @@ pub(crate) fn commit(
         return Err(Error::NoCheckpoint(*id)); // the writers that share the file make its versions
     }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
-    let merged = publishing::publish(db, (&from, &to), style, how, when)?;
+    let PublishedEntries { merged, pinned } =
+        publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
+    pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
     Ok(CheckpointOutcome::Now(to))
 }
 

@@ -153,8 +153,8 @@ pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), 
 }
 
 /// Records that a name leads to nothing any more and that what it led to is not kept. After a removal that `is_final`
-/// nothing is kept of the name; otherwise kept versions without a time of their own are kept for as long as removed files
-/// are.
+/// nothing is kept of the name; otherwise kept versions without a time of their own are kept for as long as removed
+/// files are.
 pub(crate) fn forget_name(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
@@ -183,6 +183,11 @@ fn end_by(
         changes::tell(db, Record::KeptUntil { path, until_ms, only_endless })?;
     }
     Ok(())
+}
+
+/// Tells the log that what has taken the place of a pinned entry is pinned, too: a pin stays with the name.
+pub(crate) fn tell_pinned(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    changes::tell(db, Record::Pinned { path: path.clone(), pinned: true })
 }
 
 /// Moves an entry to where it is kept.
@@ -240,8 +245,8 @@ fn move_to(
 }
 
 /// Moves an entry that is about to be taken apart to where a snapshot shows it, and returns whether one does. A
-/// directory that no path leads to any more shows nothing, unless a snapshot shows that directory, too: then it is moved
-/// first, in whatever order the tree is taken apart.
+/// directory that no path leads to any more shows nothing, unless a snapshot shows that directory, too: then it is
+/// moved first, in whatever order the tree is taken apart.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
@@ -535,6 +540,7 @@ pub(crate) fn bring_back(
     let row = rows.into_iter().find(is_meant).ok_or_else(none)?;
     let (holder, found) = find(db, &row)?.ok_or_else(none)?;
     let current = entries::lookup(db, parent, name)?.map(|found| found.place);
+    let was_pinned = entries::is_pinned(db, parent, name)?;
     let is_dir = |place: &EntryPlace| matches!(place, EntryPlace::Dir(_));
     kept_rows::forget(db, row.number)?;
     if let Some(current) = &current {
@@ -551,6 +557,9 @@ pub(crate) fn bring_back(
     let from = place.path().map_err(|why| Error::Bug(why.to_string()))?;
     entries::rename(db, (holder, &place.name()), (parent, name))?;
     changes::tell(db, Record::Moved { from, to: path.clone() })?;
+    if was_pinned && entries::set_pinned(db, parent, name, true)? {
+        tell_pinned(db, path)?;
+    }
     leave(db, parent, &above, holder)?;
     if current.is_none() {
         touched(db, &above, parent, FileTime::of_ms(when.wall_ms))?;

@@ -170,6 +170,7 @@ pub(crate) fn move_entry(
     if no_replace && there.is_some() {
         return Err(Error::Exists(to.clone()));
     }
+    let was_pinned = there.is_some() && entries::is_pinned(db, to_dir, to_name)?;
     if let Some(place) = &there {
         // A directory that is replaced is empty to people. It counts as removed, and not as an older version of what
         // takes its place.
@@ -183,6 +184,9 @@ pub(crate) fn move_entry(
     bygone::note(db, (from_dir, from), when)?;
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
+    if was_pinned && entries::set_pinned(db, to_dir, to_name, true)? {
+        history::tell_pinned(db, to)?;
+    }
     if let Some(dir) = moved_dir {
         snapshots::moved(db, dir, from_dir, to_dir)?;
     }

@@ -44,15 +44,24 @@ impl Conditions {
     pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
 }
 
-/// Makes what is staged visible. Directories above the target that are missing are made. Returns the paths of the
-/// entries that a merge put into directories that were there; none where the staging directory became the target.
+/// The entries that became visible by a commit.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedEntries {
+    /// The paths of the entries that a merge put into directories that were there; none where the staging directory
+    /// became the target.
+    pub merged: Vec<PoolPath>,
+    /// The paths of those entries, or of the target, that are pinned because what they replaced was.
+    pub pinned: Vec<PoolPath>,
+}
+
+/// Makes what is staged visible. Directories above the target that are missing are made.
 pub(crate) fn publish(
     db: &Tx,
     (staging, target): (&PoolPath, &PoolPath),
     style: CommitStyle,
     how: Conditions,
     when: When,
-) -> Result<Vec<PoolPath>, Error> {
+) -> Result<PublishedEntries, Error> {
     let outside = || Error::OutsideSpaces(target.clone());
     let holder = entries::existing_dir(db, &staging.parent().ok_or_else(outside)?)?;
     let staged = Staged {
@@ -64,15 +73,16 @@ pub(crate) fn publish(
         (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
-            let (space, merged) = (spaces::named(db, target.space())?.id, Vec::new());
-            let mut merge = Merge { db, how, target, space, when, counts, sums, left, merged };
+            let space = spaces::named(db, target.space())?.id;
+            let entries = PublishedEntries::default();
+            let mut merge = Merge { db, how, target, space, when, counts, sums, left, entries };
             merge.directory(staged.dir, dir, target)?;
-            let Merge { counts, sums, merged, .. } = merge;
+            let Merge { counts, sums, entries: published, .. } = merge;
             counts.close()?;
             entries::delete(db, staged.at.0, staged.at.1)?;
             entries::dir_ended(db, space, staged.dir)?;
             spaces::add_sums(db, space, sums)?;
-            Ok(merged)
+            Ok(published)
         }
         (CommitStyle::Share, _) => Err(Error::Bug("a shared file is no directory".into())),
         // Merging into a directory that does not exist makes it of all that is staged.
@@ -83,9 +93,10 @@ pub(crate) fn publish(
             }
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made, made.mtime)?;
-            replace(db, &staged, parent, target, when)?;
+            let is_pinned = replace(db, &staged, parent, target, when)?;
             touched(db, &above, parent, made.mtime)?;
-            Ok(Vec::new())
+            let pinned = is_pinned.then(|| target.clone()).into_iter().collect();
+            Ok(PublishedEntries { merged: Vec::new(), pinned })
         }
     }
 }
@@ -96,15 +107,17 @@ struct Staged<'a> {
     at: (DirId, &'a str),
 }
 
-/// Puts a staging directory in the place of the target, with the policies that directories of the same names had.
+/// Puts a staging directory in the place of the target, with the policies that directories of the same names had. Returns
+/// whether it is pinned, as what was there before was.
 fn replace(
     db: &Tx,
     staged: &Staged<'_>,
     parent: DirId,
     target: &PoolPath,
     when: When,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let name = target.file_name().ok_or_else(|| Error::OutsideSpaces(target.clone()))?;
+    let was_pinned = entries::is_pinned(db, parent, name)?;
     match entries::lookup(db, parent, name)?.map(|found| found.place) {
         None => {}
         Some(EntryPlace::File(_) | EntryPlace::Link(_)) => {
@@ -126,7 +139,11 @@ fn replace(
             }
         }
     }
-    entries::rename(db, staged.at, (parent, name))
+    entries::rename(db, staged.at, (parent, name))?;
+    if was_pinned {
+        entries::set_pinned(db, parent, name, true)?;
+    }
+    Ok(was_pinned)
 }
 
 /// A merge of staged files into directories that are there.
@@ -142,8 +159,8 @@ struct Merge<'a> {
     sums: Sums,
     /// The number of entries that may still be put.
     left: usize,
-    /// The paths of the entries that were put.
-    merged: Vec<PoolPath>,
+    /// The entries that were put.
+    entries: PublishedEntries,
 }
 
 impl Merge<'_> {
@@ -165,6 +182,7 @@ impl Merge<'_> {
                 return Err(Error::KeptPlace(at));
             }
             let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
+            let was_pinned = there.is_some() && entries::is_pinned(self.db, to, &name)?;
             match (place, there) {
                 (_, None) => has_new = true,
                 (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
@@ -203,7 +221,11 @@ impl Merge<'_> {
                 }
             }
             entries::rename(self.db, (from, &name), (to, &name))?;
-            self.merged.push(at);
+            if was_pinned {
+                entries::set_pinned(self.db, to, &name, true)?;
+                self.entries.pinned.push(at.clone());
+            }
+            self.entries.merged.push(at);
         }
         if has_new {
             touched(self.db, path, to, FileTime::of_ms(self.when.wall_ms))?;

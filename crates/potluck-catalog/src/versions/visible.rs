@@ -58,6 +58,8 @@ pub struct Visible<'db> {
     /// The paths of those `files` whose replaced versions are kept: the log must tell of a version before it tells that
     /// this version is kept.
     untold: BTreeSet<PoolPath>,
+    /// The paths of those `files` that are pinned because they replaced pinned ones.
+    pinned: Vec<PoolPath>,
     /// The directories to which files came.
     grown: BTreeMap<PoolPath, DirId>,
 }
@@ -101,7 +103,7 @@ impl<'db> Visible<'db> {
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
         let counts = ReferenceCounts::new(db, when.pool_ms);
         let (dirs, asks, sums, limits, asked, files) = Default::default();
-        let (untold, grown) = Default::default();
+        let (untold, pinned, grown) = Default::default();
         Self {
             db,
             when,
@@ -116,6 +118,7 @@ impl<'db> Visible<'db> {
             asked,
             files,
             untold,
+            pinned,
             grown,
         }
     }
@@ -265,12 +268,17 @@ impl<'db> Visible<'db> {
         if dir_modified.is_some() {
             self.grown.insert(parent, dir);
         }
+        let was_pinned = replaced.is_some() && entries::is_pinned(self.db, dir, name)?;
         if let Some(version) = replaced
             && self.keeps(dir, &path, version, retention)?
         {
             replaced = None;
         }
         entries::put_file(self.db, dir, name, id)?;
+        if was_pinned {
+            entries::set_pinned(self.db, dir, name, true)?;
+            self.pinned.push(path.clone());
+        }
         self.sums.add(size as i64);
         self.sums.in_catalog += i64::from(in_catalog);
         if let Some(replaced) = replaced {
@@ -304,9 +312,11 @@ impl<'db> Visible<'db> {
     fn tell(&mut self) -> Result<(), Error> {
         self.untold.clear();
         match std::mem::take(&mut self.files) {
-            files if files.is_empty() => Ok(()),
-            files => changes::append(self.db, &ChangeOp::Files(files)),
+            files if files.is_empty() => {}
+            files => changes::append(self.db, &ChangeOp::Files(files))?,
         }
+        let mut pinned = std::mem::take(&mut self.pinned).into_iter();
+        pinned.try_for_each(|path| history::tell_pinned(self.db, &path))
     }
 
     /// Writes a version that no path names yet. If `target` asks for another redundancy, that is the version's goal.

@@ -2,10 +2,12 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{Error, Series, When};
+use potluck_catalog::{Error, NewCheckpoint, Series, When};
 use potluck_core::attributes::{AttributesToSet, FileTime};
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, PurgeReason, SeriesRule};
+use potluck_wire::control::Condition;
 use std::sync::Arc;
 
 /// The moment of a look, `n` seconds after step `n` was modified.
@@ -114,6 +116,45 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
     assert_eq!(stage.purge(&["best"], NOW).await, ["best"]);
     let none = stage.catalog.pin(path("pot://lab/run/none"), true).await;
     assert_eq!(none, Err(Error::NoEntry(path("pot://lab/run/none"))));
+}
+
+#[tokio::test]
+async fn what_takes_the_place_of_a_pinned_step_is_pinned() {
+    for versions in ["none", "5"] {
+        let mut stage = Stage::new().await;
+        let at = |name: &str| format!("pot://lab/run/{name}");
+        let steps = ["copied", "moved", "merged", "committed/old", "other", "newest"];
+        for (chunk, name) in (1..).zip(steps) {
+            stage.put(file(&at(name), &[chunk], &[1])).await;
+        }
+        let keep_versions = Some(versions.parse().expect("versions"));
+        let over = Override { keep_versions, ..Override::default() };
+        stage.catalog.set_policy(path("pot://lab/run"), over).await.expect("set");
+        for name in ["copied", "moved", "merged", "committed"] {
+            stage.catalog.pin(path(&at(name)), true).await.expect("pinned");
+        }
+        stage.put(file(&at("copied"), &[11], &[1])).await;
+        let (from, to) = (path(&at("other")), path(&at("moved")));
+        stage.catalog.rename(from, to, false, None, when(3)).await.expect("moved");
+        for (number, style, target, staged) in [
+            (1, CommitStyle::Merge, "pot://lab/run", "merged"),
+            (2, CommitStyle::Replace, "pot://lab/run/committed", "new"),
+        ] {
+            let (id, target) = (CheckpointId([number; 16]), path(target));
+            let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1 << 40 };
+            let begun = stage.catalog.begin_checkpoint(new, when(3)).await.expect("begun");
+            let staged = format!("{}/{staged}", begun.staging);
+            stage.put(file(&staged, &[20 + u64::from(number)], &[1])).await;
+            let (of, always) = (("lab".into(), id), (Condition::Always, false));
+            stage.catalog.commit_checkpoint(of, always, when(4)).await.expect("committed");
+        }
+        stage.set_rule("pot://lab/run", Some(1), None).await;
+        let series = stage.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
+        let pinned = series.steps.iter().filter(|step| step.pinned).map(|step| step.name.as_str());
+        let mut pinned: Vec<&str> = pinned.collect();
+        pinned.sort_unstable();
+        assert_eq!(pinned, ["committed", "copied", "merged", "moved"], "versions: {versions}");
+    }
 }
 
 #[tokio::test]
