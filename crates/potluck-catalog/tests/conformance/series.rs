@@ -184,6 +184,23 @@ async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
 }
 
 #[tokio::test]
+async fn nothing_is_purged_any_more_when_a_step_is_gone_because_of_which_others_may_go() {
+    let stage = series().await;
+    stage.set_rule("pot://lab/run", Some(1), None).await;
+    let mut looked_at = stage.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
+    looked_at.relied_on = looked_at.steps[..1].to_vec();
+    assert_eq!(looked_at.relied_on[0].name, "step-1");
+    assert_eq!(stage.purge_as_seen(looked_at.clone(), &["step-4"], NOW).await, ["step-4"]);
+    stage.remove("pot://lab/run/step-1", 50).await;
+    let older = ["step-2", "step-3"];
+    assert_eq!(stage.purge_as_seen(looked_at.clone(), &older, NOW).await, Vec::<String>::new());
+    // Another directory of the name is another step.
+    stage.catalog.make_directory(path("pot://lab/run/step-1"), false, MADE).await.expect("made");
+    assert_eq!(stage.purge_as_seen(looked_at, &older, NOW).await, Vec::<String>::new());
+    assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-2", "step-3"]);
+}
+
+#[tokio::test]
 async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
     let stage = series().await;
     let run = path("pot://lab/run");
