@@ -56,8 +56,7 @@ impl SeriesPurger {
     pub async fn purge_all(&self) -> Result<(), Error> {
         let all = self.catalog.all_series().await?;
         self.uses.are_counted_in(all.clone());
-        // After a restart of the manager, readers first have to say again which versions they have open.
-        if self.time.is_restarted_within(LEASE) {
+        if !self.knows_readers() {
             return Ok(());
         }
         for path in all {
@@ -69,6 +68,12 @@ impl SeriesPurger {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the steps are known that are being read: after a restart of the manager, readers first have to say
+    /// again which versions they have open.
+    pub fn knows_readers(&self) -> bool {
+        !self.time.is_restarted_within(LEASE)
     }
 
     /// Purges the steps that the rule of a series lets go, or with `dry_run` none. Returns the fate of every step.
