@@ -31,14 +31,14 @@ impl FileSystem {
         }
     }
 
-    /// Reserves `value` bytes for the files at an inode number and below, in place of earlier reservations for exactly
-    /// that path; `0` reserves nothing. If it is refused the earlier reservations stay, unless they were released first
-    /// to make room for it.
+    /// Reserves `value` bytes for the files at an inode number and below, in place of earlier reservations of this member
+    /// for exactly that path; `0` reserves nothing. If it is refused the earlier reservations stay, unless they were
+    /// released first to make room for it.
     pub(super) async fn reserve(&self, inode: u64, value: &str) -> Result<(), Errno> {
         let bytes = parse_size(value.trim_end_matches(['\n', '\0'])).map_err(|_| Errno::INVAL)?;
         let path = self.inodes().path(inode)?;
         let mut before = self.reservations_of(&path).await?;
-        before.retain(|reservation| reservation.path == path);
+        before.retain(|reservation| reservation.path == path && reservation.is_own);
         if bytes == 0 {
             return self.release_all(&before).await;
         }
