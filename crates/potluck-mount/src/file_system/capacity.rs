@@ -1,6 +1,7 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
+use super::reservations::ReservedBytes;
 use crate::errno::errno;
 use crate::known_capacities::{Capacity, KnownCapacities};
 use potluck_core::path::PoolPath;
@@ -21,11 +22,13 @@ struct BytesQuota {
 }
 
 impl Capacity {
-    /// Returns this capacity as limited by a quota, too.
-    fn within(self, quota: Option<BytesQuota>) -> Self {
+    /// Returns this capacity as limited by a quota, too, in which what is `reserved` for other directories counts as if
+    /// it were used.
+    fn within(self, quota: Option<BytesQuota>, reserved: u64) -> Self {
         let Some(BytesQuota { most, used }) = quota else { return self };
+        let used = used.saturating_add(reserved);
         let free = self.free.min(most.saturating_sub(used));
-        Self { total: free + used, free }
+        Self { total: free.saturating_add(used), free }
     }
 }
 
@@ -77,16 +80,16 @@ impl FileSystem {
         let rooms: Vec<u64> =
             status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let reserved: u64 = match dir.space().is_empty() {
-            true => 0,
-            false => self.reservations_of(dir).await?.iter().map(|it| it.left).sum(),
+        let reserved = match dir.space().is_empty() {
+            true => ReservedBytes::default(),
+            false => self.reserved_for(dir).await?,
         };
         // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
-        let free = storable(&rooms, shards, data) + reserved;
+        let free = storable(&rooms, shards, data) + reserved.here;
         let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
         match dir.space() {
             "" => Ok(capacity),
-            space => Ok(capacity.within(self.quota_of(space).await?)),
+            space => Ok(capacity.within(self.quota_of(space).await?, reserved.elsewhere)),
         }
     }
 
@@ -144,11 +147,13 @@ mod tests {
     #[test]
     fn a_quota_leaves_at_most_what_donors_have_room_for() {
         let pool = Capacity { total: 1000, free: 600 };
-        let within = |most, used| pool.within(Some(BytesQuota { most, used }));
-        assert_eq!(pool.within(None), pool);
+        let within = |most, used| pool.within(Some(BytesQuota { most, used }), 0);
+        assert_eq!(pool.within(None, 30), pool);
         assert_eq!(within(100, 30), Capacity { total: 100, free: 70 });
         assert_eq!(within(5000, 30), Capacity { total: 630, free: 600 }, "donors have less room");
         assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
+        let beside = pool.within(Some(BytesQuota { most: 100, used: 30 }), 60);
+        assert_eq!(beside, Capacity { total: 100, free: 10 }, "what is reserved elsewhere counts");
     }
 
     #[test]
