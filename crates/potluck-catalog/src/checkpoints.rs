@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::history::{self, trash};
 use crate::log::{
     changes::{self, ChangeOp},
+    notes,
     records::Record,
 };
 use crate::names;
@@ -102,7 +103,7 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
         style: new.style,
         made_by: new.made_by,
         begun_wall_ms: when.wall_ms,
-        used_ms: when.pool_ms,
+        used_ms: notes::without_leaps(db, when.pool_ms)?,
         idle_ms: new.idle_ms,
         committed: None,
     };
@@ -275,8 +276,9 @@ fn ended(
     db: &Tx,
     id: &CheckpointId,
     committed: Option<&PoolPath>,
-    now_ms: u64,
+    pool_ms: u64,
 ) -> Result<(), Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     let committed = committed.map(PoolPath::to_string);
     db.prepare("UPDATE checkpoints SET dir = NULL, committed = ?2, used_ms = ?3 WHERE id = ?1")?
         .execute(params![id.0, committed, now_ms as i64])?;
@@ -312,7 +314,8 @@ fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
 }
 
 /// Returns checkpoints that are to be aborted or forgotten.
-fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
+fn due(db: &Tx, limit: usize, pool_ms: u64) -> Result<Vec<Kept>, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     // Checkpoints that have ended are many more than open ones, so they are found by their age.
     let mut ended = db.prepare(&format!(
         "{COLUMNS} WHERE dir IS NULL AND used_ms < ?1 ORDER BY used_ms LIMIT ?2"

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::history::{bygone::BygoneRow, kept_entry::KeptEntry, kept_rows::HistoryRow};
 use crate::log::{
     changes::{self, ChangeOp},
+    notes,
     records::Record,
 };
 use crate::names::{
@@ -119,7 +120,8 @@ pub(crate) fn keep(
         return Ok(is_shown);
     }
     let time = if leaving.removed { Some(retention.removed) } else { retention.replaced.time };
-    let until_ms = time.map(|time| when.pool_ms + time.ms());
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
+    let until_ms = time.map(|time| now_ms + time.ms());
     put_away(db, leaving, (until_ms, false), when)?;
     let LeavingEntry { dir, removed, .. } = *leaving;
     if let (true, Some(until_ms)) = (removed, until_ms) {
@@ -161,12 +163,13 @@ pub(crate) fn forget_name(
     is_final: bool,
     when: When,
 ) -> Result<(), Error> {
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     match when.keeps {
         WhatIsKept::AsTheLogSays => Ok(()),
-        _ if is_final => end_by(db, (dir, path), when.pool_ms, false),
+        _ if is_final => end_by(db, (dir, path), now_ms, false),
         _ => {
             let time = retention(db, path, when)?.removed;
-            end_by(db, (dir, path), when.pool_ms + time.ms(), true)
+            end_by(db, (dir, path), now_ms + time.ms(), true)
         }
     }
 }
@@ -341,7 +344,8 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
     // The name alone does not tell: a file elsewhere may have a number as its name, too.
     match find(db, &row)? {
         Some((_, found)) if found.place == *place => {
-            write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), shown: false, ..row })
+            let until_ms = Some(notes::without_leaps(db, when.pool_ms)?);
+            write_anew(db, HistoryRow { until_ms, shown: false, ..row })
         }
         _ => Ok(()),
     }
@@ -403,13 +407,13 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
     if kept_rows::count_of_name(db, dir, name)? <= most.into() {
         return Ok(());
     }
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     let live = kept_rows::of_name(db, dir, name)?.into_iter();
-    let live: Vec<HistoryRow> =
-        live.filter(|row| row.is_live(when.pool_ms) && !row.shown).collect();
+    let live: Vec<HistoryRow> = live.filter(|row| row.is_live(now_ms) && !row.shown).collect();
     let replaced = live.iter().filter(|row| !row.removed).skip(most as usize);
     let any = live.iter().skip(MOST_VERSIONS as usize);
     for row in replaced.chain(any) {
-        write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), ..row.clone() })?;
+        write_anew(db, HistoryRow { until_ms: Some(now_ms), ..row.clone() })?;
     }
     Ok(())
 }
@@ -469,9 +473,10 @@ fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Erro
 
 /// Lets go the first `limit` kept things whose time is over, and returns whether there may be more. A thing that cannot
 /// be let go is tried again after [`TRIED_AGAIN_MS`].
-pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn expire(db: &Tx, limit: usize, pool_ms: u64) -> Result<bool, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     let due = kept_rows::due(db, now_ms, limit)?;
-    let when = When { pool_ms: now_ms, ..When::default() };
+    let when = When { pool_ms, ..When::default() };
     for row in &due {
         match db.savepoint(|| let_go(db, row, when)) {
             Err(why) if !why.is_of_catalog() => {
@@ -487,8 +492,8 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
 }
 
 /// Returns whether the time of anything that is kept is over.
-pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
-    Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
+pub(crate) fn any_due(db: &Tx, pool_ms: u64) -> Result<bool, Error> {
+    Ok(!kept_rows::due(db, notes::without_leaps(db, pool_ms)?, 1)?.is_empty())
 }
 
 /// Lets go those of the given things that are kept of `path`, or below it.
@@ -529,10 +534,11 @@ pub(crate) fn bring_back(
     when: When,
 ) -> Result<BroughtBack, Error> {
     let (above, name) = split(path)?;
-    let parent = above_of(db, path, &above, when.pool_ms)?;
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
+    let parent = above_of(db, path, &above, now_ms)?;
     let rows = kept_rows::of_name(db, parent, name)?;
     let is_meant = |row: &HistoryRow| {
-        row.is_live(when.pool_ms)
+        row.is_live(now_ms)
             && number.is_none_or(|number| number == row.number)
             && (row.removed || !removed)
     };
@@ -567,7 +573,7 @@ pub(crate) fn bring_back(
     Ok(BroughtBack { number: row.number, replaced: current.is_some() })
 }
 
-/// Returns the directory above a path.
+/// Returns the directory above a path. `now_ms` is the pool's time without its leaps.
 ///
 /// Errors: [`Error::RemovedAbove`] if one of the directories above was removed and is kept, [`Error::NoEntry`] if one
 /// is not known, and [`Error::NotADirectory`] if a file or link is in its place.

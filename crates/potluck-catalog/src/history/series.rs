@@ -5,7 +5,7 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::history::kept_rows;
-use crate::log::{changes, records::Record};
+use crate::log::{changes, notes, records::Record};
 use crate::names;
 use crate::names::{
     dir_policies,
@@ -52,7 +52,7 @@ pub struct SeriesStep {
     pub pinned: bool,
     /// True if a reader had a file of the step open.
     pub is_read: bool,
-    /// The pool's time at which the step was used last, in milliseconds; 0 if that is not known.
+    /// The pool's time, without its leaps, at which the step was used last, in milliseconds; 0 if that is not known.
     pub used_ms: u64,
     /// The reason why the rule lets the step go; `None` if it does not.
     pub reason: Option<PurgeReason>,
@@ -108,8 +108,9 @@ pub(crate) fn look(
         steps.push(SeriesStep { name, dir, mtime, pinned, is_read, used_ms, reason: None });
     }
     steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     for (place, step) in steps.iter_mut().enumerate() {
-        let unused_ms = (step.used_ms > 0).then(|| when.pool_ms.saturating_sub(step.used_ms));
+        let unused_ms = (step.used_ms > 0).then(|| now_ms.saturating_sub(step.used_ms));
         let modified_ms = when.wall_ms.saturating_sub(step.mtime.ms());
         step.reason = rule.lets_go(place, StepAge { modified_ms, unused_ms });
     }

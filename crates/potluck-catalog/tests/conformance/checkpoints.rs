@@ -344,6 +344,24 @@ async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
 }
 
 #[tokio::test]
+async fn restarts_of_the_manager_take_no_time_off_an_open_checkpoint() {
+    let stage = Stage::new().await;
+    stage.replace(1, "pot://lab/step").await;
+    let leapt_ms = stage.begin_terms(40).await;
+    assert!(leapt_ms > HOUR_MS);
+    let open_at = async |now_ms| {
+        let step = Upkeep::Checkpoints { most: 16 };
+        assert_eq!(stage.catalog.upkeep(step, now_ms).await, Ok(false));
+        stage.catalog.checkpoints().await.expect("read").open.len()
+    };
+    assert_eq!(open_at(leapt_ms + HOUR_MS).await, 1);
+    let again = new(1, "pot://lab/step", CommitStyle::Replace);
+    stage.catalog.begin_checkpoint(again, when(leapt_ms + HOUR_MS)).await.expect("used");
+    assert_eq!(open_at(leapt_ms + 2 * HOUR_MS).await, 1);
+    assert_eq!(open_at(leapt_ms + 2 * HOUR_MS + 10).await, 0);
+}
+
+#[tokio::test]
 async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_it_for_ten_minutes()
 {
     let mut stage = Stage::new().await;

@@ -132,6 +132,29 @@ async fn versions_go_when_there_are_enough_newer_ones_or_their_time_is_over() {
 }
 
 #[tokio::test]
+async fn restarts_of_the_manager_take_no_time_off_what_is_kept() {
+    let mut stage = Stage::new().await;
+    stage.keeps("pot://lab/d", "1h", None).await;
+    let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
+    stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    let leapt_ms = stage.begin_terms(40).await;
+    assert!(leapt_ms > HOUR_MS);
+    for now_ms in [leapt_ms, leapt_ms + HOUR_MS - 1] {
+        stage.let_old_go(now_ms).await;
+        assert_eq!(stage.versions("pot://lab/d/a", now_ms).await, [(old, false)], "{now_ms}");
+    }
+    // What is removed now stays as long as it would have without them.
+    let removed_ms = leapt_ms + HOUR_MS;
+    stage.remove("pot://lab/d/a", removed_ms).await;
+    stage.let_old_go(removed_ms).await;
+    assert_eq!(stage.versions("pot://lab/d/a", removed_ms).await.len(), 1, "its time is over");
+    stage.let_old_go(removed_ms + HOUR_MS - 1).await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(1)]);
+    stage.let_old_go(removed_ms + HOUR_MS).await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0); 2]);
+}
+
+#[tokio::test]
 async fn a_version_that_a_reader_has_open_is_left_whole_when_it_is_let_go_a5() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "1h", None).await;

@@ -247,6 +247,25 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
 }
 
 #[tokio::test]
+async fn restarts_of_the_manager_are_no_time_without_use() {
+    let stage = series().await;
+    let run = path("pot://lab/run");
+    let series =
+        SeriesRule { purge_unused: Some("1h".parse().expect("a time")), ..SeriesRule::default() };
+    let over = Override { series, ..Override::default() };
+    stage.catalog.set_policy(run.clone(), over).await.expect("set");
+    let all: Vec<String> = (1..=4).map(|number| format!("step-{number}")).collect();
+    stage.catalog.note_steps(run.clone(), all, 1000).await.expect("noted");
+    let leapt_ms = stage.begin_terms(40).await;
+    let due = async |ms| {
+        let when = When { pool_ms: leapt_ms + ms, ..NOW };
+        let series = stage.catalog.series(run.clone(), when).await.expect("looked at");
+        series.steps.iter().filter(|step| step.may_go()).count()
+    };
+    assert_eq!((due(3_600_999).await, due(3_601_000).await), (0, 4));
+}
+
+#[tokio::test]
 async fn a_purged_step_is_in_the_trash_where_there_is_one() {
     let stage = series().await;
     let trash = Some("1h".parse().expect("a time"));

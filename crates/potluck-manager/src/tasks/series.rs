@@ -80,9 +80,10 @@ impl SeriesPurger {
     pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
         let when = self.time.when();
         let mut series = self.catalog.series(path.clone(), when).await?;
-        let used = if dry_run { Vec::new() } else { series.use_steps(when.pool_ms) };
+        let now_ms = self.time.without_leaps_ms();
+        let used = if dry_run { Vec::new() } else { series.use_steps(now_ms) };
         for names in used.chunks(NOTED_AT_ONCE) {
-            self.catalog.note_steps(path.clone(), names.to_vec(), when.pool_ms).await?;
+            self.catalog.note_steps(path.clone(), names.to_vec(), now_ms).await?;
         }
         let steps = std::mem::take(&mut series.steps);
         let fates = steps.iter().map(|step| match step.reason {
