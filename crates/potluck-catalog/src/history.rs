@@ -562,6 +562,7 @@ pub(crate) fn bring_back(
     let place = KeptPlace { dir: above.clone(), number: row.number };
     let from = place.path().map_err(|why| Error::Bug(why.to_string()))?;
     entries::rename(db, (holder, &place.name()), (parent, name))?;
+    entries::set_used(db, parent, name, 0)?; // a step of a series counts as used now, when it is looked at next
     changes::tell(db, Record::Moved { from, to: path.clone() })?;
     if was_pinned && entries::set_pinned(db, parent, name, true)? {
         tell_pinned(db, path)?;

@@ -247,6 +247,27 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
 }
 
 #[tokio::test]
+async fn a_step_that_is_brought_back_counts_as_used() {
+    let stage = series().await;
+    let run = path("pot://lab/run");
+    let trash = Some("1h".parse().expect("a time"));
+    let series =
+        SeriesRule { purge_unused: Some("16s".parse().expect("a time")), ..SeriesRule::default() };
+    let over = Override { trash, series, ..Override::default() };
+    stage.catalog.set_policy(run.clone(), over).await.expect("set");
+    let all: Vec<String> = (1..=4).map(|number| format!("step-{number}")).collect();
+    stage.catalog.note_steps(run.clone(), all, 1000).await.expect("noted");
+    let when = When { pool_ms: 20_000, ..NOW };
+    assert_eq!(stage.purge(&["step-4"], when).await, ["step-4"]);
+    let step = path("pot://lab/run/step-4");
+    stage.catalog.bring_back(step, None, true, when).await.expect("brought back");
+    let mut series = stage.catalog.series(run, when).await.expect("looked at");
+    let stays = series.steps.iter().filter(|step| !step.may_go());
+    assert_eq!(stays.map(|step| step.name.as_str()).collect::<Vec<_>>(), ["step-4"]);
+    assert_eq!(series.use_steps(when.pool_ms), ["step-4"]);
+}
+
+#[tokio::test]
 async fn restarts_of_the_manager_are_no_time_without_use() {
     let stage = series().await;
     let run = path("pot://lab/run");
