@@ -230,6 +230,27 @@ pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
     Ok(known)
 }
 
+/// Returns a directory at or below a path in which the files of a checkpoint are staged, if there is one that was not
+/// removed. A shared file to which nobody contributes is none.
+pub(crate) fn any_below(db: &Tx, path: &PoolPath) -> Result<Option<PoolPath>, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} WHERE dir IS NOT NULL"))?;
+    let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
+    for kept in rows {
+        let above = kept.staging(db)?.and_then(|staging| staging.parent());
+        let Some(above) = above.filter(|at| at.is_inside(path) && !is_read_only(at)) else {
+            continue;
+        };
+        let is_idle = match (kept.style, kept.dir) {
+            (CommitStyle::Share, Some(dir)) => !entries::has_children(db, dir)?,
+            _ => false,
+        };
+        if !is_idle {
+            return Ok(Some(above));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the paths of directories that have names of staging directories and belong to no checkpoint.
 pub(crate) fn strays(db: &Tx) -> Result<Vec<PoolPath>, Error> {
     let mut select = db.prepare(

@@ -1,6 +1,7 @@
 //! Makes the files of a checkpoint visible: its staging directory takes the place of the target, which moves one
 //! entry however many files are in it, or what is in it is merged into directories that are there.
 
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::history::{
@@ -126,9 +127,8 @@ fn replace(
         Some(EntryPlace::Dir(old)) => {
             let space = spaces::named(db, target.space())?.id;
             let retention = history::retention(db, target, when)?;
-            let is_gone = when.keeps != WhatIsKept::AsTheLogSays && retention.replaced.is_none();
-            if is_gone && let Some(dir) = snapshots::any_below(db, target)? {
-                return Err(Error::HasSnapshots(dir));
+            if when.keeps != WhatIsKept::AsTheLogSays {
+                check_replaceable(db, target, retention)?;
             }
             dir_policies::hand_over(db, space, old, staged.dir)?;
             let place = &EntryPlace::Dir(old);
@@ -144,6 +144,19 @@ fn replace(
         entries::set_pinned(db, parent, name, true)?;
     }
     Ok(was_pinned)
+}
+
+/// Refuses to replace a directory if what others stage in it, or its snapshots, would be lost. Where the directory is
+/// kept, its snapshots come back with it, but nothing that is staged there ever becomes visible.
+fn check_replaceable(db: &Tx, target: &PoolPath, retention: Retention) -> Result<(), Error> {
+    if let Some(dir) = checkpoint_rows::any_below(db, target)? {
+        return Err(Error::HasCheckpoint(dir));
+    }
+    let with_snapshots = match retention.replaced {
+        Some(_) => None,
+        None => snapshots::any_below(db, target)?,
+    };
+    with_snapshots.map_or(Ok(()), |dir| Err(Error::HasSnapshots(dir)))
 }
 
 /// A merge of staged files into directories that are there.

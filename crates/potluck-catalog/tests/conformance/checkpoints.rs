@@ -152,6 +152,38 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
 }
 
 #[tokio::test]
+async fn a_commit_takes_nothing_along_that_others_stage_in_the_directory_that_it_replaces() {
+    let mut stage = Stage::new().await;
+    let keeps = Override { keep_versions: Some("10".parse().expect("ten")), ..Override::default() };
+    stage.put(file("pot://lab/run/step/old", &[1], &[1])).await;
+    stage.catalog.make_directory(path("pot://lab/run/d"), false, MADE).await.expect("made");
+    let inner = stage.replace(1, "pot://lab/run/step").await;
+    stage.put(file(&staged(&inner, "a"), &[2], &[1])).await;
+    let outer = stage.replace(2, "pot://lab/run").await;
+    stage.put(file(&staged(&outer, "b"), &[3], &[1])).await;
+    let refused = Err(Error::HasCheckpoint(path("pot://lab/run")));
+    assert_eq!(stage.publish(2, ALWAYS).await, refused);
+    stage.catalog.set_policy(path("pot://lab/run"), keeps).await.expect("set");
+    assert_eq!(stage.publish(2, ALWAYS).await, refused, "it would lie in what is kept");
+    assert!(stage.publish(1, ALWAYS).await.is_ok());
+    assert_eq!(stage.listed("pot://lab/run/step", true, None).await, ["a"]);
+
+    // Of a shared file it matters whether anybody contributes.
+    let out = path("pot://lab/run/d/out");
+    let shared = NewCheckpoint {
+        id: CheckpointId::of_shared_file(&out),
+        ..new(3, "pot://lab/run/d/out", CommitStyle::Share)
+    };
+    let shared = stage.catalog.begin_checkpoint(shared, when(1)).await.expect("begun");
+    stage.put(file(&staged(&shared, "open/w-a"), &[], &[])).await;
+    let refused = Err(Error::HasCheckpoint(path("pot://lab/run/d")));
+    assert_eq!(stage.publish(2, ALWAYS).await, refused);
+    stage.remove(&staged(&shared, "open"), 2).await;
+    assert_eq!(stage.publish(2, ALWAYS).await, Ok(CheckpointOutcome::Now(path("pot://lab/run"))));
+    assert_eq!(stage.listed("pot://lab/run", true, None).await, ["b"]);
+}
+
+#[tokio::test]
 async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_alone() {
     let mut stage = Stage::new().await;
     let open = stage.replace(1, "pot://lab/step").await;
