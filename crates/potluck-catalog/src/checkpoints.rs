@@ -15,12 +15,13 @@ pub(crate) mod publishing;
 use crate::checkpoints::{
     checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used},
     open_checkpoint::OpenCheckpoint,
-    publishing::Conditions,
+    publishing::{Conditions, PublishedEntries},
 };
 use crate::error::Error;
-use crate::history::trash;
+use crate::history::{self, trash};
 use crate::log::{
     changes::{self, ChangeOp},
+    notes,
     records::Record,
 };
 use crate::names;
@@ -92,7 +93,8 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     }
     let Holder { dir: holder, depth, attributes } = holder(db, new, when)?;
     let name = new.id.staging_name();
-    names::admit_dirs(db, &new.target, 1)?;
+    // Those above the target that are missing are made by the commit, which asks again.
+    names::admit_dirs(db, &new.target, entries::missing_dirs(db, &new.target)?.max(1))?;
     let dir = entries::make_dir(db, holder, &name, attributes)?;
     let kept = Kept {
         id: new.id,
@@ -101,7 +103,7 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
         style: new.style,
         made_by: new.made_by,
         begun_wall_ms: when.wall_ms,
-        used_ms: when.pool_ms,
+        used_ms: notes::without_leaps(db, when.pool_ms)?,
         idle_ms: new.idle_ms,
         committed: None,
     };
@@ -196,10 +198,12 @@ pub(crate) fn commit(
         return Err(Error::NoCheckpoint(*id)); // the writers that share the file make its versions
     }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
-    let merged = publishing::publish(db, (&from, &to), style, how, when)?;
+    let PublishedEntries { merged, pinned } =
+        publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
+    pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
     Ok(CheckpointOutcome::Now(to))
 }
 
@@ -272,8 +276,9 @@ fn ended(
     db: &Tx,
     id: &CheckpointId,
     committed: Option<&PoolPath>,
-    now_ms: u64,
+    pool_ms: u64,
 ) -> Result<(), Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     let committed = committed.map(PoolPath::to_string);
     db.prepare("UPDATE checkpoints SET dir = NULL, committed = ?2, used_ms = ?3 WHERE id = ?1")?
         .execute(params![id.0, committed, now_ms as i64])?;
@@ -309,7 +314,8 @@ fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
 }
 
 /// Returns checkpoints that are to be aborted or forgotten.
-fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
+fn due(db: &Tx, limit: usize, pool_ms: u64) -> Result<Vec<Kept>, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     // Checkpoints that have ended are many more than open ones, so they are found by their age.
     let mut ended = db.prepare(&format!(
         "{COLUMNS} WHERE dir IS NULL AND used_ms < ?1 ORDER BY used_ms LIMIT ?2"

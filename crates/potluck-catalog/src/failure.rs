@@ -113,7 +113,7 @@ impl From<Error> for Failure {
             Error::HasCheckpoint(_) => failure(
                 K::Conflict,
                 code::NOT_EMPTY,
-                "commit or abort it, which `potluck ckpt ls` lists; with -r what is staged there is lost",
+                "commit or abort it, which `potluck ckpt ls` lists; `potluck rm -r` of the directory loses what is staged there",
             ),
             Error::TooManyMerged { .. } => failure(
                 K::Usage,

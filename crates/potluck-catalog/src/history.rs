@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::history::{bygone::BygoneRow, kept_entry::KeptEntry, kept_rows::HistoryRow};
 use crate::log::{
     changes::{self, ChangeOp},
+    notes,
     records::Record,
 };
 use crate::names::{
@@ -40,7 +41,8 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
-use potluck_core::policy::{MOST_VERSIONS, Retention};
+use potluck_core::policy::{MOST_VERSIONS, Policy, Retention};
+use std::collections::BTreeSet;
 
 /// The time in milliseconds after which a failed attempt to let something go is repeated.
 const TRIED_AGAIN_MS: u64 = 3_600_000;
@@ -69,6 +71,22 @@ pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retentio
     let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
     if keeps { policy() } else { Ok(Retention::default()) }
+}
+
+/// Returns how long `policy` keeps things at `path`, where it holds. That is no time where nothing is ever kept.
+pub(crate) fn retention_of(policy: &Policy, path: &PoolPath) -> Retention {
+    if kept_rows::keeps_at(path) { policy.retention() } else { Retention::default() }
+}
+
+/// Returns whether the version of a file that another takes the place of is kept, by its policy or for a snapshot, so
+/// that it goes on to count in the sums of its space.
+pub(crate) fn stays_when_replaced(
+    db: &Tx,
+    at: (DirId, &PoolPath),
+    version: VersionId,
+    retention: Retention,
+) -> Result<bool, Error> {
+    Ok(!retention.replaced.is_none() || bygone::is_shown(db, at, &EntryPlace::File(version))?)
 }
 
 /// Moves an entry that loses its name to where it is kept, if its policy or a snapshot keeps it, and returns whether it
@@ -102,7 +120,8 @@ pub(crate) fn keep(
         return Ok(is_shown);
     }
     let time = if leaving.removed { Some(retention.removed) } else { retention.replaced.time };
-    let until_ms = time.map(|time| when.pool_ms + time.ms());
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
+    let until_ms = time.map(|time| now_ms + time.ms());
     put_away(db, leaving, (until_ms, false), when)?;
     let LeavingEntry { dir, removed, .. } = *leaving;
     if let (true, Some(until_ms)) = (removed, until_ms) {
@@ -135,20 +154,22 @@ pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), 
     if bytes > MAX_PATH { Err(Error::TooLongToKeep(path.clone())) } else { Ok(()) }
 }
 
-/// Records that a name leads to nothing any more and that what it led to is not kept. After a removal nothing is kept
-/// of the name; after a move, kept versions without a time of their own are kept for as long as removed files are.
+/// Records that a name leads to nothing any more and that what it led to is not kept. After a removal that `is_final`
+/// nothing is kept of the name; otherwise kept versions without a time of their own are kept for as long as removed
+/// files are.
 pub(crate) fn forget_name(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
-    removed: bool,
+    is_final: bool,
     when: When,
 ) -> Result<(), Error> {
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     match when.keeps {
         WhatIsKept::AsTheLogSays => Ok(()),
-        _ if removed => end_by(db, (dir, path), when.pool_ms, false),
+        _ if is_final => end_by(db, (dir, path), now_ms, false),
         _ => {
             let time = retention(db, path, when)?.removed;
-            end_by(db, (dir, path), when.pool_ms + time.ms(), true)
+            end_by(db, (dir, path), now_ms + time.ms(), true)
         }
     }
 }
@@ -165,6 +186,11 @@ fn end_by(
         changes::tell(db, Record::KeptUntil { path, until_ms, only_endless })?;
     }
     Ok(())
+}
+
+/// Tells the log that what has taken the place of a pinned entry is pinned, too: a pin stays with the name.
+pub(crate) fn tell_pinned(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    changes::tell(db, Record::Pinned { path: path.clone(), pinned: true })
 }
 
 /// Moves an entry to where it is kept.
@@ -222,14 +248,33 @@ fn move_to(
 }
 
 /// Moves an entry that is about to be taken apart to where a snapshot shows it, and returns whether one does. A
-/// directory that no path leads to any more shows nothing.
+/// directory that no path leads to any more shows nothing, unless a snapshot shows that directory, too: then it is
+/// moved first, in whatever order the tree is taken apart.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
     place: &EntryPlace,
     now_ms: u64,
 ) -> Result<bool, Error> {
-    let Some((shown, above)) = shown_at(db, place)? else { return Ok(false) };
+    keep_shown_after(db, from, place, now_ms, &mut BTreeSet::new())
+}
+
+/// Does what [`keep_shown`] does; `tried` has the directories that were looked at before.
+fn keep_shown_after(
+    db: &Tx,
+    from: (DirId, &str),
+    place: &EntryPlace,
+    now_ms: u64,
+    tried: &mut BTreeSet<DirId>,
+) -> Result<bool, Error> {
+    let rows = bygone::all_of_place(db, place)?;
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    if entries::lookup(db, from.0, from.1)?.is_none() {
+        return Ok(true); // it was moved for something that was taken apart before
+    }
+    let Some((shown, above)) = shown_at(db, rows, now_ms, tried)? else { return Ok(false) };
     let row = HistoryRow {
         number: number_of(db, place)?,
         dir: shown.dir,
@@ -246,14 +291,49 @@ pub(crate) fn keep_shown(
     Ok(true)
 }
 
-/// Returns the first row about something whose directory a path leads to, with the path of that directory.
-fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
-    for row in bygone::all_of_place(db, place)? {
+/// Returns the first of these rows whose directory a path leads to, with the path of that directory. If none is, a
+/// directory that is to be taken apart as well is moved to where a snapshot shows it.
+fn shown_at(
+    db: &Tx,
+    rows: Vec<BygoneRow>,
+    now_ms: u64,
+    tried: &mut BTreeSet<DirId>,
+) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
+    for row in &rows {
+        if let Some(above) = entries::path_of(db, row.dir)? {
+            return Ok(Some((row.clone(), above)));
+        }
+    }
+    for row in rows {
+        attach(db, row.dir, now_ms, tried)?;
         if let Some(above) = entries::path_of(db, row.dir)? {
             return Ok(Some((row, above)));
         }
     }
     Ok(None)
+}
+
+/// Moves a directory to which no path leads, or else the nearest one above it, to where a snapshot shows that, if one
+/// does.
+fn attach(db: &Tx, dir: DirId, now_ms: u64, tried: &mut BTreeSet<DirId>) -> Result<(), Error> {
+    let (mut above, mut at) = (Vec::new(), dir);
+    while let Some((parent, name)) = entries::holder_of(db, &EntryPlace::Dir(at))? {
+        if parent == DirId::ROOT {
+            return Ok(()); // a path leads to it, which is too long
+        }
+        if above.len() > MAX_PATH {
+            return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
+        }
+        above.push((at, parent, name));
+        at = parent;
+    }
+    for (dir, parent, name) in above {
+        let place = EntryPlace::Dir(dir);
+        if tried.insert(dir) && keep_shown_after(db, (parent, &name), &place, now_ms, tried)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Lets something go that no snapshot shows any more, if it was kept for snapshots alone.
@@ -264,7 +344,8 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
     // The name alone does not tell: a file elsewhere may have a number as its name, too.
     match find(db, &row)? {
         Some((_, found)) if found.place == *place => {
-            write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), shown: false, ..row })
+            let until_ms = Some(notes::without_leaps(db, when.pool_ms)?);
+            write_anew(db, HistoryRow { until_ms, shown: false, ..row })
         }
         _ => Ok(()),
     }
@@ -326,13 +407,13 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
     if kept_rows::count_of_name(db, dir, name)? <= most.into() {
         return Ok(());
     }
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     let live = kept_rows::of_name(db, dir, name)?.into_iter();
-    let live: Vec<HistoryRow> =
-        live.filter(|row| row.is_live(when.pool_ms) && !row.shown).collect();
+    let live: Vec<HistoryRow> = live.filter(|row| row.is_live(now_ms) && !row.shown).collect();
     let replaced = live.iter().filter(|row| !row.removed).skip(most as usize);
     let any = live.iter().skip(MOST_VERSIONS as usize);
     for row in replaced.chain(any) {
-        write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), ..row.clone() })?;
+        write_anew(db, HistoryRow { until_ms: Some(now_ms), ..row.clone() })?;
     }
     Ok(())
 }
@@ -392,9 +473,10 @@ fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Erro
 
 /// Lets go the first `limit` kept things whose time is over, and returns whether there may be more. A thing that cannot
 /// be let go is tried again after [`TRIED_AGAIN_MS`].
-pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn expire(db: &Tx, limit: usize, pool_ms: u64) -> Result<bool, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     let due = kept_rows::due(db, now_ms, limit)?;
-    let when = When { pool_ms: now_ms, ..When::default() };
+    let when = When { pool_ms, ..When::default() };
     for row in &due {
         match db.savepoint(|| let_go(db, row, when)) {
             Err(why) if !why.is_of_catalog() => {
@@ -410,8 +492,8 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
 }
 
 /// Returns whether the time of anything that is kept is over.
-pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
-    Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
+pub(crate) fn any_due(db: &Tx, pool_ms: u64) -> Result<bool, Error> {
+    Ok(!kept_rows::due(db, notes::without_leaps(db, pool_ms)?, 1)?.is_empty())
 }
 
 /// Lets go those of the given things that are kept of `path`, or below it.
@@ -452,10 +534,11 @@ pub(crate) fn bring_back(
     when: When,
 ) -> Result<BroughtBack, Error> {
     let (above, name) = split(path)?;
-    let parent = above_of(db, path, &above, when.pool_ms)?;
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
+    let parent = above_of(db, path, &above, now_ms)?;
     let rows = kept_rows::of_name(db, parent, name)?;
     let is_meant = |row: &HistoryRow| {
-        row.is_live(when.pool_ms)
+        row.is_live(now_ms)
             && number.is_none_or(|number| number == row.number)
             && (row.removed || !removed)
     };
@@ -463,6 +546,7 @@ pub(crate) fn bring_back(
     let row = rows.into_iter().find(is_meant).ok_or_else(none)?;
     let (holder, found) = find(db, &row)?.ok_or_else(none)?;
     let current = entries::lookup(db, parent, name)?.map(|found| found.place);
+    let was_pinned = entries::is_pinned(db, parent, name)?;
     let is_dir = |place: &EntryPlace| matches!(place, EntryPlace::Dir(_));
     kept_rows::forget(db, row.number)?;
     if let Some(current) = &current {
@@ -478,7 +562,11 @@ pub(crate) fn bring_back(
     let place = KeptPlace { dir: above.clone(), number: row.number };
     let from = place.path().map_err(|why| Error::Bug(why.to_string()))?;
     entries::rename(db, (holder, &place.name()), (parent, name))?;
+    entries::set_used(db, parent, name, 0)?; // a step of a series counts as used now, when it is looked at next
     changes::tell(db, Record::Moved { from, to: path.clone() })?;
+    if was_pinned && entries::set_pinned(db, parent, name, true)? {
+        tell_pinned(db, path)?;
+    }
     leave(db, parent, &above, holder)?;
     if current.is_none() {
         touched(db, &above, parent, FileTime::of_ms(when.wall_ms))?;
@@ -486,7 +574,7 @@ pub(crate) fn bring_back(
     Ok(BroughtBack { number: row.number, replaced: current.is_some() })
 }
 
-/// Returns the directory above a path.
+/// Returns the directory above a path. `now_ms` is the pool's time without its leaps.
 ///
 /// Errors: [`Error::RemovedAbove`] if one of the directories above was removed and is kept, [`Error::NoEntry`] if one
 /// is not known, and [`Error::NotADirectory`] if a file or link is in its place.

@@ -170,6 +170,7 @@ pub(crate) fn move_entry(
     if no_replace && there.is_some() {
         return Err(Error::Exists(to.clone()));
     }
+    let was_pinned = there.is_some() && entries::is_pinned(db, to_dir, to_name)?;
     if let Some(place) = &there {
         // A directory that is replaced is empty to people. It counts as removed, and not as an older version of what
         // takes its place.
@@ -183,6 +184,9 @@ pub(crate) fn move_entry(
     bygone::note(db, (from_dir, from), when)?;
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
+    if was_pinned && entries::set_pinned(db, to_dir, to_name, true)? {
+        history::tell_pinned(db, to)?;
+    }
     if let Some(dir) = moved_dir {
         snapshots::moved(db, dir, from_dir, to_dir)?;
     }
@@ -256,7 +260,10 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let retention = history::retention(db, path, when)?;
     let now = FileTime::of_ms(when.wall_ms);
     let kept = history::keep(db, &leaving, retention, when)?;
-    if kept && retention.removed.is_none() {
+    // What was removed under this name before stays where there is a trash, also if this entry is not kept because
+    // nothing is in it.
+    let is_final = retention.removed.is_none();
+    if kept && is_final {
         // Only a snapshot keeps the entry, so nothing else is kept under its name either.
         history::forget_name(db, (parent, path), true, when)?;
     }
@@ -265,7 +272,7 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
     changes::tell(db, Record::Removed { path: path.clone() })?;
     entries::delete(db, parent, name)?;
-    history::forget_name(db, (parent, path), true, when)?;
+    history::forget_name(db, (parent, path), is_final, when)?;
     touched(db, &above, parent, now)?;
     drop_place(db, path, &place, when)
 }

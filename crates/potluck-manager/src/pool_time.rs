@@ -33,8 +33,8 @@ impl PoolTime {
         self.base_ms + self.uptime().as_millis() as u64
     }
 
-    /// Returns the pool's time without its leaps. Reservations and announced absences are measured on it, so that a
-    /// restart of the manager does not shorten them.
+    /// Returns the pool's time without its leaps. Reservations, announced absences, what is kept, open checkpoints and
+    /// the use of steps are measured on it, so that a restart of the manager does not shorten them.
     pub fn without_leaps_ms(&self) -> u64 {
         self.now_ms().saturating_sub(self.leapt_ms)
     }

@@ -37,8 +37,8 @@ impl SeriesUses {
         counted_in.as_ref().is_none_or(|series| series.iter().any(touches))
     }
 
-    /// Notes in the catalog that files at a path, or below it, are read or written. A failure to note it is only
-    /// logged.
+    /// Notes in the catalog that files at a path, or below it, are read or written at `now_ms`, in the pool's time without
+    /// its leaps. A failure to note it is only logged.
     pub async fn note(&self, catalog: &Catalog, path: &PoolPath, now_ms: u64) {
         if self.count_at(path)
             && let Err(why) = catalog.note_use(path.clone(), now_ms).await

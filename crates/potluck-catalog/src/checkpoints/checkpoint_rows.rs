@@ -2,7 +2,7 @@
 
 use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::error::Error;
-use crate::log::{changes, records::Record};
+use crate::log::{changes, notes, records::Record};
 use crate::names::entries::{self, DirId};
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
@@ -29,7 +29,7 @@ pub(crate) struct Kept {
     pub made_by: MemberId,
     /// The wall time at which the checkpoint began, in milliseconds.
     pub begun_wall_ms: i64,
-    /// The pool's time, in milliseconds, at which the checkpoint was used last, or ended.
+    /// The pool's time, without its leaps and in milliseconds, at which the checkpoint was used last, or ended.
     pub used_ms: u64,
     /// The time in milliseconds for which the checkpoint stays open while it is not used.
     pub idle_ms: u64,
@@ -133,7 +133,8 @@ pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
 
 /// Notes that a checkpoint was used at this time, if the last use that is noted is a minute old, and returns it as it
 /// is then.
-pub(crate) fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenCheckpoint, Error> {
+pub(crate) fn used(db: &Tx, open: OpenCheckpoint, pool_ms: u64) -> Result<OpenCheckpoint, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
         return Ok(open);
     }
@@ -227,6 +228,27 @@ pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
         known.committed.extend(ended);
     }
     Ok(known)
+}
+
+/// Returns a directory at or below a path in which the files of a checkpoint are staged, if there is one that was not
+/// removed. A shared file to which nobody contributes is none.
+pub(crate) fn any_below(db: &Tx, path: &PoolPath) -> Result<Option<PoolPath>, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} WHERE dir IS NOT NULL"))?;
+    let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
+    for kept in rows {
+        let above = kept.staging(db)?.and_then(|staging| staging.parent());
+        let Some(above) = above.filter(|at| at.is_inside(path) && !is_read_only(at)) else {
+            continue;
+        };
+        let is_idle = match (kept.style, kept.dir) {
+            (CommitStyle::Share, Some(dir)) => !entries::has_children(db, dir)?,
+            _ => false,
+        };
+        if !is_idle {
+            return Ok(Some(above));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the paths of directories that have names of staging directories and belong to no checkpoint.

@@ -20,7 +20,7 @@ pub struct OpenCheckpoint {
     pub made_by: MemberId,
     /// The wall time at which the checkpoint began, in milliseconds.
     pub begun_wall_ms: i64,
-    /// The pool's time, in milliseconds, at which the checkpoint was used last, to the minute.
+    /// The pool's time, without its leaps and in milliseconds, at which the checkpoint was used last, to the minute.
     pub used_ms: u64,
     /// The time in milliseconds for which the checkpoint stays open while nothing is written to it.
     pub idle_ms: u64,

@@ -1,11 +1,13 @@
 //! Makes the files of a checkpoint visible: its staging directory takes the place of the target, which moves one
 //! entry however many files are in it, or what is in it is merged into directories that are there.
 
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::history::{
-    bygone, trash, {self, LeavingEntry},
+    bygone, snapshot_rows, snapshots, trash, {self, LeavingEntry},
 };
+use crate::names;
 use crate::names::{
     dir_policies,
     dir_times::touched,
@@ -15,10 +17,11 @@ use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::visible::{check_condition, make_dirs};
-use crate::when::When;
+use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::kept_place::is_reserved;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Retention;
 use potluck_wire::control::Condition;
@@ -42,15 +45,24 @@ impl Conditions {
     pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
 }
 
-/// Makes what is staged visible. Directories above the target that are missing are made. Returns the paths of the
-/// entries that a merge put into directories that were there; none where the staging directory became the target.
+/// The entries that became visible by a commit.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedEntries {
+    /// The paths of the entries that a merge put into directories that were there; none where the staging directory
+    /// became the target.
+    pub merged: Vec<PoolPath>,
+    /// The paths of those entries, or of the target, that are pinned because what they replaced was.
+    pub pinned: Vec<PoolPath>,
+}
+
+/// Makes what is staged visible. Directories above the target that are missing are made.
 pub(crate) fn publish(
     db: &Tx,
     (staging, target): (&PoolPath, &PoolPath),
     style: CommitStyle,
     how: Conditions,
     when: When,
-) -> Result<Vec<PoolPath>, Error> {
+) -> Result<PublishedEntries, Error> {
     let outside = || Error::OutsideSpaces(target.clone());
     let holder = entries::existing_dir(db, &staging.parent().ok_or_else(outside)?)?;
     let staged = Staged {
@@ -62,25 +74,30 @@ pub(crate) fn publish(
         (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
-            let (space, merged) = (spaces::named(db, target.space())?.id, Vec::new());
-            let mut merge = Merge { db, how, target, space, when, counts, sums, left, merged };
+            let space = spaces::named(db, target.space())?.id;
+            let entries = PublishedEntries::default();
+            let mut merge = Merge { db, how, target, space, when, counts, sums, left, entries };
             merge.directory(staged.dir, dir, target)?;
-            let Merge { counts, sums, merged, .. } = merge;
+            let Merge { counts, sums, entries: published, .. } = merge;
             counts.close()?;
             entries::delete(db, staged.at.0, staged.at.1)?;
             entries::dir_ended(db, space, staged.dir)?;
             spaces::add_sums(db, space, sums)?;
-            Ok(merged)
+            Ok(published)
         }
         (CommitStyle::Share, _) => Err(Error::Bug("a shared file is no directory".into())),
         // Merging into a directory that does not exist makes it of all that is staged.
         (CommitStyle::Replace | CommitStyle::Merge, _) => {
             let above = target.parent().ok_or_else(outside)?;
+            if when.keeps != WhatIsKept::AsTheLogSays {
+                names::admit_dirs(db, &above, entries::missing_dirs(db, &above)?)?;
+            }
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made, made.mtime)?;
-            replace(db, &staged, parent, target, when)?;
+            let is_pinned = replace(db, &staged, parent, target, when)?;
             touched(db, &above, parent, made.mtime)?;
-            Ok(Vec::new())
+            let pinned = is_pinned.then(|| target.clone()).into_iter().collect();
+            Ok(PublishedEntries { merged: Vec::new(), pinned })
         }
     }
 }
@@ -91,15 +108,17 @@ struct Staged<'a> {
     at: (DirId, &'a str),
 }
 
-/// Puts a staging directory in the place of the target, with the policies that directories of the same names had.
+/// Puts a staging directory in the place of the target, with the policies that directories of the same names had. Returns
+/// whether it is pinned, as what was there before was.
 fn replace(
     db: &Tx,
     staged: &Staged<'_>,
     parent: DirId,
     target: &PoolPath,
     when: When,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let name = target.file_name().ok_or_else(|| Error::OutsideSpaces(target.clone()))?;
+    let was_pinned = entries::is_pinned(db, parent, name)?;
     match entries::lookup(db, parent, name)?.map(|found| found.place) {
         None => {}
         Some(EntryPlace::File(_) | EntryPlace::Link(_)) => {
@@ -107,16 +126,37 @@ fn replace(
         }
         Some(EntryPlace::Dir(old)) => {
             let space = spaces::named(db, target.space())?.id;
+            let retention = history::retention(db, target, when)?;
+            if when.keeps != WhatIsKept::AsTheLogSays {
+                check_replaceable(db, target, retention)?;
+            }
             dir_policies::hand_over(db, space, old, staged.dir)?;
             let place = &EntryPlace::Dir(old);
             let leaving = LeavingEntry { dir: parent, path: target, place, removed: false };
-            if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
+            if !history::keep(db, &leaving, retention, when)? {
                 entries::delete(db, parent, name)?;
                 trash::throw(db, old, space)?;
             }
         }
     }
-    entries::rename(db, staged.at, (parent, name))
+    entries::rename(db, staged.at, (parent, name))?;
+    if was_pinned {
+        entries::set_pinned(db, parent, name, true)?;
+    }
+    Ok(was_pinned)
+}
+
+/// Refuses to replace a directory if what others stage in it, or its snapshots, would be lost. Where the directory is
+/// kept, its snapshots come back with it, but nothing that is staged there ever becomes visible.
+fn check_replaceable(db: &Tx, target: &PoolPath, retention: Retention) -> Result<(), Error> {
+    if let Some(dir) = checkpoint_rows::any_below(db, target)? {
+        return Err(Error::HasCheckpoint(dir));
+    }
+    let with_snapshots = match retention.replaced {
+        Some(_) => None,
+        None => snapshots::any_below(db, target)?,
+    };
+    with_snapshots.map_or(Ok(()), |dir| Err(Error::HasSnapshots(dir)))
 }
 
 /// A merge of staged files into directories that are there.
@@ -132,8 +172,8 @@ struct Merge<'a> {
     sums: Sums,
     /// The number of entries that may still be put.
     left: usize,
-    /// The paths of the entries that were put.
-    merged: Vec<PoolPath>,
+    /// The entries that were put.
+    entries: PublishedEntries,
 }
 
 impl Merge<'_> {
@@ -150,10 +190,19 @@ impl Merge<'_> {
                 let bytes = path.to_string().len() + 1 + name.len();
                 Error::TooLong { to: path.clone(), bytes }
             })?;
+            // What is kept in a directory, and its snapshots, are of this directory and of no other.
+            if is_reserved(&name) {
+                return Err(Error::KeptPlace(at));
+            }
             let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
+            let was_pinned = there.is_some() && entries::is_pinned(self.db, to, &name)?;
             match (place, there) {
                 (_, None) => has_new = true,
                 (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
+                    // It was moved here from where a snapshot shows it, and would end.
+                    if !snapshot_rows::covering(self.db, below)?.is_empty() {
+                        return Err(Error::HasSnapshots(at));
+                    }
                     self.directory(below, there, &at)?;
                     entries::delete(self.db, from, &name)?;
                     entries::dir_ended(self.db, self.space, below)?;
@@ -185,7 +234,11 @@ impl Merge<'_> {
                 }
             }
             entries::rename(self.db, (from, &name), (to, &name))?;
-            self.merged.push(at);
+            if was_pinned {
+                entries::set_pinned(self.db, to, &name, true)?;
+                self.entries.pinned.push(at.clone());
+            }
+            self.entries.merged.push(at);
         }
         if has_new {
             touched(self.db, path, to, FileTime::of_ms(self.when.wall_ms))?;

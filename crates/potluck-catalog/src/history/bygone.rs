@@ -9,7 +9,7 @@
 use crate::error::Error;
 use crate::history::{
     bygone_name::{BygoneLink, BygoneName},
-    kept_rows, snapshot_rows,
+    snapshot_rows,
 };
 use crate::log::{changes, records::Record};
 use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
@@ -17,6 +17,7 @@ use crate::sql::{Row, Tx, params};
 use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::SnapshotId;
+use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
 /// A row about a thing that a name led to.
@@ -57,20 +58,38 @@ fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
 /// Notes what a name leads to, if a snapshot shows that there. It is called before the name comes to lead elsewhere or
 /// nowhere.
 pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Result<(), Error> {
-    let name = path.file_name().unwrap_or_default();
-    if when.keeps == WhatIsKept::AsTheLogSays || !kept_rows::keeps_at(path) {
+    if when.keeps == WhatIsKept::AsTheLogSays {
         return Ok(());
     }
-    let Some(since) = entries::since(db, dir, name)? else { return Ok(()) };
-    let until = snapshot_rows::next(db)?;
-    if since >= until {
-        return Ok(()); // no snapshot was taken since
-    }
-    let newest = snapshot_rows::covering(db, dir)?.into_iter().find(|number| *number >= since);
-    let Some(snapshot) = newest else { return Ok(()) };
+    let Some((since, until, snapshot)) = showing(db, (dir, path))? else { return Ok(()) };
+    let name = path.file_name().unwrap_or_default();
     insert(db, (dir, name), (since, until, snapshot))?;
     let (path, at) = (path.clone(), path.clone());
     changes::tell(db, Record::Bygone(BygoneName { path, at, link: None, since, until, snapshot }))
+}
+
+/// Returns the bounds of the numbers of the snapshots that show what a name leads to now, as a row has them, and the
+/// newest of these snapshots; `None` if there is none.
+fn showing(
+    db: &Tx,
+    (dir, path): (DirId, &PoolPath),
+) -> Result<Option<(SnapshotId, SnapshotId, SnapshotId)>, Error> {
+    if path.is_system() || is_read_only(path) {
+        return Ok(None);
+    }
+    let name = path.file_name().unwrap_or_default();
+    let Some(since) = entries::since(db, dir, name)? else { return Ok(None) };
+    let until = snapshot_rows::next(db)?;
+    if since >= until {
+        return Ok(None); // no snapshot was taken since
+    }
+    let newest = snapshot_rows::covering(db, dir)?.into_iter().find(|number| *number >= since);
+    Ok(newest.map(|snapshot| (since, until, snapshot)))
+}
+
+/// Returns whether a snapshot shows the thing that a name leads to, under this name or one that it had.
+pub(crate) fn is_shown(db: &Tx, at: (DirId, &PoolPath), place: &EntryPlace) -> Result<bool, Error> {
+    Ok(showing(db, at)?.is_some() || of_place(db, place)?.is_some())
 }
 
 /// Writes a row about what is in a directory under a name.

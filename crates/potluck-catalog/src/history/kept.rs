@@ -4,6 +4,7 @@ use crate::SeenSpaces;
 use crate::error::Error;
 use crate::history;
 use crate::history::kept_rows::{self, HistoryRow};
+use crate::log::notes;
 use crate::names::{
     entries::{self, EntryPlace, split},
     lists,
@@ -25,9 +26,10 @@ pub(crate) fn list(
     path: &PoolPath,
     scope: KeptScope,
     after: Option<&str>,
-    now_ms: u64,
+    pool_ms: u64,
     seen: &SeenSpaces,
 ) -> Result<KeptListed, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
     let is_dir = || -> Result<bool, Error> {
         let found = entries::resolve(db, path)?;
         Ok(found.is_some_and(|found| matches!(found.place, EntryPlace::Dir(_))))

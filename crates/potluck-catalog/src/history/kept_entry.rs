@@ -21,7 +21,7 @@ pub struct KeptEntry {
     /// The member that replaced or removed the entry; `None` for the pool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<MemberId>,
-    /// The pool's time at which the entry is let go, in milliseconds; `None` while no time is set, because the entry is
+    /// The pool's time, without its leaps, at which the entry is let go, in milliseconds; `None` while no time is set, because the entry is
     /// kept until there are enough newer ones, or for a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,

@@ -27,14 +27,14 @@ pub(crate) struct HistoryRow {
     pub kept_ms: u64,
     /// The member that replaced or removed the thing; `None` for the pool itself.
     pub by: Option<MemberId>,
-    /// The pool's time at which the thing is let go, in milliseconds; `None` while no time is set.
+    /// The pool's time, without its leaps, at which the thing is let go, in milliseconds; `None` while no time is set.
     pub until_ms: Option<u64>,
     /// True if the thing is kept for a snapshot that shows it, and for nothing else.
     pub shown: bool,
 }
 
 impl HistoryRow {
-    /// Returns whether the time for which the thing is kept is not over.
+    /// Returns whether the time for which the thing is kept is not over at `now_ms`, in the pool's time without its leaps.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.until_ms.is_none_or(|until| until > now_ms)
     }

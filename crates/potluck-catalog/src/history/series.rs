@@ -5,7 +5,7 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::history::kept_rows;
-use crate::log::{changes, records::Record};
+use crate::log::{changes, notes, records::Record};
 use crate::names;
 use crate::names::{
     dir_policies,
@@ -35,6 +35,8 @@ pub struct Series {
     pub read: Vec<VersionId>,
     /// The steps of the series, the newest first.
     pub steps: Vec<SeriesStep>,
+    /// The steps because of which others may go: nothing is purged any more when one of them is gone.
+    pub relied_on: Vec<SeriesStep>,
 }
 
 /// A file or directory in a series.
@@ -42,15 +44,15 @@ pub struct Series {
 pub struct SeriesStep {
     /// The name of the step.
     pub name: String,
-    /// True for a directory, false for a file.
-    pub is_dir: bool,
+    /// The number of the step's directory; `None` for a file.
+    pub dir: Option<DirId>,
     /// The modification time of the step.
     pub mtime: FileTime,
     /// True if the step is never purged.
     pub pinned: bool,
     /// True if a reader had a file of the step open.
     pub is_read: bool,
-    /// The pool's time at which the step was used last, in milliseconds; 0 if that is not known.
+    /// The pool's time, without its leaps, at which the step was used last, in milliseconds; 0 if that is not known.
     pub used_ms: u64,
     /// The reason why the rule lets the step go; `None` if it does not.
     pub reason: Option<PurgeReason>,
@@ -96,22 +98,23 @@ pub(crate) fn look(
         if steps.len() == MOST_STEPS {
             return Err(Error::TooManySteps { path: path.clone(), most: MOST_STEPS });
         }
-        let is_dir = match item.what {
-            What::Dir(_) => true,
-            What::File(_) => false,
+        let dir = match item.what {
+            What::Dir(dir) => Some(dir),
+            What::File(_) => None,
             What::Link(_) => continue, // such as a link to the latest step
         };
         let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
         let (is_read, used_ms) = (read_steps.contains(&name), item.used_ms);
-        steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, used_ms, reason: None });
+        steps.push(SeriesStep { name, dir, mtime, pinned, is_read, used_ms, reason: None });
     }
     steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
+    let now_ms = notes::without_leaps(db, when.pool_ms)?;
     for (place, step) in steps.iter_mut().enumerate() {
-        let unused_ms = (step.used_ms > 0).then(|| when.pool_ms.saturating_sub(step.used_ms));
+        let unused_ms = (step.used_ms > 0).then(|| now_ms.saturating_sub(step.used_ms));
         let modified_ms = when.wall_ms.saturating_sub(step.mtime.ms());
         step.reason = rule.lets_go(place, StepAge { modified_ms, unused_ms });
     }
-    Ok(Series { path: path.clone(), rule, read, steps })
+    Ok(Series { path: path.clone(), rule, read, steps, relied_on: Vec::new() })
 }
 
 /// Returns the names of a directory's entries that lead to some of these versions.
@@ -136,17 +139,30 @@ fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String
 /// Purges those of the given steps that may go and are as they were when the series was looked at. They are removed as
 /// by a user, so the policy may keep them in the trash. Returns the names of the purged steps.
 ///
-/// No other step is looked at: a long series is purged in many transactions of a few steps each.
+/// No other steps are looked at but [`Series::relied_on`]: a long series is purged in many transactions of a few steps
+/// each.
 pub(crate) fn purge(
     db: &Tx,
     looked_at: &Series,
     steps: &[SeriesStep],
     when: When,
 ) -> Result<Vec<String>, Error> {
-    let Series { path, rule, read, .. } = looked_at;
+    let Series { path, rule, read, relied_on, .. } = looked_at;
     let dir = entries::existing_dir(db, path)?;
     if dir_policies::get(db, dir)?.series != *rule {
         return Ok(Vec::new());
+    }
+    for step in relied_on {
+        let there = entries::lookup(db, dir, &step.name)?.map(|found| found.place);
+        let is_there = match (step.dir, there) {
+            (Some(dir), Some(EntryPlace::Dir(there))) => there == dir,
+            // A file that was written again meanwhile is whole.
+            (None, Some(EntryPlace::File(_))) => true,
+            _ => false,
+        };
+        if !is_there {
+            return Ok(Vec::new());
+        }
     }
     let mut since = db.leases().leased(when.pool_ms);
     since.retain(|version| read.binary_search(version).is_err());
@@ -165,15 +181,15 @@ pub(crate) fn purge(
 /// Returns whether a step is in its directory as it was when that was looked at.
 fn is_unchanged(db: &Tx, dir: DirId, step: &SeriesStep) -> Result<bool, Error> {
     let mut select = db.prepare(
-        "SELECT coalesce(v.mtime_ns, e.mtime_ns), e.dir IS NOT NULL, e.pinned, e.used_ms
+        "SELECT coalesce(v.mtime_ns, e.mtime_ns), e.dir, e.pinned, e.used_ms
          FROM entries e LEFT JOIN versions v ON v.id = e.version
          WHERE e.parent = ?1 AND e.name = ?2",
     )?;
     let found = select.query_one(params![dir.0, step.name], |row| {
-        let mtime = FileTime(row.get(0)?);
-        Ok((mtime, row.get(1)?, row.get(2)?, row.get::<i64>(3)? as u64))
+        let (mtime, dir) = (FileTime(row.get(0)?), row.get::<Option<i64>>(1)?.map(DirId::now));
+        Ok((mtime, dir, row.get(2)?, row.get::<i64>(3)? as u64))
     })?;
-    Ok(found == Some((step.mtime, step.is_dir, step.pinned, step.used_ms)))
+    Ok(found == Some((step.mtime, step.dir, step.pinned, step.used_ms)))
 }
 
 /// Notes that these steps of a directory were used at `now_ms`.

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::names::dir_id::DirId;
 use crate::pool_records::meta::{self, Counter};
 use crate::sql::{Row, Tx, params};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::{MemberId, SnapshotId};
 use potluck_core::path::MAX_PATH;
 
@@ -62,6 +63,12 @@ pub(crate) fn of(db: &Tx, dir: DirId) -> Result<Vec<SnapshotRow>, Error> {
     select.query_map(params![dir.0], snapshot)?.collect()
 }
 
+/// Returns the directories that have snapshots.
+pub(crate) fn dirs(db: &Tx) -> Result<Vec<DirId>, Error> {
+    let mut select = db.prepare("SELECT DISTINCT dir FROM snapshots WHERE ended = 0")?;
+    select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect()
+}
+
 /// Returns the number that the next snapshot gets.
 pub(crate) fn next(db: &Tx) -> Result<SnapshotId, Error> {
     meta::counted(db, Counter::Snapshot).map(|next| SnapshotId(next as u64))
@@ -85,21 +92,26 @@ pub(crate) fn all_covered(db: &Tx) -> Result<Vec<(DirId, SnapshotId)>, Error> {
 }
 
 /// Returns the snapshots that may show what is in a directory, the newest first: those that cover it or a directory
-/// above it.
+/// above it. What is staged for a checkpoint is shown by none of a directory above; a directory that was moved there is
+/// covered itself.
 pub(crate) fn covering(db: &Tx, dir: DirId) -> Result<Vec<SnapshotId>, Error> {
     let mut of = db.prepare(
         "SELECT c.snapshot FROM covered c JOIN snapshots s ON s.number = c.snapshot
          WHERE c.dir = ?1 AND s.ended = 0",
     )?;
-    let mut above = db.prepare("SELECT parent FROM entries WHERE dir = ?1")?;
+    let mut above = db.prepare("SELECT parent, name FROM entries WHERE dir = ?1")?;
     let (mut found, mut at, mut depth) = (Vec::new(), dir, 0);
     while at != DirId::ROOT {
         let of_dir = of.query_map(params![at.0], |row| row.get::<i64>(0))?;
         for number in of_dir {
             found.push(SnapshotId(number? as u64));
         }
-        let parent: Option<i64> = above.query_one(params![at.0], |row| row.get(0))?;
-        let Some(parent) = parent else { break };
+        let place: Option<(i64, String)> =
+            above.query_one(params![at.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((parent, name)) = place else { break };
+        if CheckpointId::of_staging_name(&name).is_some() {
+            break;
+        }
         at = DirId::now(parent);
         depth += 1;
         if depth > MAX_PATH {

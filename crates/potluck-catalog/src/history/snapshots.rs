@@ -20,7 +20,7 @@ use crate::when::When;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::StagedPlace;
 use potluck_core::ids::{SnapshotId, SpaceId};
-use potluck_core::kept_place::{SNAPSHOT_DIR, SNAPSHOTS, SnapshotPlace};
+use potluck_core::kept_place::{SNAPSHOT_DIR, SNAPSHOTS, SnapshotPlace, is_read_only};
 use potluck_core::path::PoolPath;
 
 /// The most snapshots that one directory may have: a change in a directory looks at all that cover it.
@@ -148,6 +148,19 @@ pub(crate) fn of_dir(db: &Tx, dir: &PoolPath) -> Result<Vec<TakenSnapshot>, Erro
         }
     }
     Ok(taken)
+}
+
+/// Returns a directory at or below a path that has snapshots, if there is one that was not removed. All directories with
+/// snapshots are looked at, because most pools have few.
+pub(crate) fn any_below(db: &Tx, path: &PoolPath) -> Result<Option<PoolPath>, Error> {
+    for dir in snapshot_rows::dirs(db)? {
+        let dir = entries::path_of(db, dir)?;
+        let found = dir.filter(|dir| dir.is_inside(path) && !is_read_only(dir));
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Returns all snapshots, with their paths.

@@ -74,6 +74,12 @@ pub(crate) fn time_leapt_ms(db: &Tx) -> Result<u64, Error> {
     Ok(noted.unwrap_or_default())
 }
 
+/// Returns a moment of the pool's time without the leaps of that. By it is measured for how long something is kept, is not
+/// used or stays open, so that restarts of the manager do not shorten it.
+pub(crate) fn without_leaps(db: &Tx, pool_ms: u64) -> Result<u64, Error> {
+    Ok(pool_ms.saturating_sub(time_leapt_ms(db)?))
+}
+
 /// Removes the note with this key.
 pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
     db.prepare("DELETE FROM notes WHERE key = ?1")?.execute(params![key])?;

@@ -4,6 +4,7 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
+use crate::log::{changes, records::Record};
 use crate::names::entries::{self, DirId, EntryPlace, FoundEntry};
 use crate::pool_records::spaces::{self, Space};
 use crate::sql::{Tx, params};
@@ -113,6 +114,7 @@ pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<Di
 /// replaces it. All policies of the space are looked at, because most spaces have few.
 pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Result<(), Error> {
     let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
+    let to = entries::path_of(db, new)?;
     let mut select = db.prepare("SELECT dir FROM dir_policies WHERE space = ?1")?;
     let dirs: Vec<DirId> = select
         .query_map(params![space.0], |row| row.get(0).map(DirId::now))?
@@ -121,13 +123,18 @@ pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Resu
         let Some(path) = entries::path_of(db, dir)?.filter(|path| path.is_inside(&from)) else {
             continue;
         };
-        let below = path.names()[from.names().len()..].join("/");
-        let heir = match below.is_empty() {
+        let names = &path.names()[from.names().len()..];
+        let heir = match names.is_empty() {
             true => Some(EntryPlace::Dir(new)),
-            false => entries::below(db, new, &below)?,
+            false => entries::below(db, new, &names.join("/"))?,
         };
-        if let Some(EntryPlace::Dir(heir)) = heir {
-            set(db, space, heir, &get(db, dir)?)?;
+        let Some(EntryPlace::Dir(heir)) = heir else { continue };
+        let over = get(db, dir)?;
+        set(db, space, heir, &over)?;
+        // If the old directory is kept, the log has it moved away before it tells that the new one takes its place.
+        let at = to.as_ref().map(|to| to.join_all(names.iter().map(String::as_str)));
+        if let Some(Ok(path)) = at {
+            changes::tell(db, Record::Policy { path, over })?;
         }
     }
     Ok(())

@@ -431,6 +431,14 @@ pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Re
     Ok(changed > 0)
 }
 
+/// Returns whether an entry is never purged; false if there is none.
+pub(crate) fn is_pinned(db: &Tx, parent: DirId, name: &str) -> Result<bool, Error> {
+    let pinned: Option<bool> = db
+        .prepare("SELECT pinned FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| row.get(0))?;
+    Ok(pinned.unwrap_or(false))
+}
+
 /// Returns the pool's time, in milliseconds, at which an entry was used last as a step of a series; 0 if that is not
 /// known, and `None` if there is no entry.
 pub(crate) fn used_ms(db: &Tx, parent: DirId, name: &str) -> Result<Option<u64>, Error> {

@@ -31,7 +31,7 @@ impl Catalog {
         self.write(Durability::Disk, purge).await
     }
 
-    /// Notes that these steps of a series were used at `now_ms`.
+    /// Notes that these steps of a series were used at `now_ms`, in the pool's time without its leaps.
     pub async fn note_steps(
         &self,
         path: PoolPath,
@@ -43,7 +43,8 @@ impl Catalog {
     }
 
     /// Notes the use of the steps that lead to a path which is read or written, and of those below it, in series that
-    /// purge unused steps. Mostly nothing is to be noted, and this only reads.
+    /// purge unused steps. Mostly nothing is to be noted, and this only reads. `now_ms` is the pool's time without its
+    /// leaps.
     pub async fn note_use(&self, path: PoolPath, now_ms: u64) -> Result<(), Error> {
         let steps = self.read(move |db| series::used_by(db, &path, now_ms)).await?;
         if steps.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::{self, KnownChunk, UnusedChunk};
+use crate::history;
 use crate::members::quotas::QuotaLimits;
 use crate::names::{
     dir_policies,
@@ -116,8 +117,8 @@ pub struct AdmittedWrite {
     pub space: Space,
     /// The quotas that the files come under.
     pub limits: QuotaLimits,
-    /// The size of the file that is replaced, 0 if nothing is there; `None` if a directory is at the path, in which the
-    /// replaced files are known only at the commit.
+    /// The size of the file that is replaced, 0 if nothing is there or the version that is there is kept; `None` if a
+    /// directory is at the path, in which the replaced files are known only at the commit.
     pub replaced: Option<u64>,
 }
 
@@ -132,6 +133,7 @@ fn admit_write(
     }
     checkpoint_rows::check_writable(db, path, None)?;
     let policy = dir_policies::effective(db, path)?;
+    let retention = history::retention_of(&policy, path);
     let space = Space { policy, ..spaces::named(db, path.space())? };
     let limits = QuotaLimits::of(db, space.id)?;
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
@@ -148,8 +150,11 @@ fn admit_write(
     change.add(i64::try_from(bytes).unwrap_or(i64::MAX));
     let mut replaced = 0;
     if let Some(version) = there {
-        replaced = versions::size_of(db, version)?;
-        change.sub(replaced as i64);
+        let dir = entries::existing_dir(db, &entries::split(path)?.0)?;
+        if !history::stays_when_replaced(db, (dir, path), version, retention)? {
+            replaced = versions::size_of(db, version)?;
+            change.sub(replaced as i64);
+        }
     }
     if change.files > 0 || change.bytes > 0 {
         limits.admit(|_| Sums::default(), change)?;

@@ -1,4 +1,5 @@
--- The catalog. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
+-- The catalog. Times called *_ms are the pool's time (pool_time.rs) unless they say wall; until_ms of what is kept and used_ms
+-- of checkpoints and steps are without its leaps.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,

@@ -6,9 +6,7 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
-use crate::history::{
-    kept_rows, {self, LeavingEntry},
-};
+use crate::history::{self, LeavingEntry};
 use crate::log::{
     changes::{self, ChangeOp},
     records::Record,
@@ -60,6 +58,8 @@ pub struct Visible<'db> {
     /// The paths of those `files` whose replaced versions are kept: the log must tell of a version before it tells that
     /// this version is kept.
     untold: BTreeSet<PoolPath>,
+    /// The paths of those `files` that are pinned because they replaced pinned ones.
+    pinned: Vec<PoolPath>,
     /// The directories to which files came.
     grown: BTreeMap<PoolPath, DirId>,
 }
@@ -103,7 +103,7 @@ impl<'db> Visible<'db> {
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
         let counts = ReferenceCounts::new(db, when.pool_ms);
         let (dirs, asks, sums, limits, asked, files) = Default::default();
-        let (untold, grown) = Default::default();
+        let (untold, pinned, grown) = Default::default();
         Self {
             db,
             when,
@@ -118,6 +118,7 @@ impl<'db> Visible<'db> {
             asked,
             files,
             untold,
+            pinned,
             grown,
         }
     }
@@ -156,14 +157,15 @@ impl<'db> Visible<'db> {
         };
         check_condition(self.db, &path, condition, replaced)?;
         let Asks { redundancy: keeping, promise, retention } = self.asks(space, &path, above)?;
-        // A version that is kept still counts in the sums.
-        let gone = replaced.filter(|_| retention.replaced.is_none());
         let is_dir_known = self.dirs.contains_key(above);
         let change = |db: &Tx| {
             let mut change = Sums::default();
             change.add(i64::try_from(size).unwrap_or(i64::MAX));
-            if let Some(gone) = gone {
-                change.sub(versions::size_of(db, gone)? as i64);
+            // A version that is kept still counts in the sums.
+            if let (Some(version), Some(dir)) = (replaced, dir)
+                && !history::stays_when_replaced(db, (dir, &path), version, retention)?
+            {
+                change.sub(versions::size_of(db, version)? as i64);
             }
             if let (None, false, Some(above)) = (replaced, is_dir_known, path.parent()) {
                 change.dirs = entries::missing_dirs(db, &above)? as i64;
@@ -238,10 +240,7 @@ impl<'db> Visible<'db> {
             ack: policy.ack,
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
-        let retention = match kept_rows::keeps_at(path) {
-            true => policy.retention(),
-            false => Retention::default(),
-        };
+        let retention = history::retention_of(&policy, path);
         let asks = Asks { redundancy, promise, retention };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
@@ -269,12 +268,17 @@ impl<'db> Visible<'db> {
         if dir_modified.is_some() {
             self.grown.insert(parent, dir);
         }
+        let was_pinned = replaced.is_some() && entries::is_pinned(self.db, dir, name)?;
         if let Some(version) = replaced
             && self.keeps(dir, &path, version, retention)?
         {
             replaced = None;
         }
         entries::put_file(self.db, dir, name, id)?;
+        if was_pinned {
+            entries::set_pinned(self.db, dir, name, true)?;
+            self.pinned.push(path.clone());
+        }
         self.sums.add(size as i64);
         self.sums.in_catalog += i64::from(in_catalog);
         if let Some(replaced) = replaced {
@@ -308,9 +312,11 @@ impl<'db> Visible<'db> {
     fn tell(&mut self) -> Result<(), Error> {
         self.untold.clear();
         match std::mem::take(&mut self.files) {
-            files if files.is_empty() => Ok(()),
-            files => changes::append(self.db, &ChangeOp::Files(files)),
+            files if files.is_empty() => {}
+            files => changes::append(self.db, &ChangeOp::Files(files))?,
         }
+        let mut pinned = std::mem::take(&mut self.pinned).into_iter();
+        pinned.try_for_each(|path| history::tell_pinned(self.db, &path))
     }
 
     /// Writes a version that no path names yet. If `target` asks for another redundancy, that is the version's goal.

@@ -152,6 +152,38 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
 }
 
 #[tokio::test]
+async fn a_commit_takes_nothing_along_that_others_stage_in_the_directory_that_it_replaces() {
+    let mut stage = Stage::new().await;
+    let keeps = Override { keep_versions: Some("10".parse().expect("ten")), ..Override::default() };
+    stage.put(file("pot://lab/run/step/old", &[1], &[1])).await;
+    stage.catalog.make_directory(path("pot://lab/run/d"), false, MADE).await.expect("made");
+    let inner = stage.replace(1, "pot://lab/run/step").await;
+    stage.put(file(&staged(&inner, "a"), &[2], &[1])).await;
+    let outer = stage.replace(2, "pot://lab/run").await;
+    stage.put(file(&staged(&outer, "b"), &[3], &[1])).await;
+    let refused = Err(Error::HasCheckpoint(path("pot://lab/run")));
+    assert_eq!(stage.publish(2, ALWAYS).await, refused);
+    stage.catalog.set_policy(path("pot://lab/run"), keeps).await.expect("set");
+    assert_eq!(stage.publish(2, ALWAYS).await, refused, "it would lie in what is kept");
+    assert!(stage.publish(1, ALWAYS).await.is_ok());
+    assert_eq!(stage.listed("pot://lab/run/step", true, None).await, ["a"]);
+
+    // Of a shared file it matters whether anybody contributes.
+    let out = path("pot://lab/run/d/out");
+    let shared = NewCheckpoint {
+        id: CheckpointId::of_shared_file(&out),
+        ..new(3, "pot://lab/run/d/out", CommitStyle::Share)
+    };
+    let shared = stage.catalog.begin_checkpoint(shared, when(1)).await.expect("begun");
+    stage.put(file(&staged(&shared, "open/w-a"), &[], &[])).await;
+    let refused = Err(Error::HasCheckpoint(path("pot://lab/run/d")));
+    assert_eq!(stage.publish(2, ALWAYS).await, refused);
+    stage.remove(&staged(&shared, "open"), 2).await;
+    assert_eq!(stage.publish(2, ALWAYS).await, Ok(CheckpointOutcome::Now(path("pot://lab/run"))));
+    assert_eq!(stage.listed("pot://lab/run", true, None).await, ["b"]);
+}
+
+#[tokio::test]
 async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_alone() {
     let mut stage = Stage::new().await;
     let open = stage.replace(1, "pot://lab/step").await;
@@ -341,6 +373,24 @@ async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
     assert_eq!(stage.abort(1).await, Ok(()));
     assert_eq!(stage.catalog.upkeep(step, 27 * HOUR_MS).await, Ok(false));
     assert_eq!(stage.abort(1).await, Err(Error::NoCheckpoint(id(1))));
+}
+
+#[tokio::test]
+async fn restarts_of_the_manager_take_no_time_off_an_open_checkpoint() {
+    let stage = Stage::new().await;
+    stage.replace(1, "pot://lab/step").await;
+    let leapt_ms = stage.begin_terms(40).await;
+    assert!(leapt_ms > HOUR_MS);
+    let open_at = async |now_ms| {
+        let step = Upkeep::Checkpoints { most: 16 };
+        assert_eq!(stage.catalog.upkeep(step, now_ms).await, Ok(false));
+        stage.catalog.checkpoints().await.expect("read").open.len()
+    };
+    assert_eq!(open_at(leapt_ms + HOUR_MS).await, 1);
+    let again = new(1, "pot://lab/step", CommitStyle::Replace);
+    stage.catalog.begin_checkpoint(again, when(leapt_ms + HOUR_MS)).await.expect("used");
+    assert_eq!(open_at(leapt_ms + 2 * HOUR_MS).await, 1);
+    assert_eq!(open_at(leapt_ms + 2 * HOUR_MS + 10).await, 0);
 }
 
 #[tokio::test]

@@ -132,6 +132,29 @@ async fn versions_go_when_there_are_enough_newer_ones_or_their_time_is_over() {
 }
 
 #[tokio::test]
+async fn restarts_of_the_manager_take_no_time_off_what_is_kept() {
+    let mut stage = Stage::new().await;
+    stage.keeps("pot://lab/d", "1h", None).await;
+    let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
+    stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    let leapt_ms = stage.begin_terms(40).await;
+    assert!(leapt_ms > HOUR_MS);
+    for now_ms in [leapt_ms, leapt_ms + HOUR_MS - 1] {
+        stage.let_old_go(now_ms).await;
+        assert_eq!(stage.versions("pot://lab/d/a", now_ms).await, [(old, false)], "{now_ms}");
+    }
+    // What is removed now stays as long as it would have without them.
+    let removed_ms = leapt_ms + HOUR_MS;
+    stage.remove("pot://lab/d/a", removed_ms).await;
+    stage.let_old_go(removed_ms).await;
+    assert_eq!(stage.versions("pot://lab/d/a", removed_ms).await.len(), 1, "its time is over");
+    stage.let_old_go(removed_ms + HOUR_MS - 1).await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(1)]);
+    stage.let_old_go(removed_ms + HOUR_MS).await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0); 2]);
+}
+
+#[tokio::test]
 async fn a_version_that_a_reader_has_open_is_left_whole_when_it_is_let_go_a5() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "1h", None).await;
@@ -280,6 +303,8 @@ async fn what_is_kept_counts_in_the_quota_so_that_a_new_version_needs_room_besid
     let quota = Quota { bytes: Some(2 * bytes), files: None };
     stage.catalog.set_quota(QuotaOf::Space("lab".into()), quota).await.expect("set");
     stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    let early = stage.catalog.admit_write(path("pot://lab/d/a"), Condition::Always, bytes).await;
+    assert!(matches!(early, Err(Error::OverQuota { .. })), "before it is sent: {early:?}");
     let refused = stage.refused(file("pot://lab/d/a", &[3], &[1])).await;
     assert!(matches!(refused, Error::OverQuota { .. }), "{refused}");
     let used = stage.catalog.usage(path("pot://lab"), None, 1000, SeenSpaces::ALL).await;
@@ -385,6 +410,23 @@ async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
     assert_eq!(stage.bring_back("pot://lab/d/e", None, true).await, Ok(false));
     assert_eq!(stage.bring_back("pot://lab/d/e/a", None, true).await, Ok(false));
     assert_eq!(stage.refs([1]).await, [Some(1)]);
+}
+
+#[tokio::test]
+async fn an_empty_directory_that_is_removed_takes_nothing_along_that_is_kept_of_its_name() {
+    let mut stage = Stage::new().await;
+    stage.keeps("pot://lab/d", "10", Some("1h")).await;
+    let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
+    let last = stage.put(file("pot://lab/d/a", &[2], &[1])).await;
+    stage.remove("pot://lab/d/a", 5).await;
+    stage.catalog.make_directory(path("pot://lab/d/a"), false, MADE).await.expect("made");
+    let removed =
+        stage.catalog.remove(path("pot://lab/d/a"), Default::default(), false, when(6)).await;
+    removed.expect("it is empty");
+    stage.let_old_go(7).await;
+    assert_eq!(stage.versions("pot://lab/d/a", 7).await, [(last, true), (old, false)]);
+    assert_eq!(stage.bring_back("pot://lab/d/a", None, true).await, Ok(false));
+    assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
 }
 
 #[tokio::test]

@@ -187,6 +187,52 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
 }
 
 #[tokio::test]
+async fn directories_above_a_checkpoint_count_in_a_quota_when_it_begins_and_at_its_commit() {
+    let stage = Stage::new().await;
+    let set = async |files| {
+        let quota = Quota { bytes: None, files: Some(files) };
+        stage.catalog.set_quota(lab(), quota).await.expect("set");
+    };
+    let id = CheckpointId([1; 16]);
+    let begin = async || {
+        let (target, style) = (path("pot://lab/a/b/step"), CommitStyle::Replace);
+        let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1000 };
+        stage.catalog.begin_checkpoint(new, when(1)).await.map(drop)
+    };
+    let commit = async || {
+        let always = (Condition::Always, false);
+        stage.catalog.commit_checkpoint(("lab".into(), id), always, when(2)).await.map(drop)
+    };
+    set(2).await;
+    assert!(matches!(begin().await, Err(Error::OverQuota { files: Some(3), .. })));
+    set(3).await;
+    begin().await.expect("begun");
+    // Somebody else takes the room meanwhile.
+    stage.catalog.make_directory(path("pot://lab/other"), false, MADE).await.expect("made");
+    assert!(matches!(commit().await, Err(Error::OverQuota { files: Some(4), .. })));
+    set(4).await;
+    commit().await.expect("it stayed open");
+    assert_eq!(stage.listed("pot://lab", true, None).await, ["a", "a/b", "a/b/step", "other"]);
+}
+
+#[tokio::test]
+async fn what_a_snapshot_shows_of_a_replaced_file_leaves_less_of_a_quota() {
+    let mut stage = Stage::new().await;
+    store(&mut stage, vec![sized("pot://lab/d/a", 2)]).await.expect("stored");
+    let taken = stage.catalog.take_snapshot(path("pot://lab/d"), "s".into(), when(1)).await;
+    taken.expect("taken");
+    stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
+    let admitted = stage.catalog.admit_write(path("pot://lab/d/a"), Condition::Always, 2000).await;
+    assert!(matches!(admitted, Err(Error::OverQuota { .. })), "before it is sent: {admitted:?}");
+    let stored = store(&mut stage, vec![sized("pot://lab/d/a", 2)]).await;
+    assert!(matches!(stored, Err(Error::OverQuota { .. })), "both would be there: {stored:?}");
+    store(&mut stage, vec![sized("pot://lab/d/a", 1)]).await.expect("fits beside the first");
+    store(&mut stage, vec![sized("pot://lab/d/a", 1)]).await.expect("no snapshot shows the second");
+    let used = stage.catalog.quotas(None).await.expect("read").remove(0).used;
+    assert_eq!((used.files, used.bytes), (2, 3000));
+}
+
+#[tokio::test]
 async fn files_that_live_in_the_catalog_are_counted_as_they_come_and_go() {
     let mut stage = Stage::new().await;
     let counted = async |stage: &Stage| {

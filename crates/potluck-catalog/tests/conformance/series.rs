@@ -2,10 +2,12 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{Error, Series, When};
+use potluck_catalog::{Error, NewCheckpoint, Series, When};
 use potluck_core::attributes::{AttributesToSet, FileTime};
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, PurgeReason, SeriesRule};
+use potluck_wire::control::Condition;
 use std::sync::Arc;
 
 /// The moment of a look, `n` seconds after step `n` was modified.
@@ -117,6 +119,45 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
 }
 
 #[tokio::test]
+async fn what_takes_the_place_of_a_pinned_step_is_pinned() {
+    for versions in ["none", "5"] {
+        let mut stage = Stage::new().await;
+        let at = |name: &str| format!("pot://lab/run/{name}");
+        let steps = ["copied", "moved", "merged", "committed/old", "other", "newest"];
+        for (chunk, name) in (1..).zip(steps) {
+            stage.put(file(&at(name), &[chunk], &[1])).await;
+        }
+        let keep_versions = Some(versions.parse().expect("versions"));
+        let over = Override { keep_versions, ..Override::default() };
+        stage.catalog.set_policy(path("pot://lab/run"), over).await.expect("set");
+        for name in ["copied", "moved", "merged", "committed"] {
+            stage.catalog.pin(path(&at(name)), true).await.expect("pinned");
+        }
+        stage.put(file(&at("copied"), &[11], &[1])).await;
+        let (from, to) = (path(&at("other")), path(&at("moved")));
+        stage.catalog.rename(from, to, false, None, when(3)).await.expect("moved");
+        for (number, style, target, staged) in [
+            (1, CommitStyle::Merge, "pot://lab/run", "merged"),
+            (2, CommitStyle::Replace, "pot://lab/run/committed", "new"),
+        ] {
+            let (id, target) = (CheckpointId([number; 16]), path(target));
+            let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1 << 40 };
+            let begun = stage.catalog.begin_checkpoint(new, when(3)).await.expect("begun");
+            let staged = format!("{}/{staged}", begun.staging);
+            stage.put(file(&staged, &[20 + u64::from(number)], &[1])).await;
+            let (of, always) = (("lab".into(), id), (Condition::Always, false));
+            stage.catalog.commit_checkpoint(of, always, when(4)).await.expect("committed");
+        }
+        stage.set_rule("pot://lab/run", Some(1), None).await;
+        let series = stage.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
+        let pinned = series.steps.iter().filter(|step| step.pinned).map(|step| step.name.as_str());
+        let mut pinned: Vec<&str> = pinned.collect();
+        pinned.sort_unstable();
+        assert_eq!(pinned, ["committed", "copied", "merged", "moved"], "versions: {versions}");
+    }
+}
+
+#[tokio::test]
 async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
     let mut stage = series().await;
     for number in 5..=8 {
@@ -140,6 +181,23 @@ async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
     assert_eq!(stage.purge_as_seen(looked_at.clone(), &names[..7], NOW).await, ["step-7"]);
     stage.set_rule("pot://lab/run", Some(5), None).await;
     assert_eq!(stage.purge_as_seen(looked_at, &names, NOW).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn nothing_is_purged_any_more_when_a_step_is_gone_because_of_which_others_may_go() {
+    let stage = series().await;
+    stage.set_rule("pot://lab/run", Some(1), None).await;
+    let mut looked_at = stage.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
+    looked_at.relied_on = looked_at.steps[..1].to_vec();
+    assert_eq!(looked_at.relied_on[0].name, "step-1");
+    assert_eq!(stage.purge_as_seen(looked_at.clone(), &["step-4"], NOW).await, ["step-4"]);
+    stage.remove("pot://lab/run/step-1", 50).await;
+    let older = ["step-2", "step-3"];
+    assert_eq!(stage.purge_as_seen(looked_at.clone(), &older, NOW).await, Vec::<String>::new());
+    // Another directory of the name is another step.
+    stage.catalog.make_directory(path("pot://lab/run/step-1"), false, MADE).await.expect("made");
+    assert_eq!(stage.purge_as_seen(looked_at, &older, NOW).await, Vec::<String>::new());
+    assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-2", "step-3"]);
 }
 
 #[tokio::test]
@@ -186,6 +244,46 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
     stage.catalog.pin(path("pot://lab/run/step-1"), true).await.expect("pinned");
     let gone = stage.purge(&all, when).await;
     assert_eq!(gone, ["step-2", "step-3"], "one is pinned, and one is open");
+}
+
+#[tokio::test]
+async fn a_step_that_is_brought_back_counts_as_used() {
+    let stage = series().await;
+    let run = path("pot://lab/run");
+    let trash = Some("1h".parse().expect("a time"));
+    let series =
+        SeriesRule { purge_unused: Some("16s".parse().expect("a time")), ..SeriesRule::default() };
+    let over = Override { trash, series, ..Override::default() };
+    stage.catalog.set_policy(run.clone(), over).await.expect("set");
+    let all: Vec<String> = (1..=4).map(|number| format!("step-{number}")).collect();
+    stage.catalog.note_steps(run.clone(), all, 1000).await.expect("noted");
+    let when = When { pool_ms: 20_000, ..NOW };
+    assert_eq!(stage.purge(&["step-4"], when).await, ["step-4"]);
+    let step = path("pot://lab/run/step-4");
+    stage.catalog.bring_back(step, None, true, when).await.expect("brought back");
+    let mut series = stage.catalog.series(run, when).await.expect("looked at");
+    let stays = series.steps.iter().filter(|step| !step.may_go());
+    assert_eq!(stays.map(|step| step.name.as_str()).collect::<Vec<_>>(), ["step-4"]);
+    assert_eq!(series.use_steps(when.pool_ms), ["step-4"]);
+}
+
+#[tokio::test]
+async fn restarts_of_the_manager_are_no_time_without_use() {
+    let stage = series().await;
+    let run = path("pot://lab/run");
+    let series =
+        SeriesRule { purge_unused: Some("1h".parse().expect("a time")), ..SeriesRule::default() };
+    let over = Override { series, ..Override::default() };
+    stage.catalog.set_policy(run.clone(), over).await.expect("set");
+    let all: Vec<String> = (1..=4).map(|number| format!("step-{number}")).collect();
+    stage.catalog.note_steps(run.clone(), all, 1000).await.expect("noted");
+    let leapt_ms = stage.begin_terms(40).await;
+    let due = async |ms| {
+        let when = When { pool_ms: leapt_ms + ms, ..NOW };
+        let series = stage.catalog.series(run.clone(), when).await.expect("looked at");
+        series.steps.iter().filter(|step| step.may_go()).count()
+    };
+    assert_eq!((due(3_600_999).await, due(3_601_000).await), (0, 4));
 }
 
 #[tokio::test]

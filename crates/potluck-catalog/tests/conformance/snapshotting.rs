@@ -3,10 +3,11 @@
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::CopyRequest;
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{Error, Upkeep, WhatIsKept, When};
+use potluck_catalog::{Error, NewCheckpoint, Upkeep, WhatIsKept, When};
 use potluck_core::attributes::FileTime;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{SessionId, VersionId};
+use potluck_core::ids::{MemberId, SessionId, VersionId};
 use potluck_core::policy::{AskedPolicy, Override};
 use potluck_wire::control::{Condition, NewLink};
 
@@ -31,6 +32,19 @@ impl Stage {
 
     async fn moved(&self, from: &str, to: &str) {
         self.catalog.rename(path(from), path(to), false, None, when(4)).await.expect("moved");
+    }
+
+    /// Begins a checkpoint, and returns the path at which its files are staged.
+    async fn stages(&self, number: u8, target: &str, style: CommitStyle) -> String {
+        let (id, target) = (CheckpointId([number; 16]), path(target));
+        let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1 << 40 };
+        let begun = self.catalog.begin_checkpoint(new, when(3)).await.expect("begun");
+        begun.staging.to_string()
+    }
+
+    async fn publish(&self, number: u8) -> Result<(), Error> {
+        let (of, always) = (("lab".into(), CheckpointId([number; 16])), (Condition::Always, false));
+        self.catalog.commit_checkpoint(of, always, when(5)).await.map(drop)
     }
 
     async fn link(&self, at: &str, leads_to: &str) {
@@ -161,6 +175,100 @@ async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes
     stage.drop_snapshot("pot://lab/d", "one").await;
     assert_eq!(stage.refs([1, 2, 3, 10, 11, 12]).await, [Some(0); 6]);
     assert_eq!(stage.all_used().await, 1, "the link");
+}
+
+#[tokio::test]
+async fn what_is_moved_to_where_a_checkpoint_is_staged_stays_in_its_snapshot() {
+    for commits in [true, false] {
+        let mut stage = tree().await;
+        let before = stage.shown("pot://lab").await;
+        let at = stage.take("pot://lab", "one").await;
+        let staging = stage.stages(1, "pot://lab/step", CommitStyle::Replace).await;
+        let staged = |below: &str| format!("{staging}/{below}");
+        stage.moved("pot://lab/d", &staged("d")).await;
+        stage.put(file(&staged("d/a"), &[10], &[1])).await; // replaced
+        stage.remove(&staged("d/sub/b"), 4).await; // removed
+        stage.moved(&staged("d/sub/c"), &staged("c")).await; // moved
+        stage.put(file(&staged("c"), &[11], &[1])).await;
+        stage.put(file(&staged("new"), &[12], &[1])).await;
+        stage.take("pot://lab", "two").await;
+        stage.put(file(&staged("new"), &[13], &[1])).await;
+        stage.catch_up().await;
+        assert_eq!(stage.shown(&at).await, before);
+        assert_eq!(stage.refs([1, 2, 3]).await, [Some(1); 3]);
+        assert_eq!(stage.refs([12]).await, [Some(0)], "no snapshot shows what is staged");
+        match commits {
+            true => stage.publish(1).await.expect("committed"),
+            false => {
+                let id = CheckpointId([1; 16]);
+                let aborted = stage.catalog.abort_checkpoint(("lab".into(), id), false, 5).await;
+                aborted.expect("aborted");
+            }
+        }
+        stage.catch_up().await;
+        assert_eq!(stage.shown(&at).await, before, "committed: {commits}");
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_takes_the_place_of_no_directory_whose_snapshots_would_go_with_it() {
+    let mut stage = tree().await;
+    stage.take("pot://lab/d/sub", "one").await;
+    let staging = stage.stages(1, "pot://lab/d", CommitStyle::Replace).await;
+    stage.put(file(&format!("{staging}/new"), &[4], &[1])).await;
+    assert_eq!(stage.publish(1).await, Err(Error::HasSnapshots(path("pot://lab/d/sub"))));
+    assert_eq!(stage.listed("pot://lab/d/sub", true, None).await, ["b", "c"]);
+    // Where versions are kept, the old directory comes back with its snapshots.
+    let keep_versions = Some("1".parse().expect("versions"));
+    let over = Override { keep_versions, ..Override::default() };
+    stage.catalog.set_policy(path("pot://lab/d"), over).await.expect("set");
+    stage.publish(1).await.expect("committed");
+    assert_eq!(stage.listed("pot://lab/d", true, None).await, ["new"]);
+    stage.catalog.bring_back(path("pot://lab/d"), None, false, when(6)).await.expect("back");
+    let shown = stage.shown("pot://lab/d/sub/.potluck/snapshots/one").await;
+    assert_eq!(shown.len(), 2);
+}
+
+#[tokio::test]
+async fn a_directory_that_a_snapshot_shows_is_not_merged_into_another() {
+    let mut stage = tree().await;
+    stage.put(file("pot://lab/other/sub/x", &[4], &[1])).await;
+    stage.take("pot://lab/d", "one").await;
+    let staging = stage.stages(1, "pot://lab/other", CommitStyle::Merge).await;
+    let staged = format!("{staging}/sub");
+    stage.moved("pot://lab/d/sub", &staged).await;
+    let refused = stage.publish(1).await;
+    assert_eq!(refused, Err(Error::HasSnapshots(path("pot://lab/other/sub"))));
+    stage.moved(&staged, "pot://lab/d/sub").await;
+    stage.moved("pot://lab/d", &staged).await;
+    let refused = stage.publish(1).await;
+    assert!(matches!(refused, Err(Error::HasSnapshots(_))), "{refused:?}");
+    // Where nothing has its name it becomes visible as it is, with its snapshots.
+    stage.moved(&staged, &format!("{staging}/new")).await;
+    stage.publish(1).await.expect("committed");
+    let shown = stage.shown("pot://lab/other/new/.potluck/snapshots/one").await;
+    assert!(shown.iter().any(|(at, ..)| at == "sub/b"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn what_two_moves_put_beside_its_directory_stays_in_a_snapshot_when_both_are_taken_apart() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/d/f", &[1], &[1])).await;
+    stage.put(file("pot://lab/d/sub/g", &[2], &[1])).await;
+    let at = stage.take("pot://lab", "one").await;
+    let before = stage.shown(&at).await;
+    stage.catalog.make_directory(path("pot://lab/t"), false, MADE).await.expect("made");
+    stage.moved("pot://lab/d", "pot://lab/t/z").await;
+    // Both come before their former directory when the tree is taken apart.
+    stage.moved("pot://lab/t/z/f", "pot://lab/t/f").await;
+    stage.moved("pot://lab/t/z/sub", "pot://lab/t/a").await;
+    stage.remove("pot://lab/t", 4).await;
+    stage.catch_up().await;
+    assert_eq!(stage.shown(&at).await, before);
+    assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
+    stage.drop_snapshot("pot://lab", "one").await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0); 2]);
+    assert_eq!(stage.all_used().await, 0);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, CommittedFiles, Error, Founding, Met, Moment, NewToken,
-    PageLimit, PreparedFile, Refused, SeenSpaces, Space, StoredFile, StoredSession, ToldCopies,
-    UnusedSince, Upkeep, When, judge_files,
+    PageLimit, PreparedFile, Refused, SeenSpaces, Space, StoredFile, StoredSession, TIME_LEAP,
+    ToldCopies, UnusedSince, Upkeep, When, judge_files,
 };
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
@@ -98,6 +98,15 @@ impl Stage {
     pub async fn reopen(self) -> Self {
         self.catalog.close().await;
         Self { catalog: open(&self.dir), ..self }
+    }
+
+    /// Begins so many terms of managers, one after the other, and returns the milliseconds by which the pool's time leapt.
+    pub async fn begin_terms(&self, count: u64) -> u64 {
+        self.catalog.save_time(1, Vec::new(), Vec::new()).await.expect("saved");
+        for start in 0..count {
+            self.catalog.begin_term(Digest([7; 32]), start).await.expect("began");
+        }
+        count * TIME_LEAP.as_millis() as u64
     }
 
     /// Begins a session that writes to another space.

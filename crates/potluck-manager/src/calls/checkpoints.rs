@@ -162,7 +162,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
         let seen = self.access.seen(&caller).await?;
         let own = caller.member()?.member;
         let _turn = self.read_turns.take_among_own(own).await?;
-        let when = self.time.when();
+        let (when, now_ms) = (self.time.when(), self.time.without_leaps_ms());
         let mut checkpoints = Vec::new();
         let began = self.time.tick();
         let known = self.catalog.checkpoints().await?;
@@ -198,7 +198,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
                 maker: self.members.names(&[open.made_by]).pop(),
                 is_own,
                 age_ms: when.wall_ms.saturating_sub(open.begun_wall_ms).max(0) as u64,
-                expires_ms: (open.used_ms + open.idle_ms).saturating_sub(when.pool_ms),
+                expires_ms: (open.used_ms + open.idle_ms).saturating_sub(now_ms),
                 files: used.files,
                 bytes: used.bytes,
                 more: is_more,

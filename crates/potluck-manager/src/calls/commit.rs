@@ -187,7 +187,7 @@ impl CommitCalls {
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         for file in files.iter().flatten().filter(|file| !file.is_part()) {
-            self.uses.note(&self.catalog, &file.path, self.time.now_ms()).await;
+            self.uses.note(&self.catalog, &file.path, self.time.without_leaps_ms()).await;
         }
         let wrote = files.iter().flatten().next().map(|file| file.path.clone());
         let first = wrote.as_ref().is_some_and(unseen);

@@ -35,7 +35,7 @@ impl Answer<CopyFiles> for CopyCalls {
     async fn answer(self, call: CopyFiles, caller: CallingMember) -> Result<CopiedFiles, Failure> {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         self.access.need(&caller, Right::Read, &from).await?;
-        self.uses.note(&self.catalog, &from, self.time.now_ms()).await;
+        self.uses.note(&self.catalog, &from, self.time.without_leaps_ms()).await;
         let rights = self.access.need(&caller, Right::Write, &to).await?;
         let over = redundancy.map_or_else(Override::default, Override::from);
         let asked = AskedPolicy { over, may_lower: rights.allow(Right::Manage) };

@@ -47,7 +47,7 @@ impl Answer<Open> for ReadingCalls {
     async fn answer(self, call: Open, caller: CallingMember) -> Result<Opened, Failure> {
         let Open { path, recursive, after, leased } = call;
         self.access.need(&caller, Right::Read, &path).await?;
-        self.uses.note(&self.catalog, &path, self.time.now_ms()).await;
+        self.uses.note(&self.catalog, &path, self.time.without_leaps_ms()).await;
         let turn = self.read_turns.take(&caller).await?;
         let page = match leased && !recursive {
             true => {

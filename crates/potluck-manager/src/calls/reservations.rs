@@ -11,7 +11,7 @@ use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{AdmittedWrite, Catalog, StoredSession};
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::AskedPolicy;
 use potluck_core::reserved_room::{LONGEST_RESERVATION, ReservedRoom};
@@ -103,7 +103,7 @@ impl Answer<RoomReserve> for ReservationCalls {
             return Err(why.into());
         }
         let opened = OpenReservation { member: who.member, space: space.id, left: bytes, room };
-        Ok(self.told(new.id, opened))
+        Ok(self.told(new.id, opened, who.member))
     }
 }
 
@@ -124,7 +124,13 @@ fn too_much(why: ReservesTooMuch) -> Failure {
 }
 
 impl ReservationCalls {
-    fn told(&self, id: SessionId, reservation: OpenReservation) -> RoomReservation {
+    /// Returns a reservation as `caller` is told of it.
+    fn told(
+        &self,
+        id: SessionId,
+        reservation: OpenReservation,
+        caller: MemberId,
+    ) -> RoomReservation {
         let OpenReservation { member, room, left, .. } = reservation;
         let ReservedRoom { path, bytes, until_ms } = room;
         let until_wall_ms = self
@@ -132,7 +138,7 @@ impl ReservationCalls {
             .wall_ms()
             .saturating_add_unsigned(until_ms.saturating_sub(self.time.without_leaps_ms()));
         let by = self.members.names(&[member]).pop().unwrap_or_default();
-        RoomReservation { id, path, bytes, left, until_wall_ms, by }
+        RoomReservation { id, path, bytes, left, until_wall_ms, by, is_own: member == caller }
     }
 }
 
@@ -142,7 +148,7 @@ impl Answer<RoomReservationList> for ReservationCalls {
         call: RoomReservationList,
         caller: CallingMember,
     ) -> Result<RoomReservations, Failure> {
-        let seen = self.access.seen(&caller).await?;
+        let (seen, own) = (self.access.seen(&caller).await?, caller.member()?.member);
         let is_asked = |at: &PoolPath| {
             call.path.as_ref().is_none_or(|path| path.is_inside(at) || at.is_inside(path))
         };
@@ -151,7 +157,7 @@ impl Answer<RoomReservationList> for ReservationCalls {
             let path = &it.room.path;
             is_asked(path) && seen.rights(path.space()).allow(Right::List)
         });
-        let mut reservations: Vec<_> = shown.map(|(id, it)| self.told(id, it)).collect();
+        let mut reservations: Vec<_> = shown.map(|(id, it)| self.told(id, it, own)).collect();
         reservations.sort_by_key(|reservation| reservation.until_wall_ms);
         Ok(RoomReservations { reservations })
     }

@@ -36,6 +36,9 @@ const JUDGED: PageLimit = PageLimit { chunks: 20_000, entries: 2000 };
 const NOTED_AT_ONCE: usize = 512;
 /// The most steps that one transaction purges. A directory is one entry, whatever is in it.
 const PURGED_AT_ONCE: usize = 8;
+/// The most of the newest steps of which each transaction sees that they are there. In a series that keeps more, it is no
+/// matter if one is lacking.
+const RELIED_ON: usize = 256;
 
 impl SeriesPurger {
     /// Purges all series every [`EVERY`], until it is dropped.
@@ -53,8 +56,7 @@ impl SeriesPurger {
     pub async fn purge_all(&self) -> Result<(), Error> {
         let all = self.catalog.all_series().await?;
         self.uses.are_counted_in(all.clone());
-        // After a restart of the manager, readers first have to say again which versions they have open.
-        if self.time.is_restarted_within(LEASE) {
+        if !self.knows_readers() {
             return Ok(());
         }
         for path in all {
@@ -68,13 +70,20 @@ impl SeriesPurger {
         Ok(())
     }
 
+    /// Returns whether the steps are known that are being read: after a restart of the manager, readers first have to say
+    /// again which versions they have open.
+    pub fn knows_readers(&self) -> bool {
+        !self.time.is_restarted_within(LEASE)
+    }
+
     /// Purges the steps that the rule of a series lets go, or with `dry_run` none. Returns the fate of every step.
     pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
         let when = self.time.when();
         let mut series = self.catalog.series(path.clone(), when).await?;
-        let used = if dry_run { Vec::new() } else { series.use_steps(when.pool_ms) };
+        let now_ms = self.time.without_leaps_ms();
+        let used = if dry_run { Vec::new() } else { series.use_steps(now_ms) };
         for names in used.chunks(NOTED_AT_ONCE) {
-            self.catalog.note_steps(path.clone(), names.to_vec(), when.pool_ms).await?;
+            self.catalog.note_steps(path.clone(), names.to_vec(), now_ms).await?;
         }
         let steps = std::mem::take(&mut series.steps);
         let fates = steps.iter().map(|step| match step.reason {
@@ -84,10 +93,9 @@ impl SeriesPurger {
             Some(reason) => StepFate::Purged(reason),
         });
         let mut fates: Vec<StepFate> = fates.collect();
-        let is_purged = |fate: &StepFate| matches!(fate, StepFate::Purged(_));
+        let mut whole = None;
         if fates.iter().any(is_purged) {
             // The newest whole step is kept even if an older one is pinned.
-            let mut whole = None;
             for (at, step) in steps.iter().enumerate() {
                 let step = path.join(&step.name).ok();
                 if let Some(step) = step
@@ -110,17 +118,21 @@ impl SeriesPurger {
             let purged = steps.iter().zip(&fates).filter(|(_, fate)| is_purged(fate));
             let mut purged: Vec<SeriesStep> = purged.map(|(step, _)| step.clone()).collect();
             purged.reverse(); // the oldest goes first, whatever ends this
+            let newest = series.rule.keep_last.unwrap_or(0) as usize;
+            series.relied_on = relied_on(&steps, &fates, newest, whole);
             let looked_at = Arc::new(series.clone()); // without its steps
             for steps in purged.chunks(PURGED_AT_ONCE) {
                 let (of, when) = (Arc::clone(&looked_at), self.time.when());
                 let purged = self.catalog.purge_steps(of, steps.to_vec(), when).await?;
-                tracing::info!(%path, ?purged, "steps of a series were purged");
+                if !purged.is_empty() {
+                    tracing::info!(%path, ?purged, "steps of a series were purged");
+                }
             }
             self.background.wake();
         }
         let about = steps.into_iter().zip(fates).map(|(step, fate)| StepAbout {
             name: step.name,
-            dir: step.is_dir,
+            dir: step.dir.is_some(),
             mtime: step.mtime,
             fate,
         });
@@ -155,5 +167,58 @@ impl SeriesPurger {
                 return Ok(true);
             }
         }
+    }
+}
+
+fn is_purged(fate: &StepFate) -> bool {
+    matches!(fate, StepFate::Purged(_))
+}
+
+/// Returns the steps that must still be there for others to be purged: the `whole` one, and those of the `newest` that
+/// stay. Somebody may remove them while a long series is purged.
+fn relied_on(
+    steps: &[SeriesStep],
+    fates: &[StepFate],
+    newest: usize,
+    whole: Option<usize>,
+) -> Vec<SeriesStep> {
+    let is_needed = |at: usize| at < newest.min(RELIED_ON) || Some(at) == whole;
+    let staying = steps.iter().zip(fates).enumerate();
+    let needed = staying.filter(|(at, (_, fate))| is_needed(*at) && !is_purged(fate));
+    needed.map(|(_, (step, _))| step.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::attributes::FileTime;
+    use potluck_core::policy::PurgeReason;
+
+    #[test]
+    fn others_are_purged_only_while_the_newest_that_stay_and_the_whole_one_are_there() {
+        let step = |name: &str| SeriesStep {
+            name: name.into(),
+            dir: None,
+            mtime: FileTime(1),
+            pinned: false,
+            is_read: false,
+            used_ms: 0,
+            reason: None,
+        };
+        let steps = ["newest", "aged", "pinned", "whole", "oldest"].map(step);
+        let (aged, beyond) = (PurgeReason::Age, PurgeReason::BeyondLast);
+        let fates = [
+            StepFate::Stays,
+            StepFate::Purged(aged),
+            StepFate::Pinned,
+            StepFate::LastWhole,
+            StepFate::Purged(beyond),
+        ];
+        let names = |newest, whole| -> Vec<String> {
+            relied_on(&steps, &fates, newest, whole).into_iter().map(|step| step.name).collect()
+        };
+        assert_eq!(names(2, Some(3)), ["newest", "whole"]);
+        assert_eq!(names(0, Some(2)), ["pinned"]);
+        assert_eq!(names(9, None), ["newest", "pinned", "whole"]);
     }
 }

@@ -1,10 +1,14 @@
 //! Tests that the state of a pool survives the manager's process.
 
-use crate::granting::reserve_bytes;
+use crate::granting::{path, policy_set, reserve_bytes};
 use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
+use potluck_core::attributes::Permissions;
 use potluck_core::ids::Incarnation;
+use potluck_core::policy::{Override, SeriesRule};
 use potluck_core::quota::Quota;
-use potluck_wire::control::{Open, Outcome, QuotaSet, Renew, Status};
+use potluck_wire::control::{
+    MakeDir, Open, Outcome, PolicySet, QuotaSet, Renew, SeriesPurge, Status,
+};
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::ticket::TicketTime;
 use std::time::Duration;
@@ -77,6 +81,25 @@ async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_res
     let over = reserve_bytes(&user, "pot://lab/b", 2 * len + 1).await.expect_err("one is promised");
     assert_eq!(over.code, code::OVER_QUOTA);
     reserve_bytes(&user, "pot://lab/b", 2 * len).await.expect("beside nine and one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_purges_steps_before_readers_have_said_after_a_restart_what_they_read() {
+    let mut lab = Lab::new().await;
+    let dir = path("pot://lab/run");
+    let (permissions, owner) = (Permissions::DIR, None);
+    let make = MakeDir { path: dir.clone(), parents: false, permissions, owner };
+    lab.admin().call(&make).await.expect("made");
+    let series = SeriesRule { keep_last: Some(1), ..SeriesRule::default() };
+    let policy = Override { series, ..Override::default() };
+    lab.admin().call(&PolicySet { policy, ..policy_set("pot://lab/run") }).await.expect("set");
+    let purge = |dry_run| SeriesPurge { dir: dir.clone(), dry_run };
+    lab.admin().call(&purge(false)).await.expect("at its first start it knows all readers");
+    lab.stop().await;
+    lab.start().await;
+    let early = refused(&lab.admin(), &purge(false)).await;
+    assert_eq!((early.kind, early.code.as_str()), (ErrorKind::Retry, code::STUCK));
+    lab.admin().call(&purge(true)).await.expect("it only tells");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
+use super::reservations::ReservedBytes;
 use crate::draft::Draft;
 use crate::errno::errno;
 use crate::known_capacities::{Capacity, KnownCapacities};
@@ -22,11 +23,13 @@ struct BytesQuota {
 }
 
 impl Capacity {
-    /// Returns this capacity as limited by a quota, too.
-    fn within(self, quota: Option<BytesQuota>) -> Self {
+    /// Returns this capacity as limited by a quota, too, in which what is `reserved` for other directories counts as if
+    /// it were used.
+    fn within(self, quota: Option<BytesQuota>, reserved: u64) -> Self {
         let Some(BytesQuota { most, used }) = quota else { return self };
+        let used = used.saturating_add(reserved);
         let free = self.free.min(most.saturating_sub(used));
-        Self { total: free + used, free }
+        Self { total: free.saturating_add(used), free }
     }
 }
 
@@ -63,17 +66,17 @@ impl FileSystem {
     /// Asks the manager for the capacity and the room for files by a directory's policy, which a quota of the space limits
     /// further.
     async fn capacity_of(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
-        let capacity = self.capacity_of_donors(dir).await?;
+        let (capacity, reserved) = self.capacity_of_donors(dir).await?;
         match dir.space() {
             "" => Ok(capacity),
-            space => Ok(capacity.within(self.quota_of(space).await?)),
+            space => Ok(capacity.within(self.quota_of(space).await?, reserved)),
         }
     }
 
     /// Asks the manager for the capacity and the room that donors have by a directory's policy: it counts only as far as
     /// each group of shards finds enough donors with room. For the root of the pool the bytes of donors count as they
-    /// are.
-    async fn capacity_of_donors(&self, dir: &PoolPath) -> Result<Capacity, Errno> {
+    /// are. Returns also the bytes of the space that are reserved for other directories.
+    async fn capacity_of_donors(&self, dir: &PoolPath) -> Result<(Capacity, u64), Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
         let (shards, data) = match dir.space().is_empty() {
             true => (1, 1),
@@ -88,13 +91,14 @@ impl FileSystem {
         let rooms: Vec<u64> =
             status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let reserved: u64 = match dir.space().is_empty() {
-            true => 0,
-            false => self.reservations_of(dir).await?.iter().map(|it| it.left).sum(),
+        let reserved = match dir.space().is_empty() {
+            true => ReservedBytes::default(),
+            false => self.reserved_for(dir).await?,
         };
         // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
-        let free = storable(&rooms, shards, data) + reserved;
-        Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
+        let free = storable(&rooms, shards, data) + reserved.here;
+        let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
+        Ok((capacity, reserved.elsewhere))
     }
 
     /// Checks a draft that is to be at `path`, of which `spooled` bytes wait on this machine. If donors have room for
@@ -125,7 +129,7 @@ impl FileSystem {
     async fn is_room_short(&self, path: &PoolPath, bytes: u64) -> bool {
         let Some(dir) = path.parent() else { return false };
         let asked = tokio::time::timeout(MOST_ASKED, self.capacity_of_donors(&dir)).await;
-        asked.is_ok_and(|found| found.is_ok_and(|capacity| capacity.free < bytes))
+        asked.is_ok_and(|found| found.is_ok_and(|(capacity, _)| capacity.free < bytes))
     }
 
     /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
@@ -182,11 +186,13 @@ mod tests {
     #[test]
     fn a_quota_leaves_at_most_what_donors_have_room_for() {
         let pool = Capacity { total: 1000, free: 600 };
-        let within = |most, used| pool.within(Some(BytesQuota { most, used }));
-        assert_eq!(pool.within(None), pool);
+        let within = |most, used| pool.within(Some(BytesQuota { most, used }), 0);
+        assert_eq!(pool.within(None, 30), pool);
         assert_eq!(within(100, 30), Capacity { total: 100, free: 70 });
         assert_eq!(within(5000, 30), Capacity { total: 630, free: 600 }, "donors have less room");
         assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
+        let beside = pool.within(Some(BytesQuota { most: 100, used: 30 }), 60);
+        assert_eq!(beside, Capacity { total: 100, free: 10 }, "what is reserved elsewhere counts");
     }
 
     #[test]

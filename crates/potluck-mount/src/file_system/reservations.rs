@@ -9,17 +9,37 @@ use potluck_wire::control::{RoomRelease, RoomReservation, RoomReservationList, R
 use potluck_wire::error::ErrorKind;
 use rustix::io::Errno;
 
+/// The bytes of files that are left of the reservations in a space.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReservedBytes {
+    /// The bytes that files at a path take.
+    pub here: u64,
+    /// The bytes that only files elsewhere in the space take.
+    pub elsewhere: u64,
+}
+
 impl FileSystem {
-    /// Returns the reservations that files at a path take room from.
-    pub(super) async fn reservations_of(
-        &self,
-        path: &PoolPath,
-    ) -> Result<Vec<RoomReservation>, Errno> {
-        let call = RoomReservationList { path: Some(path.clone()) };
+    /// Returns the reservations at, above and below a path.
+    async fn reservations_around(&self, path: PoolPath) -> Result<Vec<RoomReservation>, Errno> {
+        let call = RoomReservationList { path: Some(path) };
         let found = self.pool.call(&call).await.map_err(|failure| errno(&failure))?;
-        let mut reservations = found.reservations;
+        Ok(found.reservations)
+    }
+
+    /// Returns the reservations that files at a path take room from.
+    async fn reservations_of(&self, path: &PoolPath) -> Result<Vec<RoomReservation>, Errno> {
+        let mut reservations = self.reservations_around(path.clone()).await?;
         reservations.retain(|reservation| path.is_inside(&reservation.path));
         Ok(reservations)
+    }
+
+    /// Returns the bytes that are left of reservations for a path, and for other paths of its space.
+    pub(super) async fn reserved_for(&self, path: &PoolPath) -> Result<ReservedBytes, Errno> {
+        let space = PoolPath::space_root(path.space()).map_err(|_| Errno::INVAL)?;
+        let all = self.reservations_around(space).await?;
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|reservation| path.is_inside(&reservation.path));
+        Ok(ReservedBytes { here: left_of(&here), elsewhere: left_of(&elsewhere) })
     }
 
     /// Returns the value of the attribute: the number of bytes that are left of the reservations for a path.
@@ -31,14 +51,14 @@ impl FileSystem {
         }
     }
 
-    /// Reserves `value` bytes for the files at an inode number and below, in place of earlier reservations for exactly
-    /// that path; `0` reserves nothing. If it is refused the earlier reservations stay, unless they were released first
-    /// to make room for it.
+    /// Reserves `value` bytes for the files at an inode number and below, in place of earlier reservations of this member
+    /// for exactly that path; `0` reserves nothing. If it is refused the earlier reservations stay, unless they were
+    /// released first to make room for it.
     pub(super) async fn reserve(&self, inode: u64, value: &str) -> Result<(), Errno> {
         let bytes = parse_size(value.trim_end_matches(['\n', '\0'])).map_err(|_| Errno::INVAL)?;
         let path = self.inodes().path(inode)?;
         let mut before = self.reservations_of(&path).await?;
-        before.retain(|reservation| reservation.path == path);
+        before.retain(|reservation| reservation.path == path && reservation.is_own);
         if bytes == 0 {
             return self.release_all(&before).await;
         }

@@ -33,6 +33,9 @@ pub struct RoomReservation {
     pub until_wall_ms: i64,
     /// The name of the member who reserved it.
     pub by: String,
+    /// True if the caller reserved it.
+    #[serde(default)]
+    pub is_own: bool,
 }
 
 /// Lists the reservations in the spaces that the caller may list.

@@ -14,6 +14,7 @@ pub use place::{CopyPlace, Landing, PlacedAt, target};
 use super::Ending;
 use crate::args::{CpArgs, PolicyOptions, RetentionOptions};
 use crate::output::{Output, count, told};
+use archived::ArchivedDir;
 use at_once::{Destination, Replacing};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
@@ -59,6 +60,10 @@ struct CpReport {
     asb_mib_s: Option<f64>,
     #[serde(skip)]
     session_times: SessionTimes,
+    /// The directories whose attributes are set once more when a staged copy is visible: the commit leaves those of
+    /// directories that were there before.
+    #[serde(skip)]
+    archived_dirs: Vec<ArchivedDir>,
     /// The stored bytes that an interrupted upload had left, copies not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_bytes: Option<u64>,
@@ -147,14 +152,14 @@ pub async fn run(
             let destination = destination(&args, path, !args.allow_empty, client).await?;
             let copying = inward::copy(&args, &from, (path, to.into), &destination, client, shown);
             let copied = destination.during(copying).await;
-            finished(copied, destination).await?
+            finished(copied, destination, client).await?
         }
         (PlacedAt::Pool(path), n) if n == from.len() => {
             let destination = destination(&args, path, false, client).await?;
             let copying =
                 within_pool::copy(&args, &from, (path, to.into), &destination, client, shown);
             let copied = destination.during(copying).await;
-            finished(copied, destination).await?
+            finished(copied, destination, client).await?
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
         (_, 0) => {
@@ -186,6 +191,7 @@ async fn destination(
 async fn finished(
     copied: Result<CpReport, Failure>,
     destination: Destination,
+    client: &Pool,
 ) -> Result<CpReport, Failure> {
     let told = |mut failure: Failure, more| {
         failure.message = destination.told(&failure.message) + more;
@@ -200,6 +206,8 @@ async fn finished(
         stored.path = destination.told(&stored.path);
     }
     destination.finish().await?;
+    let dirs = std::mem::take(&mut report.archived_dirs);
+    report.add_failed(archived::set_attributes(client, dirs).await);
     Ok(report)
 }
 

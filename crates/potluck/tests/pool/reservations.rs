@@ -117,6 +117,19 @@ fn a_program_reserves_by_an_attribute_and_df_tells_what_fits() {
     assert_eq!(left(&lab), [10 * MIB]);
     set("0").expect("none");
     assert_eq!(get(&mount.at("run")), Err(Errno::NODATA));
+    // What another member reserves there is beside that, and each sets only its own.
+    let bert = lab.cli.at_home(&lab.dir().join("bert"));
+    bert.ok(&["join", &lab.token("user"), "--name", "bert"]);
+    lab.cli.ok(&["space", "grant", "lab", "bert", "read", "write"]);
+    let his = Mount::start_as(&bert, lab.dir(), "his", "pot://lab", &[]);
+    set("10MiB").expect("reserved");
+    for value in ["5MiB", "6MiB"] {
+        let name = "user.potluck.reserve";
+        setxattr(his.at("run"), name, value.as_bytes(), XattrFlags::empty()).expect("reserved");
+    }
+    assert_eq!(get(&mount.at("run")), Ok((16 * MIB).to_string()));
+    set("0").expect("none");
+    assert_eq!(left(&lab), [6 * MIB]);
 }
 
 #[test]

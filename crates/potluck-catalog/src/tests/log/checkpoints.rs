@@ -8,9 +8,11 @@ use crate::fixture::{Fixture, file, path};
 use crate::history::reaping;
 use crate::log::records::Record;
 use crate::names;
+use crate::policies::policy_changes;
 use crate::sql::Tx;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
+use potluck_core::policy::Override;
 
 /// A replay gives the same staged and the same visible files, from a base before the checkpoints or in the midst of
 /// them.
@@ -56,6 +58,31 @@ fn checkpoints_are_replayed_open_committed_and_aborted() {
         assert_eq!((left_out, told(&target.db)), (0, told(&fixture.db)));
         commit(&Fixture::of(target._dir, target.db), 4);
     }
+}
+
+/// The log tells that the old directory is kept before it tells that the new one takes its place.
+#[test]
+fn a_directory_that_is_kept_when_a_checkpoint_takes_its_place_hands_on_its_policies_in_a_replay() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/step/d/old", &[1], &[1]));
+    let keeps =
+        Override { keep_versions: Some("2".parse().expect("versions")), ..Override::default() };
+    let copies = Override { copies: Some(3), ..Override::default() };
+    for (at, over) in [("pot://lab/step", keeps), ("pot://lab/step/d", copies)] {
+        policy_changes::set(&fixture.db, &path(at), &over).expect("set");
+    }
+    let (records, last) = base(&fixture);
+    let (id, target, made_by) = (CheckpointId([1; 16]), path("pot://lab/step"), MemberId(1));
+    let new = NewCheckpoint { id, target, style: CommitStyle::Replace, made_by, idle_ms: 1000 };
+    let staging = checkpoints::begin(&fixture.db, &new, WHEN).expect("begun").staging;
+    fixture.put(file(&format!("{staging}/d/new"), &[2], &[1]));
+    let how = publishing::Conditions::NONE;
+    checkpoints::commit(&fixture.db, ("lab", &id), how, WHEN).expect("committed");
+    let mut restored = Target::new();
+    restored.apply(&records);
+    restored.apply(&changes_after(&fixture.db, last));
+    assert_eq!(restored.replay.left_out, 0);
+    assert_eq!(told(&restored.db), told(&fixture.db));
 }
 
 /// A move measures the paths below before its transaction, and a checkpoint may begin in between.

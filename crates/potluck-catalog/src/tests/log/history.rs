@@ -158,6 +158,18 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             series::pin(&f.db, &path("pot://lab/kept/e"), true).expect("pinned");
         },
         |f| {
+            // A pin stays with the name, whether the old version is kept or not.
+            for (chunk, at) in [(60, "pot://lab/kept/e/pinned"), (70, "pot://lab/pinned")] {
+                f.put(file(at, &[chunk], &[1]));
+                series::pin(&f.db, &path(at), true).expect("pinned");
+                f.put(file(at, &[chunk + 1], &[1]));
+                let other = format!("{at}-other");
+                f.put(file(&other, &[chunk + 2], &[1]));
+                names::move_entry(&f.db, &path(&other), &path(at), false, WHEN).expect("moved");
+            }
+            bring_back(f, "pot://lab/kept/e/pinned", None, false);
+        },
+        |f| {
             snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "two", WHEN).expect("taken");
             remove(f, "pot://lab/out/b");
             f.put(file("pot://lab/out/c", &[56], &[1]));

@@ -76,6 +76,9 @@ pub async fn copy(
         link.path = destination.place(&link.path)?;
     }
     let mut archived_dirs = found.archived_dirs;
+    if destination.is_staged() {
+        report.archived_dirs.clone_from(&archived_dirs);
+    }
     for (dir, _) in &mut archived_dirs {
         *dir = destination.place(dir)?;
     }

@@ -105,7 +105,13 @@ impl Copying<'_> {
         }
         self.content(from, &to, &stated, shown, report).await?;
         if is_dir && self.args.archive {
-            let dirs = archived::dirs_of(&self.client, from, &self.destination.place(&to)?).await?;
+            let mut dirs = archived::dirs_of(&self.client, from, &to).await?;
+            if self.destination.is_staged() {
+                report.archived_dirs.extend(dirs.iter().cloned());
+            }
+            for (dir, _) in &mut dirs {
+                *dir = self.destination.place(dir)?;
+            }
             report.add_failed(archived::set_attributes(&self.client, dirs).await);
         }
         Ok(())

@@ -208,6 +208,8 @@ fn df_tells_what_the_quota_of_the_space_leaves() {
     wait_until("the mount to ask again", DEADLINE, || told() == (64 << 20, 64 << 20));
     fs::write(mount.at("f"), bytes(1, 24 << 20)).expect("written");
     assert_eq!(told(), (64 << 20, 40 << 20), "what this mount changed");
+    lab.cli.ok(&["reserve", "30MiB", "pot://lab/run"]);
+    wait_until("what is reserved elsewhere to count", DEADLINE, || told() == (64 << 20, 10 << 20));
     lab.cli.ok(&["umount", arg(&mount.dir)]);
 }
 

@@ -50,6 +50,14 @@ fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
         wait_until("the copy to be seen", DEADLINE, || mount.at(copy).join("p/empty").exists());
         assert_eq!(told(&mount.at(copy)), all, "{copy}");
     }
+    // So does one that is merged into a tree with other attributes at once.
+    let other = "chmod 700 p/team p/drop; chown 1:1 p/team p/empty; touch p/empty p";
+    for source in [arg(&from.join("p")), "pot://lab/in/p"] {
+        run(other, &mount.at("at-once"));
+        assert_ne!(told(&mount.at("at-once")), all);
+        lab.cli.ok(&["cp", "-a", "--atomic", source, "pot://lab/at-once/p"]);
+        wait_until("the copy to be seen", DEADLINE, || told(&mount.at("at-once")) == all);
+    }
     let out = lab.dir().join("out");
     fs::create_dir(&out).expect("made");
     lab.cli.ok(&["cp", "-a", "pot://lab/again/p", arg(&out.join("p"))]);
