@@ -9,6 +9,7 @@ mod extended_attributes;
 mod links;
 mod locking;
 mod names;
+mod opening;
 mod renaming;
 mod reservations;
 mod sharing;
@@ -29,6 +30,7 @@ use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles};
 use crate::inodes::{Inodes, ROOT};
+use crate::kernel_retries::KernelRetries;
 use crate::known_capacities::KnownCapacities;
 use crate::locks::MountLocks;
 use crate::opener::process_of;
@@ -110,6 +112,7 @@ pub struct FileSystem {
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
+    retries: Mutex<KernelRetries>,
     checkpoints: Mutex<MountedCheckpoints>,
     staged_handles: Arc<Mutex<StagedHandles>>,
     capacities: Mutex<KnownCapacities>,
@@ -130,7 +133,7 @@ impl FileSystem {
     ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let (checkpoints, staged_handles, capacities) = Default::default();
+        let (retries, checkpoints, staged_handles, capacities) = Default::default();
         let limits = Arc::new(limits);
         let small_files = Arc::new(SmallFiles::new(pool.clone(), limits.behind().is_some()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
@@ -145,6 +148,7 @@ impl FileSystem {
             record,
             inodes,
             handles,
+            retries,
             checkpoints,
             staged_handles,
             capacities,
@@ -202,7 +206,7 @@ impl FileSystem {
             Some((inode, draft)) => self.facts_of_draft(inode, &draft),
             None => {
                 let entry = self.stat_or_end(parent, name).await?;
-                facts_of(self.number_of_version(parent, name, entry.version), &entry)
+                facts_of(self.number_of_entry(parent, name, &entry), &entry)
             }
         };
         self.inodes().looked_up(facts.inode, (parent, name), facts.kind);
@@ -244,14 +248,16 @@ impl FileSystem {
     /// Returns the facts about a number; those of the version that is read under `handle`, if one is.
     pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
         let opened = handle.and_then(|handle| self.handles().get(handle));
-        if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
-            return Ok(self.facts_of_reading(inode, &reading));
+        if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = &opened {
+            return Ok(self.facts_of_reading(inode, reading));
         }
-        let draft = self.handles().draft(inode);
+        let number = opened.map_or_else(|| self.opened_number(inode), |opened| opened.inode);
+        let draft = self.handles().draft(number);
         if let Some(draft) = draft {
-            return Ok(self.facts_of_draft(inode, &draft));
+            return Ok(self.facts_of_draft(number, &draft));
         }
-        let path = self.inodes().path(inode);
+        let is_open = self.handles().is_open(inode);
+        let path = self.inodes().meant_path(inode, is_open);
         let path = match path {
             Ok(path) => path,
             // The file was removed or replaced, and the kernel does not say which open handle the question is about.
@@ -276,14 +282,20 @@ impl FileSystem {
                 Err(why) => *why == Errno::NOENT,
             };
             if is_outdated {
-                self.inodes().outdate(inode, self.pool.now());
+                self.inodes().outdate(inode);
                 return Ok(self.facts_of_reading(inode, &reading));
             }
         }
-        let found = found?;
+        self.facts_as_told(inode, &found?)
+    }
+
+    /// Returns the facts about an entry for a number.
+    ///
+    /// Errors: [`Errno::STALE`] if the kernel was told that the number is of another kind.
+    fn facts_as_told(&self, inode: u64, found: &ListedEntry) -> Result<ShownEntry, Errno> {
         match self.inodes().was_of_another_kind(inode, found.kind) {
             true => Err(Errno::STALE),
-            false => Ok(facts_of(inode, &found)),
+            false => Ok(facts_of(inode, found)),
         }
     }
 
@@ -346,20 +358,23 @@ impl FileSystem {
         self.inodes().looked_up(inode, (parent, &entry.path), entry.kind);
     }
 
-    /// Opens a file for the process `opener`; returns the handle.
-    pub async fn open(
+    /// Opens a file for the process `opener`; returns the handle. For a call that the kernel makes once more
+    /// (`is_retried`), what the number stood for when the kernel found it, or what has the name now, is good enough.
+    async fn open_number(
         &self,
         inode: u64,
         mode: OpenMode,
         opener: Option<u32>,
+        is_retried: bool,
     ) -> Result<u64, Errno> {
         if !mode.writes {
-            return self.open_for_reading(inode, opener).await;
+            return self.open_for_reading(inode, opener, is_retried).await;
         }
+        let inode = self.number_to_write(inode, is_retried)?;
         // A process that locks a file that it reads and writes must find both under one number. If only other processes
         // read the file, it gets another number.
         let is_unread = self.handles().is_unread_by(inode, opener);
-        if mode.truncates || is_unread {
+        if !is_retried && (mode.truncates || is_unread) {
             self.exchange_number(inode)?;
         }
         self.find_present(inode).await?;
@@ -400,8 +415,13 @@ impl FileSystem {
 
     /// Opens a file to be read: its published version, or the draft if there is no version or if programs share the
     /// file by locks.
-    async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
-        if self.inodes().is_outdated(inode) {
+    async fn open_for_reading(
+        &self,
+        inode: u64,
+        opener: Option<u32>,
+        is_retried: bool,
+    ) -> Result<u64, Errno> {
+        if !is_retried && self.inodes().is_outdated(inode) {
             return Err(Errno::STALE); // on this the kernel looks the name up once more
         }
         self.find_present(inode).await?;
@@ -429,48 +449,6 @@ impl FileSystem {
             reading.note_draft();
         }
         Ok(self.handles().add(inode, Handle::Reading(Arc::new(reading)), opener))
-    }
-
-    /// Opens the published version of a file. If programs read another version under this number, the number is
-    /// exchanged.
-    async fn open_version(&self, inode: u64) -> Result<Reading, Errno> {
-        let path = self.inodes().last_path(inode)?;
-        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
-        if self.pinned(inode).is_some_and(|other| other.file().version() != file.version()) {
-            self.exchange_number(inode)?;
-        }
-        Ok(Reading::new(file))
-    }
-
-    /// Waits until a file that all programs have closed is published, or has failed to be.
-    async fn published_when_closed(&self, inode: u64) {
-        let draft = self.handles().draft(inode);
-        if let Some(draft) = draft.filter(|_| !self.handles().is_file_written(inode)) {
-            drop(draft.lock().await);
-        }
-    }
-
-    async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
-        let path = self.inodes().path(inode)?;
-        if is_read_only(&path) {
-            return Err(Errno::ROFS);
-        }
-        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
-        let place = self.draft_place();
-        if file.is_shared() {
-            if mode.truncates && file.size() > 0 {
-                return Err(Errno::OPNOTSUPP); // others may be writing it
-            }
-            return Draft::shared(place, &path, file).await;
-        }
-        let EntryAttributes { permissions, owner, .. } = file.attributes();
-        let attributes = Attributes { mtime: None, permissions, owner };
-        let mut draft = match mode.truncates {
-            false => Draft::of_version(place, file),
-            true => Draft::empty(place, Condition::Always, attributes),
-        };
-        draft.note(&path);
-        Ok(draft)
     }
 
     /// Makes a file, which is seen only in this mount until it is closed; returns its facts and the handle.

@@ -186,6 +186,14 @@ impl OpenHandles {
         process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
     }
 
+    /// Returns whether a process may have a file open: false if it is known, and others have opened all handles.
+    pub fn may_be_open_in(&self, inode: u64, process: Option<u32>) -> bool {
+        self.of_file(inode).any(|(_, opened)| {
+            let opener = opened.opener.or(opened.left_by);
+            process.is_none() || opener.is_none() || opener == process
+        })
+    }
+
     /// Returns the draft of a file, if it has one.
     pub fn draft(&self, inode: u64) -> Option<SharedDraft> {
         self.drafts.get(&inode).map(|(draft, _)| draft.clone())
@@ -286,6 +294,9 @@ mod tests {
         };
         assert_eq!((of(&handles, 2), of(&handles, 3)), (vec![first, second], vec![other]));
         assert!(handles.only_one(first).is_none() && handles.only_one(other).is_some());
+        let may_be = |process| handles.may_be_open_in(2, process);
+        assert_eq!([Some(7), None, Some(8)].map(may_be), [true, true, false]);
+        assert!(!handles.may_be_open_in(4, None), "nobody has it open");
         handles.leave(first);
         assert_eq!(handles.left_by(2), [7]);
         assert_eq!(handles.remove(first).map(|removed| removed.inode), Some(2));

@@ -1,6 +1,5 @@
 //! The inode numbers by which the kernel knows names of this mount.
 
-use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
@@ -32,9 +31,8 @@ struct Inode {
     is_outdated: bool,
     /// True if programs locked the file: they share it while they have it open, and must find it under one number.
     was_locked: bool,
-    /// The number under which the file is locked instead of this one, because this one was outdated when it was first
-    /// locked.
-    locked_as: Option<u64>,
+    /// The number of what has taken the last name, once programs have locked or written that by this number.
+    successor: Option<u64>,
 }
 
 /// The names and numbers that the kernel may ask about. A name whose number the kernel forgot gets the same number
@@ -48,8 +46,6 @@ pub struct Inodes {
     /// The numbers of the directories that are staged: these are few, and are needed at each change of a name.
     staged: BTreeSet<u64>,
     last: u64,
-    /// The name that lost its number last by [`Inodes::outdate`], and when.
-    exchanged: Option<(NamePlace, Tick)>,
 }
 
 impl Inodes {
@@ -57,7 +53,7 @@ impl Inodes {
     pub fn new(root: PoolPath) -> Self {
         let known = HashMap::from([(ROOT, Inode { lookups: 1, ..Inode::default() })]);
         let (names, staged) = Default::default();
-        Self { root, known, names, staged, last: ROOT, exchanged: None }
+        Self { root, known, names, staged, last: ROOT }
     }
 
     /// Returns the present path of a number.
@@ -81,6 +77,16 @@ impl Inodes {
                 self.last_path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
             }
             (path, _) => path,
+        }
+    }
+
+    /// Returns the path of what a program means by a number. If it does not have the file open, it has looked a name
+    /// up, and means what is there by now; a directory that lost its name is meant itself.
+    pub fn meant_path(&self, number: u64, is_open: bool) -> Result<PoolPath, Errno> {
+        let kind = self.known.get(&number).and_then(|inode| inode.kind);
+        match is_open || kind == Some(EntryKind::Dir) {
+            true => self.path(number),
+            false => self.last_path(number),
         }
     }
 
@@ -137,6 +143,12 @@ impl Inodes {
         self.known.get(&number)?.place.as_ref()
     }
 
+    /// Returns the name that leads to a number, or the last one that did.
+    pub fn last_place(&self, number: u64) -> Option<&NamePlace> {
+        let inode = self.known.get(&number)?;
+        inode.place.as_ref().or(inode.last_place.as_ref())
+    }
+
     /// Returns the number to which a name leads.
     pub fn find(&self, parent: u64, name: &str) -> Option<u64> {
         self.names.get(&(parent, name.to_owned())).copied()
@@ -186,11 +198,17 @@ impl Inodes {
 
     /// Notes that the kernel is told that a name leads to a number, and the kind of the entry.
     pub fn looked_up(&mut self, number: u64, (parent, name): (u64, &str), kind: EntryKind) {
-        // The kernel may have forgotten the number since it was found for this answer.
-        if !self.known.contains_key(&number) && self.find(parent, name).is_none() {
+        // The kernel may have forgotten the number since it was found for this answer, and the name may have another.
+        if !self.known.contains_key(&number) {
             let place = (parent, name.to_owned());
-            self.names.insert(place.clone(), number);
-            self.known.insert(number, Inode { place: Some(place), ..Inode::default() });
+            let inode = match self.names.contains_key(&place) {
+                true => Inode { last_place: Some(place), ..Inode::default() },
+                false => {
+                    self.names.insert(place.clone(), number);
+                    Inode { place: Some(place), ..Inode::default() }
+                }
+            };
+            self.known.insert(number, inode);
         }
         if let Some(inode) = self.known.get_mut(&number) {
             inode.lookups += 1;
@@ -228,22 +246,12 @@ impl Inodes {
 
     /// Notes that another version took the place of the one that a number stands for: the number loses its name, which
     /// gets another number when it is looked up.
-    pub fn outdate(&mut self, number: u64, now: Tick) {
+    pub fn outdate(&mut self, number: u64) {
         let Some(place) = self.place(number).cloned() else { return };
         self.unlink(place.0, &place.1);
-        self.exchanged = Some((place, now));
         if let Some(inode) = self.known.get_mut(&number) {
             inode.is_outdated = true;
         }
-    }
-
-    /// Returns whether the name of a number lost another number by [`Self::outdate`] after `since`. This is true for
-    /// one call only.
-    pub fn take_exchange(&mut self, number: u64, since: Tick) -> bool {
-        let place = self.place(number).cloned();
-        let exchanged =
-            self.exchanged.take_if(|(exchanged, _)| Some(&*exchanged) == place.as_ref());
-        exchanged.is_some_and(|(_, when)| when > since)
     }
 
     /// Returns whether another version took the place of the one that a number stands for.
@@ -255,14 +263,31 @@ impl Inodes {
     /// locked, that is the number of its former name, and stays so.
     pub fn lock(&mut self, number: u64) -> u64 {
         let outdated = self.known.get(&number).filter(|inode| inode.is_outdated);
-        let unknown = outdated.filter(|inode| inode.locked_as.is_none());
-        if let Some((parent, name)) = unknown.and_then(|inode| inode.last_place.clone()) {
-            let locked_as = Some(self.of(parent, &name));
-            self.known.entry(number).and_modify(|inode| inode.locked_as = locked_as);
+        if outdated.is_some_and(|inode| inode.successor.is_none()) {
+            self.successor(number);
         }
         let locked = self.locked_number(number);
         self.known.entry(locked).and_modify(|inode| inode.was_locked = true);
         locked
+    }
+
+    /// Returns the number of what has the last name of a number that lost it: programs that write or lock the file by
+    /// `number` do so under that one from then on. `None` if programs have locked the file before, for their locks
+    /// stay where they are.
+    pub fn successor(&mut self, number: u64) -> Option<u64> {
+        let inode = self.known.get(&number)?;
+        let is_named = |number: u64| self.place(number).is_some();
+        if inode.successor.is_some_and(is_named) {
+            return inode.successor;
+        }
+        let mut so_far = [Some(number), inode.successor].into_iter().flatten();
+        if so_far.any(|number| self.was_locked(number)) {
+            return None;
+        }
+        let (parent, name) = inode.last_place.clone()?;
+        let successor = Some(self.of(parent, &name));
+        self.known.entry(number).and_modify(|inode| inode.successor = successor);
+        successor
     }
 
     /// Returns whether programs locked the file that a number stands for.
@@ -270,9 +295,10 @@ impl Inodes {
         self.known.get(&number).is_some_and(|inode| inode.was_locked)
     }
 
-    /// Returns the number under which [`Self::lock`] locked a file; by default that is the same number.
+    /// Returns the number under which [`Self::lock`] locked a file, or programs write it ([`Self::successor`]); by
+    /// default that is the same number.
     pub fn locked_number(&self, number: u64) -> u64 {
-        self.known.get(&number).and_then(|inode| inode.locked_as).unwrap_or(number)
+        self.known.get(&number).and_then(|inode| inode.successor).unwrap_or(number)
     }
 
     /// Notes that a name is renamed, and replaces what had the new name.
@@ -304,7 +330,6 @@ fn names_of(path: &PoolPath) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn what_is_below_a_directory_moves_with_it_and_what_was_replaced_has_no_path() {
@@ -363,6 +388,34 @@ mod tests {
         assert_eq!(inodes.path(found).map(|path| path.to_string()), Ok("pot://lab/f".into()));
         inodes.unlink(ROOT, "f"); // while the kernel still knows it
         assert_ne!(inodes.of(ROOT, "f"), found);
+
+        // Its name has another number by then.
+        let gone = 1 << 40;
+        inodes.looked_up(gone, (ROOT, "f"), EntryKind::File);
+        assert_ne!(inodes.find(ROOT, "f"), Some(gone));
+        let meant = inodes.meant_path(gone, false).map(|path| path.to_string());
+        assert_eq!(meant, Ok("pot://lab/f".into()));
+    }
+
+    #[test]
+    fn a_file_that_lost_its_name_is_written_as_what_has_the_name_unless_it_is_locked() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let [old, next] = ["f", "next"].map(|name| {
+            let number = inodes.of(ROOT, name);
+            inodes.looked_up(number, (ROOT, name), EntryKind::File);
+            number
+        });
+        inodes.rename((ROOT, "next"), (ROOT, "f"));
+        assert_eq!((inodes.successor(old), inodes.locked_number(old)), (Some(next), next));
+        inodes.unlink(ROOT, "f");
+        let anew = inodes.of(ROOT, "f");
+        assert_eq!(inodes.successor(old), Some(anew), "nobody locked the one before");
+        inodes.lock(anew);
+        assert_eq!(inodes.successor(old), Some(anew));
+        inodes.unlink(ROOT, "f");
+        assert_eq!((inodes.successor(old), inodes.locked_number(old)), (None, anew));
+        let path = |is_open| inodes.meant_path(old, is_open).map(|path| path.to_string());
+        assert_eq!((path(true), path(false)), (Err(Errno::STALE), Ok("pot://lab/f".into())));
     }
 
     #[test]
@@ -386,15 +439,13 @@ mod tests {
     #[test]
     fn an_outdated_number_is_exchanged_and_locked_as_what_has_its_name() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
-        let (then, now) = (Tick::default(), Tick::default() + Duration::from_secs(1));
         let old = inodes.of(ROOT, "f");
         inodes.looked_up(old, (ROOT, "f"), EntryKind::File);
-        inodes.outdate(old, now);
+        inodes.outdate(old);
         assert!(inodes.is_outdated(old));
         assert_eq!(inodes.path(old), Err(Errno::STALE));
         let new = inodes.of(ROOT, "f");
         assert_ne!(new, old);
-        assert!(inodes.take_exchange(new, then) && !inodes.take_exchange(new, then), "once");
         assert!(!inodes.is_outdated(new));
         assert_eq!((inodes.locked_number(old), inodes.lock(old)), (old, new));
         assert!(inodes.was_locked(new) && !inodes.was_locked(old));

@@ -17,6 +17,7 @@ mod inodes;
 mod interruption;
 mod joint_content;
 mod kernel_cache;
+mod kernel_retries;
 mod known_capacities;
 mod locks;
 mod metadata_cache;
@@ -29,6 +30,8 @@ mod reading;
 mod record;
 mod shared_draft;
 mod small_files;
+#[cfg(test)]
+mod small_manager;
 mod spool;
 mod staged_handles;
 mod stream;

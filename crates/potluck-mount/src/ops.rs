@@ -192,12 +192,10 @@ impl Filesystem for KernelRequests {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = text(name);
-        self.reply_entry(
-            request,
-            reply,
-            |files| async move { files.lookup(parent.0, &name?).await },
-        );
+        let (name, thread) = (text(name), request.pid());
+        self.reply_entry(request, reply, |files| async move {
+            files.lookup_for(thread, parent.0, &name?).await
+        });
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, times: u64) {
@@ -238,11 +236,11 @@ impl Filesystem for KernelRequests {
             Ok(owner) => owner,
             Err(why) => return reply.error(number(why)),
         };
-        let permissions = permissions.map(Permissions::of_mode);
+        let (permissions, thread) = (permissions.map(Permissions::of_mode), request.pid());
         let mtime = mtime.map(|time| file_time(time, self.files.now()));
         let change = AttributeChange { size, mtime, permissions, owner };
         self.reply_attributes(request, inode, reply, |files| async move {
-            files.change(inode.0, handle.map(|handle| handle.0), change).await
+            files.change(inode.0, handle.map(|handle| handle.0), change, thread).await
         });
     }
 
@@ -343,10 +341,9 @@ impl Filesystem for KernelRequests {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (mode, opener) = (mode(flags.0), process_of(request.pid()));
+        let (mode, thread) = (mode(flags.0), request.pid());
         self.reply_opened(request, (reply, DIRECT), |files| async move {
-            let opened = files.open(inode.0, mode, opener).await;
-            opened.map_err(|why| files.looked_up_again(inode.0, why))
+            files.open(inode.0, mode, thread).await
         });
     }
 
@@ -580,8 +577,10 @@ impl Filesystem for KernelRequests {
             Ok(attribute) => attribute,
             Err(why) => return reply.error(number(why)),
         };
-        let work =
-            |files: Arc<FileSystem>| async move { files.pool_attribute(inode.0, attribute).await };
+        let thread = request.pid();
+        let work = |files: Arc<FileSystem>| async move {
+            files.pool_attribute(inode.0, attribute, thread).await
+        };
         self.answer(request, work, move |found| match found {
             Ok(value) if size == 0 => reply.size(value.len() as u32),
             Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
@@ -617,16 +616,18 @@ impl Filesystem for KernelRequests {
             Err(_) => return reply.error(fuser::Errno::EOPNOTSUPP),
         };
         let value = std::str::from_utf8(value).map(str::to_owned).map_err(|_| Errno::INVAL);
+        let thread = request.pid();
         self.reply_empty(request, reply, |files| async move {
-            files.set_pool_attribute(inode.0, attribute, &value?).await
+            files.set_pool_attribute(inode.0, attribute, &value?, thread).await
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         match text(name).and_then(|name| PoolAttribute::named(&name)) {
             Ok(PoolAttribute::Shared) => {
+                let thread = request.pid();
                 self.reply_empty(request, reply, |files| async move {
-                    files.set_shared(inode.0, "0").await
+                    files.set_shared(inode.0, "0", thread).await
                 });
             }
             Ok(_) => reply.error(fuser::Errno::EPERM), // a policy always holds

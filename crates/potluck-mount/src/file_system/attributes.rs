@@ -54,8 +54,9 @@ pub struct NewEntry {
 }
 
 impl FileSystem {
-    /// Sets attributes. Those of a file that is being written are published with it. A new size of any other file makes
-    /// a new version of it at once. Without a `handle` the size is that of the file which is at the name now.
+    /// Sets attributes for a thread. Those of a file that is being written are published with it. A new size of any
+    /// other file makes a new version of it at once. Without a `handle` the size is that of the file which is at the
+    /// name now.
     ///
     /// Errors: [`Errno::FBIG`] for more than the largest size of a file; and those of the calls to the manager.
     pub async fn change(
@@ -63,30 +64,71 @@ impl FileSystem {
         inode: u64,
         handle: Option<u64>,
         change: AttributeChange,
+        thread: u32,
     ) -> Result<ShownEntry, Errno> {
         if change.size.is_some_and(|size| size > LARGEST_FILE) {
             return Err(Errno::FBIG);
         }
-        if handle.is_none() && change.size.is_some() {
-            self.find_present(inode).await?;
-        }
-        if !self.handles().is_file_written(inode) {
+        let by_handle = handle.and_then(|handle| self.handles().get(handle)).map(|it| it.inode);
+        let number = by_handle.unwrap_or_else(|| self.opened_number(inode));
+        if !self.handles().is_file_written(number) {
             // What is set is published now, or when the kernel tells that the file was closed.
             self.closed_are_published().await;
         }
-        let shared = self.handles().draft(inode);
+        let draft = self.handles().draft(number).filter(|_| by_handle.is_some());
+        match draft {
+            Some(draft) => self.change_shared(&draft, number, change).await,
+            None => {
+                let change = |is_retried| self.change_at_name(inode, change, is_retried);
+                self.by_path(thread, inode, change).await
+            }
+        }
+    }
+
+    /// Sets attributes of the file that is at the name of a number now. A call that the kernel makes once more
+    /// (`is_retried`) is about what is there, also if programs read what had the name before.
+    async fn change_at_name(
+        &self,
+        inode: u64,
+        change: AttributeChange,
+        is_retried: bool,
+    ) -> Result<ShownEntry, Errno> {
+        let mut number = self.opened_number(inode);
+        if change.size.is_some() {
+            number = self.number_to_write(inode, is_retried)?;
+            self.find_present(number).await?;
+        }
+        let shared = self.handles().draft(number);
         let shared = match (shared, change.size) {
             (Some(shared), _) => shared,
-            (None, None) => return self.set_attributes(inode, change).await,
+            (None, None) => {
+                let set = self.set_attributes(inode, change, is_retried).await?;
+                return match self.has_name(inode) {
+                    true => Ok(set),
+                    false => self.facts(inode, None).await, // programs may read what had the name
+                };
+            }
             (None, Some(_)) => {
-                self.exchange_number(inode)?;
+                if !is_retried {
+                    self.exchange_number(number)?;
+                }
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
-                SharedDraft::new(self.begin_draft(inode, mode).await?)
+                SharedDraft::new(self.begin_draft(number, mode).await?)
             }
         };
+        self.change_shared(&shared, number, change).await
+    }
+
+    /// Changes a draft, and publishes it if no program has it open.
+    async fn change_shared(
+        &self,
+        shared: &SharedDraft,
+        inode: u64,
+        change: AttributeChange,
+    ) -> Result<ShownEntry, Errno> {
         let mut draft = shared.lock().await;
         let changed = self.change_draft(&mut draft, inode, change).await;
-        let is_open = self.is_open(inode, &shared);
+        let is_open = self.is_open(inode, shared);
         let path = match changed {
             Ok(path) => path,
             Err(why) => {
@@ -102,7 +144,7 @@ impl FileSystem {
             self.capacities_changed();
         }
         drop(draft);
-        Ok(self.facts_of_draft(inode, &shared))
+        Ok(self.facts_of_draft(inode, shared))
     }
 
     /// Changes a draft, and returns the path at which it is published.
@@ -156,16 +198,22 @@ impl FileSystem {
         &self,
         inode: u64,
         change: AttributeChange,
+        is_retried: bool,
     ) -> Result<ShownEntry, Errno> {
         let AttributeChange { mtime, permissions, owner, .. } = change;
-        let facts = self.facts(inode, None).await?;
+        let mut facts = self.facts(inode, None).await?;
+        let is_open = !is_retried && self.handles().is_open(inode);
+        let path = self.inodes().meant_path(inode, is_open)?;
+        if !self.has_name(inode) {
+            facts = self.facts_as_told(inode, &self.stat(&path).await?)?;
+        }
         let owner = owner.map(|new| new.of(facts.attributes.owner));
         let new = AttributesToSet { mtime, permissions, owner };
         let attributes = facts.attributes.with(new);
         if attributes == facts.attributes {
             return Ok(facts);
         }
-        let (path, version) = (self.inodes().path(inode)?, facts.version);
+        let version = facts.version;
         if path.space().is_empty() {
             return Err(Errno::PERM);
         }

@@ -143,11 +143,12 @@ fn placement(stated: &Stated) -> String {
 }
 
 impl FileSystem {
-    /// Returns the value of an extended attribute.
+    /// Returns the value of an extended attribute to a thread.
     pub async fn pool_attribute(
         &self,
         inode: u64,
         attribute: PoolAttribute,
+        thread: u32,
     ) -> Result<String, Errno> {
         self.closed_are_published().await;
         if attribute == PoolAttribute::Checkpoint {
@@ -157,9 +158,10 @@ impl FileSystem {
             return self.refusal_of(inode);
         }
         if attribute == PoolAttribute::Shared {
-            return self.is_shared(inode).await?.then(|| "1".to_owned()).ok_or(Errno::NODATA);
+            let is_shared = self.is_shared(inode, thread).await?;
+            return is_shared.then(|| "1".to_owned()).ok_or(Errno::NODATA);
         }
-        let path = self.inodes().path(inode)?;
+        let path = self.meant_path(inode, thread)?;
         if attribute == PoolAttribute::Reserve {
             return self.reserved_at(&path).await;
         }
@@ -182,13 +184,14 @@ impl FileSystem {
         }
     }
 
-    /// Sets an extended attribute: changes a policy, as `potluck policy set` does (for a file, its redundancy), or
-    /// makes a request about a checkpoint, a reservation or sharing.
+    /// Sets an extended attribute for a thread: changes a policy, as `potluck policy set` does (for a file, its
+    /// redundancy), or makes a request about a checkpoint, a reservation or sharing.
     pub async fn set_pool_attribute(
         &self,
         inode: u64,
         attribute: PoolAttribute,
         value: &str,
+        thread: u32,
     ) -> Result<(), Errno> {
         self.closed_are_published().await;
         if attribute == PoolAttribute::Checkpoint {
@@ -200,10 +203,10 @@ impl FileSystem {
             return reserved;
         }
         if attribute == PoolAttribute::Shared {
-            return self.set_shared(inode, value).await;
+            return self.set_shared(inode, value, thread).await;
         }
         let policy = attribute.policy(value)?;
-        let path = self.inodes().path(inode)?;
+        let path = self.meant_path(inode, thread)?;
         let set = PolicySet { path, policy, new_files_only: false, dry_run: false };
         let set = self.pool.call(&set).await;
         self.small_files.begin_anew(); // new files begin in sessions with the new policy

@@ -40,8 +40,11 @@ impl FileSystem {
     }
 
     /// Returns the target of a link.
+    ///
+    /// Errors: [`Errno::STALE`] if no link is there any more: on that the kernel looks the name up once more.
     pub async fn target(&self, inode: u64) -> Result<LinkTarget, Errno> {
-        let path = self.inodes().path(inode)?;
-        self.stat(&path).await?.target.ok_or(Errno::INVAL)
+        let path = self.inodes().last_path(inode)?;
+        let target = self.stat(&path).await.and_then(|entry| entry.target.ok_or(Errno::STALE));
+        target.map_err(|why| self.looked_up_again(inode, why))
     }
 }

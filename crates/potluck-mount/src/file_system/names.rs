@@ -1,6 +1,8 @@
 //! Corrects what the kernel believes of names that others change or checkpoints replace.
 
 use super::{FileSystem, entry_of};
+use crate::opener::process_of;
+use potluck_core::path::PoolPath;
 use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -10,15 +12,39 @@ impl FileSystem {
     /// [`Errno::STALE`] instead of [`Errno::NOENT`]. On that the kernel looks the name up once more, and makes a file
     /// if that was asked for.
     pub fn looked_up_again(&self, inode: u64, why: Errno) -> Errno {
-        if why != Errno::NOENT {
+        if why != Errno::NOENT && why != Errno::STALE {
             return why;
         }
-        let path = self.inodes().path(inode);
+        let path = self.inodes().meant_path(inode, false);
         if let Ok(path) = path {
             // The kept metadata of the name may be older than this finding.
             self.metadata.changed_here(&path);
         }
         Errno::STALE
+    }
+
+    /// Returns the number of a name that leads to an entry now. If the kernel was told of another kind of entry, or if
+    /// programs read another version, the name gets a new number: all that the kernel does by the number of an entry of
+    /// another kind would fail.
+    pub(super) fn number_of_entry(&self, parent: u64, name: &str, entry: &ListedEntry) -> u64 {
+        let known = self.number(parent, name);
+        let mut inodes = self.inodes();
+        if let Some(number) = known.filter(|it| inodes.was_of_another_kind(*it, entry.kind)) {
+            inodes.outdate(number);
+        }
+        drop(inodes);
+        self.number_of_version(parent, name, entry.version)
+    }
+
+    /// Returns the path of the entry that a thread means by a number. Who has a file open that has lost its name means
+    /// that file; any other thread has looked the name up, and means what has it by now.
+    pub(super) fn meant_path(&self, inode: u64, thread: u32) -> Result<PoolPath, Errno> {
+        let path = self.inodes().path(inode);
+        if path.is_ok() {
+            return path;
+        }
+        let is_open = self.handles().may_be_open_in(inode, process_of(thread));
+        self.inodes().meant_path(inode, is_open)
     }
 
     /// Returns the entries of files in a directory that are written and not published, by their names.

@@ -6,9 +6,9 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Returns whether mounts share a file.
-    pub(super) async fn is_shared(&self, inode: u64) -> Result<bool, Errno> {
-        let path = self.inodes().path(inode)?;
+    /// Returns whether mounts share the file that a thread means.
+    pub(super) async fn is_shared(&self, inode: u64, thread: u32) -> Result<bool, Errno> {
+        let path = self.meant_path(inode, thread)?;
         match self.pool.open(&path).await {
             Ok(file) => Ok(file.is_shared()),
             Err(failure) => match failure.code.as_str() {
@@ -19,13 +19,13 @@ impl FileSystem {
         }
     }
 
-    /// Makes a file shared between mounts, or ends that.
+    /// Makes the file that a thread means shared between mounts, or ends that.
     ///
     /// Errors: [`Errno::INVAL`] for any value but 1 and 0. For 1, [`Errno::BUSY`] if a program of this mount has
     /// written bytes that are in no version yet. For 0, [`Errno::BUSY`] if a program has the file open for writing, and
     /// [`Errno::NODATA`] if it is not shared.
-    pub async fn set_shared(&self, inode: u64, value: &str) -> Result<(), Errno> {
-        let path = self.inodes().path(inode)?;
+    pub async fn set_shared(&self, inode: u64, value: &str, thread: u32) -> Result<(), Errno> {
+        let path = self.meant_path(inode, thread)?;
         let draft = self.handles().draft(inode);
         match value.trim_end_matches(['\n', '\0']) {
             "1" => {

@@ -8,10 +8,6 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The time within which an open() that was told to look a name up again comes back with the new number.
-const LOOKED_UP: Duration = Duration::from_millis(100);
 
 impl FileSystem {
     /// Returns the version that programs read under a number, if the number stands for one version.
@@ -38,7 +34,7 @@ impl FileSystem {
             && let Some(reading) = self.pinned(number)
             && version != Some(reading.file().version())
         {
-            self.inodes().outdate(number, self.pool.now());
+            self.inodes().outdate(number);
         }
         self.inodes().of(parent, name)
     }
@@ -46,16 +42,11 @@ impl FileSystem {
     /// Takes the number from a name if programs read a version under it, because another version is taking its place.
     ///
     /// Errors: [`Errno::STALE`] if it was taken. On that the kernel looks the name up once more, and gets a new number.
-    /// A number that is newer than [`LOOKED_UP`] is kept once, so that the open() that comes back with it succeeds.
     pub(super) fn exchange_number(&self, inode: u64) -> Result<(), Errno> {
-        let is_read = self.pinned(inode).is_some();
-        let now = self.pool.now();
-        let mut inodes = self.inodes();
-        let was_exchanged = inodes.take_exchange(inode, now.saturating_sub(LOOKED_UP));
-        if !is_read || was_exchanged {
+        if self.pinned(inode).is_none() {
             return Ok(());
         }
-        inodes.outdate(inode, now);
+        self.inodes().outdate(inode);
         Err(Errno::STALE)
     }
 
@@ -69,7 +60,7 @@ impl FileSystem {
         let draft = self.handles().draft(inode);
         let Some(draft) = draft.filter(|draft| draft.facts().is_published) else { return Ok(()) };
         let mut draft = draft.lock().await;
-        let path = self.inodes().path(inode)?;
+        let Ok(path) = self.inodes().path(inode) else { return Ok(()) };
         let is_there = draft.take_over(&path).await?;
         if !is_there {
             draft.has_no_name();
@@ -111,5 +102,14 @@ impl FileSystem {
     /// now.
     pub(super) fn locked_number(&self, inode: u64) -> u64 {
         self.inodes().locked_number(inode)
+    }
+
+    /// Returns the number under which programs have the file open that the kernel knows by `inode`.
+    pub(super) fn opened_number(&self, inode: u64) -> u64 {
+        let is_open = self.handles().is_open(inode);
+        match is_open {
+            true => inode,
+            false => self.locked_number(inode),
+        }
     }
 }

@@ -6,9 +6,11 @@ use crate::pool::content::arg;
 use crate::pool::program::Running;
 use crate::pool::shared_files::truncate;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::fs::getxattr;
 use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -129,6 +131,52 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         fs::metadata(other.at("f")).map(|about| about.is_dir()).expect("there, or another")
     });
     run("test ! -e f/x; echo x > f/x; cat f/x", &other.dir);
+}
+
+/// A call by a path, and its name.
+type CallByPath<'a> = (&'a str, &'a (dyn Fn() -> io::Result<()> + Sync));
+
+#[test]
+fn calls_by_a_path_at_which_there_is_always_a_file_do_not_fail_while_two_mounts_replace_it() {
+    let test = "calls_by_a_path_at_which_there_is_always_a_file_do_not_fail";
+    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let (here, there) = (one.at("f"), other.at("f"));
+    fs::write(&here, "first").expect("written");
+    wait_until("it to be seen", DEADLINE, || there.exists());
+    let calls: [CallByPath<'_>; 7] = [
+        ("open() here", &|| fs::read(&here).map(drop)),
+        ("open() with O_TRUNC here", &|| fs::write(&here, "cut off")),
+        ("stat() here", &|| fs::metadata(&here).map(drop)),
+        ("open() there", &|| fs::read(&there).map(drop)),
+        ("truncate() there", &|| truncate(&there, 1).map_err(io::Error::from)),
+        ("chmod() there", &|| fs::set_permissions(&there, fs::Permissions::from_mode(0o640))),
+        ("getxattr() there", &|| {
+            let told = getxattr(&there, "user.potluck.copies", &mut [0_u8; 64][..]);
+            told.map(|_| ()).map_err(io::Error::from)
+        }),
+    ];
+    let is_over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let replacing = [(&one, "of-one"), (&other, "of-other")].map(|(mount, name)| {
+            scope.spawn(move || {
+                for round in 0..100 {
+                    fs::write(mount.at(name), round.to_string()).expect("written");
+                    fs::rename(mount.at(name), mount.at("f")).expect("replaced");
+                }
+            })
+        });
+        for (what, call) in calls {
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    call().unwrap_or_else(|why| panic!("{what}: {why}"));
+                }
+            });
+        }
+        let ended = replacing.map(|thread| thread.join());
+        is_over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.expect("no panic"));
+    });
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Tests symbolic links in a mounted pool.
 
 use super::attributes::{listing, run};
-use super::mounted;
+use super::{Mount, mounted};
 use crate::pool::content::arg;
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 #[test]
 fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_disk() {
@@ -66,4 +68,23 @@ fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_di
     lab.cli.ok(&["cp", "-r", arg(&out), "pot://lab/in"]);
     assert_eq!(without_dirs(listing(&mount.at("in"))), without_dirs(listing(&mount.at("d"))));
     lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn a_link_that_another_mount_replaced_by_a_file_a_moment_ago_is_opened_as_the_file() {
+    let test = "a_link_that_another_mount_replaced_by_a_file_a_moment_ago_is_opened_as_the_file";
+    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::write(one.at("old"), "old").expect("written");
+    for round in 0..10 {
+        let name = format!("current{round}");
+        symlink("old", one.at(&name)).expect("made");
+        let read = || fs::read(other.at(&name));
+        wait_until("it to be seen", DEADLINE, || read().is_ok_and(|seen| seen == b"old"));
+        fs::write(one.at("next"), "new").expect("written");
+        fs::rename(one.at("next"), one.at(&name)).expect("replaced");
+        // The other mount hears of it soon, and its kernel believes for a second that the link is there.
+        pause(Duration::from_millis(100));
+        assert_eq!(read().expect("a file is there"), b"new");
+    }
 }
