@@ -152,11 +152,12 @@ fn check_replaceable(db: &Tx, target: &PoolPath, retention: Retention) -> Result
     if let Some(dir) = checkpoint_rows::any_below(db, target)? {
         return Err(Error::HasCheckpoint(dir));
     }
-    let with_snapshots = match retention.replaced {
-        Some(_) => None,
-        None => snapshots::any_below(db, target)?,
-    };
-    with_snapshots.map_or(Ok(()), |dir| Err(Error::HasSnapshots(dir)))
+    if retention.replaced.is_none()
+        && let Some(dir) = snapshots::any_below(db, target)?
+    {
+        return Err(Error::HasSnapshots(dir));
+    }
+    Ok(())
 }
 
 /// A merge of staged files into directories that are there.
