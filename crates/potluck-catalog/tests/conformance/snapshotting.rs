@@ -42,7 +42,7 @@ impl Stage {
         begun.staging.to_string()
     }
 
-    async fn publish(&self, number: u8) -> Result<(), Error> {
+    async fn publishes(&self, number: u8) -> Result<(), Error> {
         let (of, always) = (("lab".into(), CheckpointId([number; 16])), (Condition::Always, false));
         self.catalog.commit_checkpoint(of, always, when(5)).await.map(drop)
     }
@@ -198,7 +198,7 @@ async fn what_is_moved_to_where_a_checkpoint_is_staged_stays_in_its_snapshot() {
         assert_eq!(stage.refs([1, 2, 3]).await, [Some(1); 3]);
         assert_eq!(stage.refs([12]).await, [Some(0)], "no snapshot shows what is staged");
         match commits {
-            true => stage.publish(1).await.expect("committed"),
+            true => stage.publishes(1).await.expect("committed"),
             false => {
                 let id = CheckpointId([1; 16]);
                 let aborted = stage.catalog.abort_checkpoint(("lab".into(), id), false, 5).await;
@@ -216,13 +216,13 @@ async fn a_checkpoint_takes_the_place_of_no_directory_whose_snapshots_would_go_w
     stage.take("pot://lab/d/sub", "one").await;
     let staging = stage.stages(1, "pot://lab/d", CommitStyle::Replace).await;
     stage.put(file(&format!("{staging}/new"), &[4], &[1])).await;
-    assert_eq!(stage.publish(1).await, Err(Error::HasSnapshots(path("pot://lab/d/sub"))));
+    assert_eq!(stage.publishes(1).await, Err(Error::HasSnapshots(path("pot://lab/d/sub"))));
     assert_eq!(stage.listed("pot://lab/d/sub", true, None).await, ["b", "c"]);
     // Where versions are kept, the old directory comes back with its snapshots.
     let keep_versions = Some("1".parse().expect("versions"));
     let over = Override { keep_versions, ..Override::default() };
     stage.catalog.set_policy(path("pot://lab/d"), over).await.expect("set");
-    stage.publish(1).await.expect("committed");
+    stage.publishes(1).await.expect("committed");
     assert_eq!(stage.listed("pot://lab/d", true, None).await, ["new"]);
     stage.catalog.bring_back(path("pot://lab/d"), None, false, when(6)).await.expect("back");
     let shown = stage.shown("pot://lab/d/sub/.potluck/snapshots/one").await;
@@ -237,15 +237,15 @@ async fn a_directory_that_a_snapshot_shows_is_not_merged_into_another() {
     let staging = stage.stages(1, "pot://lab/other", CommitStyle::Merge).await;
     let staged = format!("{staging}/sub");
     stage.moved("pot://lab/d/sub", &staged).await;
-    let refused = stage.publish(1).await;
+    let refused = stage.publishes(1).await;
     assert_eq!(refused, Err(Error::HasSnapshots(path("pot://lab/other/sub"))));
     stage.moved(&staged, "pot://lab/d/sub").await;
     stage.moved("pot://lab/d", &staged).await;
-    let refused = stage.publish(1).await;
+    let refused = stage.publishes(1).await;
     assert!(matches!(refused, Err(Error::HasSnapshots(_))), "{refused:?}");
     // Where nothing has its name it becomes visible as it is, with its snapshots.
     stage.moved(&staged, &format!("{staging}/new")).await;
-    stage.publish(1).await.expect("committed");
+    stage.publishes(1).await.expect("committed");
     let shown = stage.shown("pot://lab/other/new/.potluck/snapshots/one").await;
     assert!(shown.iter().any(|(at, ..)| at == "sub/b"), "{shown:?}");
 }
