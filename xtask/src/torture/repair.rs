@@ -45,22 +45,22 @@ impl Stage {
         self.pool.donors[number].dead_for_good = true;
         let name = self.pool.donors[number].name.clone();
         self.read_after_a_death()?;
-        let mut gone = None;
+        let (mut asked, mut held) = (Instant::now(), false);
         wait_until(&format!("that {name} is gone"), DEADLINE, || {
             // This is before the status is asked, for the status waits for a scan that knows of the death, and no
             // later scan may come.
-            let asked = Instant::now();
+            asked = Instant::now();
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
-            gone = donors
-                .iter()
-                .any(|donor| donor["name"] == name && donor["state"] == "dead")
-                .then_some(asked);
+            let gone = |donor: &&Value| donor["name"] == name && donor["state"] == "dead";
+            let gone = donors.iter().find(gone);
+            held = gone.is_some_and(|donor| donor["chunks"] != 0);
             Ok(gone.is_some())
         })?;
-        self.wait_safe(gone)?;
+        // If the donor held nothing, the status waits for no scan, and the last one may be as old as the death.
+        self.wait_safe(held.then_some(asked))?;
         let after = made(&self.pool.status()?)?;
-        let seconds = gone.map_or(0.0, |gone| gone.elapsed().as_secs_f64());
+        let seconds = asked.elapsed().as_secs_f64();
         self.say(format!("{} chunks were made again in {seconds:.1} s", after - before));
         self.counts.add(MADE, after - before);
         self.counts.count("donor dead for good, and repaired after");
