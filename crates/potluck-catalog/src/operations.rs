@@ -16,7 +16,7 @@
 //! | Kept things that were replaced or removed, and snapshots (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
 //! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |
-//! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `open_checkpoint` `shared_file` `checkpoints` |
+//! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `open_checkpoint` `shared_file` `written_shared_file` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |

@@ -123,10 +123,10 @@ async fn a_tree_is_copied_page_by_page_with_its_directories() {
     let (from, to) = ("pot://lab/t", "pot://lab/copy");
     assert_eq!(stage.listed(to, true, None).await, stage.listed(from, true, None).await);
     let mut inside = wanted("pot://lab/t", "pot://lab/t/below");
-    assert!(matches!(page(&stage, 9, &inside).await, Err(Error::IntoItself { .. })));
+    assert!(matches!(page(&stage, pages, &inside).await, Err(Error::IntoItself { .. })));
     inside.recursive = false;
     inside.to = path("pot://lab/u");
-    assert!(matches!(page(&stage, 9, &inside).await, Err(Error::NotRecursive(_))));
+    assert!(matches!(page(&stage, pages, &inside).await, Err(Error::NotRecursive(_))));
 }
 
 #[tokio::test]
