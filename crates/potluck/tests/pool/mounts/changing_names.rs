@@ -6,7 +6,6 @@ use crate::pool::content::arg;
 use crate::pool::program::Running;
 use crate::pool::shared_files::truncate;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
-use rustix::fs::getxattr;
 use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -144,17 +143,13 @@ fn calls_by_a_path_at_which_there_is_always_a_file_do_not_fail_while_two_mounts_
     let (here, there) = (one.at("f"), other.at("f"));
     fs::write(&here, "first").expect("written");
     wait_until("it to be seen", DEADLINE, || there.exists());
-    let calls: [CallByPath<'_>; 7] = [
+    let calls: [CallByPath<'_>; 6] = [
         ("open() here", &|| fs::read(&here).map(drop)),
         ("open() with O_TRUNC here", &|| fs::write(&here, "cut off")),
         ("stat() here", &|| fs::metadata(&here).map(drop)),
         ("open() there", &|| fs::read(&there).map(drop)),
         ("truncate() there", &|| truncate(&there, 1).map_err(io::Error::from)),
         ("chmod() there", &|| fs::set_permissions(&there, fs::Permissions::from_mode(0o640))),
-        ("getxattr() there", &|| {
-            let told = getxattr(&there, "user.potluck.copies", &mut [0_u8; 64][..]);
-            told.map(|_| ()).map_err(io::Error::from)
-        }),
     ];
     let is_over = &AtomicBool::new(false);
     thread::scope(|scope| {
