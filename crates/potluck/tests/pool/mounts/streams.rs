@@ -266,11 +266,10 @@ fn incremental_write_keeps_a_bounded_amount_in_temporary_files() {
     assert!(all_files(lab.dir()).iter().all(|path| !path.ends_with("spool/tmp")));
 }
 
-/// An fsync of a file that is changed in place returns when donors have what changed.
-#[test]
-fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
-    if !can_mount("fsync_of_a_changed_file_returns_when_donors_have_what_changed") {
-        return;
+/// Mounts a space with one file, `f`, of which each byte that goes to its donor is counted.
+fn counted(test: &str) -> Option<(Lab, Tap, Mount)> {
+    if !can_mount(test) {
+        return None;
     }
     let mut lab = Lab::manager_only(&[]);
     let tap = lab.lend_behind("donor-1", Tap::listening());
@@ -278,6 +277,13 @@ fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
     let mount = Mount::start(&lab, "pot://lab", &[]);
     fs::write(mount.at("f"), bytes(1, 1 << 20)).expect("written");
+    Some((lab, tap, mount))
+}
+
+/// An fsync of a file that is changed in place returns when donors have what changed.
+#[test]
+fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
+    let Some((lab, tap, mount)) = counted("fsync_of_a_changed_file_returns") else { return };
     let file = OpenOptions::new().read(true).write(true).open(mount.at("f")).expect("opened");
     file.write_all_at(&bytes(2, 10 * CHUNK), 0).expect("written");
     let before = tap.count();
@@ -294,15 +300,9 @@ fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
 /// A descriptor that only reads syncs what others wrote, and each write of one with `O_DSYNC` is synced.
 #[test]
 fn what_was_written_is_synced_by_any_descriptor_of_the_file_and_by_writes_with_o_dsync() {
-    if !can_mount("what_was_written_is_synced_by_any_descriptor_of_the_file") {
+    let Some((lab, tap, mount)) = counted("what_was_written_is_synced_by_any_descriptor") else {
         return;
-    }
-    let mut lab = Lab::manager_only(&[]);
-    let tap = lab.lend_behind("donor-1", Tap::listening());
-    lab.wait_live();
-    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
-    fs::write(mount.at("f"), bytes(1, 1 << 20)).expect("written");
+    };
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     let file = options.open(mount.at("f")).expect("opened");
