@@ -20,7 +20,7 @@ use crate::tasks::saved_time::SavedTime;
 use crate::tasks::series::SeriesPurger;
 use crate::tasks::signpost::Signposts;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Authority, Catalog, OpenError, StoredDonor, TermStart};
+use potluck_catalog::{Authority, Catalog, LEASE, OpenError, StoredDonor, TermStart};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_pool::{DonorRecord, Giving, NewSession, Pool, ResumedSession};
@@ -90,6 +90,9 @@ impl Manager {
             .map_err(|why| OpenError::of(&state.catalog(), why))?;
 
         let time = PoolTime::after(left.saved_ms, left.leapt_ms, Arc::clone(&env.clock));
+        if time.is_restarted_within(LEASE) {
+            catalog.leases_are_forgotten(time.now_ms());
+        }
         let pool = rebuild(&config, &left, &time);
         let unreachable = |source| StateError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;

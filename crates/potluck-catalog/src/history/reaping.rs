@@ -43,6 +43,10 @@ impl Thrown {
 /// Takes one piece of trash apart, or a part of it with about `limit` entries and chunks. Returns `false` when there is
 /// none, or none but versions that were thrown away less than `kept_ms` ago and that readers have, or may have, open.
 pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<bool, Error> {
+    let kept_ms = match db.leases().are_unknown(now_ms) {
+        true => u64::MAX,
+        false => kept_ms,
+    };
     let Some((id, thrown, since_ms)) = next(db, now_ms.saturating_sub(kept_ms))? else {
         return Ok(false);
     };

@@ -44,17 +44,23 @@ impl Catalog {
         }
     }
 
+    /// Notes that leases which were given before `now_ms` are forgotten: until readers have had the time to renew them,
+    /// any version may be open, and is left whole if it loses its name.
+    pub fn leases_are_forgotten(&self, now_ms: u64) {
+        self.state.leases.are_forgotten(now_ms);
+    }
+
     /// Renews the leases of a member that has these versions of a space still open. Returns those whose leases ran
-    /// out before, or that it never leased there; where the manager `has_just_started` the member is believed.
+    /// out before, or that it never leased there; while [leases are forgotten](Self::leases_are_forgotten) the member is
+    /// believed.
     pub async fn renew_leases(
         &self,
         member: MemberId,
         space: &str,
         versions: Vec<VersionId>,
         now_ms: u64,
-        has_just_started: bool,
     ) -> Vec<VersionId> {
-        self.state.leases.renew(member, space, versions, now_ms, has_just_started)
+        self.state.leases.renew(member, space, versions, now_ms)
     }
 
     /// Opens part `number` of a file that was at `path` as this version.

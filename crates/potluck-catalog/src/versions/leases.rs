@@ -1,8 +1,8 @@
 //! Leases on versions that readers have open. A version that is replaced or removed meanwhile stays whole in the trash
 //! ([`crate::history::trash`]) until the last of its leases has run out (promise A5).
 //!
-//! Leases are soft state: they live in memory, and readers renew them. After a restart a renewal is believed for as
-//! long as a lease lasts, in which nothing that was leased is taken apart.
+//! Leases are soft state: they live in memory, and readers renew them. After a restart any version may be open, until
+//! readers have had as long as a lease lasts to say so.
 
 use potluck_core::ids::{MemberId, VersionId};
 use std::collections::BTreeMap;
@@ -27,6 +27,8 @@ struct Leased {
     leases: BTreeMap<(VersionId, MemberId), Lease>,
     /// The number of leases that each member has.
     counts: BTreeMap<MemberId, usize>,
+    /// The pool's time until which any version counts as open, in milliseconds: earlier leases are not known.
+    unknown_until_ms: u64,
     swept_ms: u64,
 }
 
@@ -39,40 +41,51 @@ struct Lease {
 }
 
 impl Leases {
+    /// Notes that leases which were given before `now_ms` are forgotten.
+    pub fn are_forgotten(&self, now_ms: u64) {
+        self.0.lock().expect("no holder panics").unknown_until_ms = now_ms + LEASE_MS;
+    }
+
+    /// Returns whether any version may be open, because readers have not had the time to say what they have open.
+    pub fn are_unknown(&self, now_ms: u64) -> bool {
+        self.0.lock().expect("no holder panics").are_unknown(now_ms)
+    }
+
     /// Notes that a member opened a version in a space. A member that has too many open already gets no lease.
     pub fn take(&self, member: MemberId, space: &str, version: VersionId, now_ms: u64) {
         self.locked(now_ms).renew(member, space, version, now_ms);
     }
 
     /// Renews the leases of a member that still has these versions of a space open. Returns the versions that it has no
-    /// lease on: the lease has run out, is of another space, or would be one too many. After a start of the manager,
-    /// which knows no earlier leases, the member is believed.
+    /// lease on: the lease has run out, is of another space, or would be one too many. While earlier leases are not
+    /// known, the member is believed.
     pub fn renew(
         &self,
         member: MemberId,
         space: &str,
         versions: Vec<VersionId>,
         now_ms: u64,
-        has_just_started: bool,
     ) -> Vec<VersionId> {
         let mut leased = self.locked(now_ms);
+        let is_believed = leased.are_unknown(now_ms);
         let mut gone = versions;
         gone.retain(|version| {
             let known = leased.leases.get(&(*version, member));
-            let may = known.map_or(has_just_started, |lease| lease.space == space);
+            let may = known.map_or(is_believed, |lease| lease.space == space);
             !(may && leased.renew(member, space, *version, now_ms))
         });
         gone
     }
 
-    /// Returns whether anybody has a version open.
+    /// Returns whether anybody has a version open, or may have.
     pub fn is_leased(&self, version: VersionId, now_ms: u64) -> bool {
         let leased = self.0.lock().expect("no holder panics");
         let of = (version, MemberId(0))..=(version, MemberId(u32::MAX));
-        leased.leases.range(of).any(|(_, lease)| lease.until_ms > now_ms)
+        leased.are_unknown(now_ms)
+            || leased.leases.range(of).any(|(_, lease)| lease.until_ms > now_ms)
     }
 
-    /// Returns the versions that somebody has open.
+    /// Returns the versions that somebody is known to have open.
     pub fn leased(&self, now_ms: u64) -> Vec<VersionId> {
         let leased = self.0.lock().expect("no holder panics");
         let live = leased.leases.iter().filter(|(_, lease)| lease.until_ms > now_ms);
@@ -91,6 +104,10 @@ impl Leases {
 }
 
 impl Leased {
+    fn are_unknown(&self, now_ms: u64) -> bool {
+        now_ms < self.unknown_until_ms
+    }
+
     /// Gives or renews a lease, and returns whether the member has it. A member with too many leases gets no further
     /// one.
     fn renew(&mut self, member: MemberId, space: &str, version: VersionId, now_ms: u64) -> bool {
@@ -131,19 +148,13 @@ mod tests {
         leases.take(one, "lab", version, 0);
         assert!(leases.is_leased(version, LEASE_MS - 1) && !leases.is_leased(version, LEASE_MS));
         assert!(!leases.is_leased(VersionId(6), 0) && !leases.is_leased(VersionId(8), 0));
-        let renew =
-            |member, now_ms, fresh| leases.renew(member, "lab", vec![version], now_ms, fresh);
-        assert_eq!(renew(other, 1, false), [version], "another's lease is no lease of its own");
-        let of_another_space = leases.renew(one, "attic", vec![version], 1, false);
+        let renew = |member, now_ms| leases.renew(member, "lab", vec![version], now_ms);
+        assert_eq!(renew(other, 1), [version], "another's lease is no lease of its own");
+        let of_another_space = leases.renew(one, "attic", vec![version], 1);
         assert_eq!(of_another_space, [version], "it was not opened there");
-        assert_eq!(renew(one, LEASE_MS - 1, false), []);
+        assert_eq!(renew(one, LEASE_MS - 1), []);
         assert!(leases.is_leased(version, 2 * LEASE_MS - 2));
-        assert_eq!(renew(one, 2 * LEASE_MS - 1, false), [version], "it has run out");
-        assert_eq!(
-            renew(one, 2 * LEASE_MS, true),
-            [],
-            "a manager that has just started believes it"
-        );
+        assert_eq!(renew(one, 2 * LEASE_MS - 1), [version], "it has run out");
 
         let many = || (100..).map(VersionId).take(MOST_LEASES);
         many().for_each(|version| leases.take(other, "lab", version, 0));
@@ -153,5 +164,17 @@ mod tests {
         many().for_each(|version| leases.take(one, "lab", version, 5 * LEASE_MS));
         leases.take(one, "lab", VersionId(1), 5 * LEASE_MS);
         assert!(!leases.is_leased(VersionId(1), 5 * LEASE_MS), "one member has no more");
+    }
+
+    #[test]
+    fn whoever_forgot_the_leases_takes_any_version_for_open_until_readers_have_spoken_a5() {
+        let leases = Leases::default();
+        let (open, closed) = (VersionId(7), VersionId(8));
+        leases.are_forgotten(100);
+        let until_ms = 100 + LEASE_MS;
+        assert!(leases.is_leased(open, until_ms - 1) && leases.is_leased(closed, until_ms - 1));
+        assert_eq!(leases.renew(MemberId(1), "lab", vec![open], until_ms - 1), [], "believed");
+        assert!(leases.is_leased(open, until_ms) && !leases.is_leased(closed, until_ms));
+        assert_eq!(leases.renew(MemberId(1), "lab", vec![closed], until_ms), [closed]);
     }
 }

@@ -56,15 +56,33 @@ async fn what_a_reader_has_open_is_kept_whatever_becomes_of_its_name_until_its_l
         for now_ms in [20, KEPT_MS + 20, renewed_ms] {
             assert!(is_used(now_ms).await, "{loss:?} at {now_ms}");
         }
-        let gone =
-            stage.catalog.renew_leases(READER, "lab", vec![version], renewed_ms, false).await;
+        let gone = stage.catalog.renew_leases(READER, "lab", vec![version], renewed_ms).await;
         assert_eq!(gone, [], "{loss:?}");
         let end_ms = renewed_ms + LEASE_MS;
         assert!(is_used(end_ms - 1).await, "{loss:?}: it was renewed");
-        let gone =
-            stage.catalog.renew_leases(READER, "lab", vec![version], end_ms + 1, false).await;
+        let gone = stage.catalog.renew_leases(READER, "lab", vec![version], end_ms + 1).await;
         assert_eq!(gone, [version], "{loss:?}");
         assert!(!is_used(end_ms + KEPT_MS + 1).await, "{loss:?}: nobody has it open any more");
+    }
+}
+
+#[tokio::test]
+async fn what_may_be_open_since_before_leases_were_forgotten_is_kept_until_readers_have_spoken_a5()
+{
+    for is_open in [true, false] {
+        let mut stage = Stage::new().await;
+        let version = stage.put(file("pot://lab/a", &[1], &[1])).await;
+        stage.catalog.leases_are_forgotten(5);
+        stage.remove("pot://lab/a", 10).await;
+        reap(&stage, LEASE_MS + 4).await;
+        assert_eq!(stage.unused(u64::MAX >> 1).await, [], "nobody knows yet");
+        if is_open {
+            let renew = stage.catalog.renew_leases(READER, "lab", vec![version], LEASE_MS + 4);
+            assert_eq!(renew.await, []);
+        }
+        reap(&stage, LEASE_MS + KEPT_MS + 10).await;
+        let unused = stage.unused(u64::MAX >> 1).await;
+        assert_eq!(unused.is_empty(), is_open, "{unused:?}");
     }
 }
 
@@ -76,8 +94,5 @@ async fn a_file_that_nobody_has_leased_is_reclaimed_at_once() {
     let version = opened.expect("opened").files[0].version;
     stage.remove("pot://lab/a", 10).await;
     assert_eq!(stage.unused(u64::MAX >> 1).await, [chunk(1)]);
-    assert_eq!(
-        stage.catalog.renew_leases(READER, "lab", vec![version], 11, false).await,
-        [version]
-    );
+    assert_eq!(stage.catalog.renew_leases(READER, "lab", vec![version], 11).await, [version]);
 }

@@ -13,7 +13,7 @@ use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
 use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, LEASE, MOST_LEASES, OpenedPage};
+use potluck_catalog::{Catalog, MOST_LEASES, OpenedPage};
 use potluck_core::ids::DonorId;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
@@ -82,10 +82,8 @@ impl Answer<RenewLeases> for ReadingCalls {
         self.access.need_in(&caller, Right::Read, &space).await?;
         let member = caller.member()?.member;
         let rest = versions.split_off(versions.len().min(MOST_LEASES));
-        let has_just_started = self.time.is_restarted_within(LEASE);
         let now_ms = self.time.now_ms();
-        let mut gone =
-            self.catalog.renew_leases(member, &space, versions, now_ms, has_just_started).await;
+        let mut gone = self.catalog.renew_leases(member, &space, versions, now_ms).await;
         gone.extend(rest);
         donors.truncate(MOST_DONORS);
         let contacts = ticket_issuer::contacts(&self.pool.lock(), donors, self.time.tick());

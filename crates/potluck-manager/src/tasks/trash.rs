@@ -4,7 +4,7 @@
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
-use potluck_catalog::{Catalog, Error, LEASE, Upkeep};
+use potluck_catalog::{Catalog, Error, Upkeep};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,11 +33,7 @@ handles! {
 impl Trash {
     /// Takes a part of the removed trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
-        // After a restart of the manager, readers first have to say again which versions they have open.
-        let kept_ms = match self.time.is_restarted_within(LEASE) {
-            true => u64::MAX,
-            false => self.settings.get().gc_delay.as_millis() as u64,
-        };
+        let kept_ms = self.settings.get().gc_delay.as_millis() as u64;
         self.steps(Upkeep::Trash { entries: ENTRIES, kept_ms }).await
     }
 

@@ -10,7 +10,7 @@ use potluck_wire::error::code;
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 
-async fn remove(lab: &Lab, at: &str) {
+pub async fn remove(lab: &Lab, at: &str) {
     let remove = Remove {
         path: at.parse().expect("path"),
         recursive: true,

@@ -1,5 +1,6 @@
 //! Tests that the state of a pool survives the manager's process.
 
+use crate::garbage::remove;
 use crate::granting::{path, policy_set, reserve_bytes};
 use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::attributes::Permissions;
@@ -7,7 +8,7 @@ use potluck_core::ids::Incarnation;
 use potluck_core::policy::{Override, SeriesRule};
 use potluck_core::quota::Quota;
 use potluck_wire::control::{
-    MakeDir, Open, Outcome, PolicySet, QuotaSet, Renew, SeriesPurge, Status,
+    MakeDir, Open, Outcome, PolicySet, QuotaSet, Renew, RenewLeases, SeriesPurge, Status,
 };
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::ticket::TicketTime;
@@ -145,6 +146,34 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     user.call(&open).await.expect("kept");
     let stranger = refused(&lab.user().await, &Renew { session, refused: Vec::new() }).await;
     assert_eq!(stranger.code, code::NO_SESSION);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_loses_its_name_before_readers_have_spoken_after_a_restart_is_kept_a5() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
+    write(&user, "pot://lab/read", 1, &donor).await;
+    let open = Open { path: path("pot://lab/read"), recursive: false, after: None, leased: true };
+    let version = user.call(&open).await.expect("opened").files[0].version;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[2]).await;
+    lab.stop().await;
+    lab.start().await;
+    let user = lab.caller(&ada);
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1), chunk(2)]).await;
+    remove(&lab, "pot://lab/read").await;
+    user.call(&potluck_wire::control::Abort { session, keep: false }).await.expect("aborted");
+    // What nobody can have open is reclaimed meanwhile.
+    let gone = eventually("a tombstone", async || {
+        let found = donor.tombstones(9).await;
+        (!found.is_empty()).then_some(found)
+    })
+    .await;
+    assert_eq!(gone, [(chunk(2), 9)]);
+    let renew = RenewLeases { space: "lab".into(), versions: vec![version], donors: Vec::new() };
+    assert_eq!(user.call(&renew).await.expect("renewed").gone, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
