@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,10 @@ pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
     let mounts: Vec<Mounted> = (0..MOUNTS)
         .map(|number| Mounted::pool(pool, SPACE, dir.join(format!("{number:02}")), &[]))
         .collect::<Result<_>>()?;
-    let began = Instant::now();
+    let (began, ready) = (Instant::now(), Barrier::new(MOUNTS));
     let took: Vec<Result<Duration>> = thread::scope(|programs| {
         let program =
-            |number, mount: &Mounted| work(&mount.dir.join(format!("of-{number}")), number);
+            |number, mount: &Mounted| work(&mount.dir.join(format!("of-{number}")), number, &ready);
         let running: Vec<_> = (0..)
             .zip(&mounts)
             .map(|(number, mount)| programs.spawn(move || program(number, mount)))
@@ -62,12 +63,13 @@ pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Does what a program does in its mount, and returns how long it took.
-fn work(dir: &Path, number: usize) -> Result<Duration> {
-    let began = Instant::now();
+/// Does what a program does in its mount once all programs are `ready`, and returns how long it took.
+fn work(dir: &Path, number: usize, ready: &Barrier) -> Result<Duration> {
     let small = |file: usize| (dir.join(format!("{file:02}")), vec![(number ^ file) as u8; SMALL]);
     // No two programs write the same chunk.
     let large = (0..LARGE).map(|at| (at ^ (at >> 8) ^ number) as u8).collect::<Vec<u8>>();
+    ready.wait(); // whoever began before the others would have the machine to itself
+    let began = Instant::now();
     fs::create_dir(dir).context("cannot make a directory")?;
     for (path, content) in (0..SMALL_FILES).map(small) {
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
