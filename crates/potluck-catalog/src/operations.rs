@@ -12,7 +12,7 @@
 //! | subject | operations |
 //! |---|---|
 //! | Names (`names`) | `list_directory` `look_up` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
-//! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `leases_are_forgotten` `renew_leases` `open_part` `files_of` `files_at` `files_followed` `pathless` |
+//! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `files_of` `files_at` `files_followed` `pathless` |
 //! | Kept things that were replaced or removed, and snapshots (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
 //! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |

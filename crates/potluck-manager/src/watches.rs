@@ -33,6 +33,10 @@ const BYTES_OF_MEMBER: usize = 32 << 20;
 /// [`WATCH_WAIT`].
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(20);
 
+/// The time for which a stream does not hear that a directory was modified because of a name in it, unless it has other
+/// news: otherwise each new file would wake every mount that has listed the directory above.
+const UNHURRIED: Duration = Duration::from_secs(1);
+
 /// All watch streams of a manager.
 #[derive(Default)]
 pub struct Watches(Mutex<Streams>);
@@ -61,16 +65,17 @@ impl Watches {
         };
         let none = WatchNews { stream: id, number: call.heard, ..WatchNews::default() };
         let wait = async {
+            let mut has_waited = false;
             loop {
                 let mut woken = std::pin::pin!(wake.notified());
-                // From here on every change wakes this, even before it waits.
+                // From here on every urgent change wakes this, even before it waits.
                 woken.as_mut().enable();
-                match self.streams().take_news(&id, turn) {
+                match self.streams().take_news(&id, turn, has_waited) {
                     Turn::News(news) => return news,
                     Turn::Over => return none.clone(),
                     Turn::Waits => {}
                 }
-                woken.await;
+                has_waited |= tokio::time::timeout(UNHURRIED, woken).await.is_err();
             }
         };
         Ok(tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone()))
@@ -117,7 +122,12 @@ impl ChangeListener for Watches {
         for change in changes {
             match change {
                 CommittedChange::Entry { path, is_there } => streams.entry_changed(&path, is_there),
-                CommittedChange::Attributes(path) => streams.attributes_changed(&path),
+                CommittedChange::Attributes(path) => {
+                    streams.attributes_changed(&path, NameNews::Touched);
+                }
+                CommittedChange::Modified(path, at) => {
+                    streams.attributes_changed(&path, NameNews::Modified(at));
+                }
                 CommittedChange::Rights(Some(space)) => streams.rights_changed(&space),
                 CommittedChange::Rights(None) => {
                     streams.changes_of_rights += 1;
@@ -180,6 +190,8 @@ struct Stream {
     /// The news that were sent after those that are known to have arrived.
     sent: News,
     waiting: News,
+    /// True if the waiting news are to be sent at once.
+    is_urgent: bool,
     wake: Arc<Notify>,
 }
 
@@ -217,6 +229,7 @@ impl Streams {
             heard_number,
             sent,
             waiting,
+            is_urgent: false,
             wake,
         };
         self.by_id.insert(id, stream);
@@ -257,6 +270,7 @@ impl Streams {
         let (turn, wake) = (stream.turn, Arc::clone(&stream.wake));
         wake.notify_waiters();
         let sent = std::mem::take(&mut stream.sent);
+        stream.is_urgent |= call.heard != stream.sent_number;
         let whole = match call.heard {
             heard if heard == stream.sent_number => Some(Vec::new()),
             // The news that did not arrive are sent again, with those that came since.
@@ -276,15 +290,17 @@ impl Streams {
         Some((id, turn, wake))
     }
 
-    fn take_news(&mut self, id: &WatchId, turn: u64) -> Turn {
+    /// Takes the waiting news of a stream for a call, which `has_waited` for [`UNHURRIED`] or not.
+    fn take_news(&mut self, id: &WatchId, turn: u64, has_waited: bool) -> Turn {
         let is_closed = self.is_closed;
         let Some(stream) = self.by_id.get_mut(id) else { return Turn::Over };
         if is_closed || stream.turn != turn {
             return Turn::Over;
         }
-        if stream.waiting.is_empty() {
+        if stream.waiting.is_empty() || !(stream.is_urgent || has_waited) {
             return Turn::Waits;
         }
+        stream.is_urgent = false;
         stream.sent = std::mem::take(&mut stream.waiting);
         stream.sent_number += 1;
         Turn::News(stream.sent.to_message(*id, stream.sent_number))
@@ -386,16 +402,20 @@ impl Streams {
         }
     }
 
-    /// Tells watchers that attributes of the entry at a path were set. A change of a space's own directory is told to
-    /// the watchers of that directory: a watcher of the root of the pool may not know of the space.
-    fn attributes_changed(&mut self, path: &PoolPath) {
+    /// Tells watchers that attributes of the entry at a path were set; after a while if the entry is a directory that was
+    /// modified because of a name in it. A change of a space's own directory is told to the watchers of that directory:
+    /// a watcher of the root of the pool may not know of the space.
+    fn attributes_changed(&mut self, path: &PoolPath, now: NameNews) {
         let (dir, name) = match (path.parent(), path.file_name()) {
             (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => return,
             (Some(dir), Some(name)) => (dir, name),
             _ => (path.clone(), OWN_NAME),
         };
         for id in self.watchers_of(&dir) {
-            let told = self.tell(&id, |news| news.add_name(&dir, name, NameNews::Touched));
+            let told = self.add_news(&id, |news| news.add_name(&dir, name, now));
+            if now == NameNews::Touched {
+                self.hurry(&id);
+            }
             if told == ToldWhole::Dir {
                 self.unwatch(&id, &dir);
             }
@@ -418,9 +438,20 @@ impl Streams {
 
     /// Adds to the news of a stream, and wakes the call that waits for them.
     fn tell(&mut self, id: &WatchId, add: impl FnOnce(&mut News) -> ToldWhole) -> ToldWhole {
+        let told = self.add_news(id, add);
+        self.hurry(id);
+        told
+    }
+
+    fn hurry(&mut self, id: &WatchId) {
+        let Some(stream) = self.by_id.get_mut(id) else { return };
+        stream.is_urgent = true;
+        stream.wake.notify_waiters();
+    }
+
+    fn add_news(&mut self, id: &WatchId, add: impl FnOnce(&mut News) -> ToldWhole) -> ToldWhole {
         let Some(stream) = self.by_id.get_mut(id) else { return ToldWhole::Nothing };
         let told = add(&mut stream.waiting);
-        stream.wake.notify_waiters();
         if told == ToldWhole::Everything {
             self.unwatch_all(id);
         }

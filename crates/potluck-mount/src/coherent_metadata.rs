@@ -123,9 +123,10 @@ impl CoherentMetadata {
             }
         }
         let questions = self.cache().missing(path);
-        let (_, news) = self.fetch(questions, Pages::All).await?;
-        let mut entries = news.entries;
-        entries.pop().ok_or(Errno::NOENT)
+        let (asked, news) = self.fetch(questions, Pages::All).await?;
+        let name = asked.names.first().map(|asked| asked.name.as_str());
+        let entry = news.entries.into_iter().find(|entry| name == Some(&entry.path));
+        entry.ok_or(Errno::NOENT)
     }
 
     /// Returns the entry at a path; its attributes may be out of date.

@@ -27,10 +27,11 @@ pub fn keep_true(files: &Arc<FileSystem>, notifier: Notifier) -> io::Result<()> 
 }
 
 fn tell(files: &Weak<FileSystem>, notifier: &Notifier, changes: &Receiver<DirChange>) {
-    for DirChange { dir, changed, attributes, gone, .. } in changes {
+    for DirChange { dir, changed, attributes, modified, gone, .. } in changes {
         let Some(files) = files.upgrade() else { return };
         let Some(parent) = files.number_of_dir(&dir) else { continue };
-        for name in changed.iter().chain(&attributes).chain(&gone) {
+        let modified = modified.iter().map(|(name, _)| name);
+        for name in changed.iter().chain(&attributes).chain(modified).chain(&gone) {
             let number = match name.as_str() {
                 OWN_NAME => Some(parent),
                 name => files.number(parent, name),

@@ -161,10 +161,15 @@ impl MetadataCache {
         above.into_iter().map(|(dir, name)| question(dir, [name])).collect()
     }
 
-    /// Returns the questions whose answers let [`Self::entry`] know a path. The last is about the path itself.
+    /// Returns the questions whose answers let [`Self::entry`] know a path. The last is about the path itself, and other
+    /// names of its directory.
     pub fn missing(&self, path: &PoolPath) -> Vec<KnownDir> {
         let mut missing = self.missing_above(path);
-        missing.extend(steps(path).pop().map(|(dir, name)| question(dir, [name])));
+        let Some((dir, name)) = steps(path).pop() else { return missing };
+        missing.push(match self.dirs.get(&dir) {
+            Some(kept) => question(dir, kept.with_next_unknown(name)),
+            None => question(dir, [name]),
+        });
         missing
     }
 
@@ -356,7 +361,7 @@ impl MetadataCache {
 
     /// Notes the changes in a directory that the stream told of.
     pub fn apply(&mut self, change: &DirChange) {
-        let DirChange { dir, all, changed, attributes, gone } = change;
+        let DirChange { dir, all, changed, attributes, modified, gone } = change;
         if *all && dir.space().is_empty() {
             // Changes in the directories of spaces are told by themselves.
             self.forget_dir(dir);
@@ -372,6 +377,23 @@ impl MetadataCache {
                 OWN_NAME => self.touched(dir),
                 name => drop(dir.join(name).map(|path| self.touched(&path))),
             }
+        }
+        for (name, at) in modified {
+            match name.as_str() {
+                OWN_NAME => self.was_modified(dir, *at),
+                name => drop(dir.join(name).map(|path| self.was_modified(&path, *at))),
+            }
+        }
+    }
+
+    /// Notes that the directory at a path was modified, as the stream told.
+    fn was_modified(&mut self, path: &PoolPath, at: FileTime) {
+        let Some((dir, name)) = steps(path).pop() else { return };
+        for heard in self.fetches.values_mut().filter_map(|fetch| fetch.dirs.get_mut(&dir)) {
+            heard.touched.insert(name.to_owned());
+        }
+        if let Some(kept) = self.dirs.get_mut(&dir) {
+            kept.was_modified(name, at);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::log::{
 };
 use crate::names::entries;
 use crate::sql::Tx;
+use potluck_core::attributes::FileTime;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::MemberId;
 use potluck_core::kept_place::is_read_only;
@@ -39,6 +40,8 @@ pub enum CommittedChange {
     },
     /// Attributes of the entry at a path were set; the entry and all below it are the same.
     Attributes(PoolPath),
+    /// The directory at a path was modified at a time, because entries came or went.
+    Modified(PoolPath, FileTime),
     /// The grants in a space were changed. Without a space, a group was removed or its members were changed, and so the
     /// rights in any space.
     Rights(Option<String>),
@@ -78,6 +81,9 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         }
         ChangeOp::Told(Record::PathAttributes { path, .. }) => {
             told.push(CommittedChange::Attributes(path));
+        }
+        ChangeOp::Told(Record::DirModified { path, mtime_ns }) => {
+            told.push(CommittedChange::Modified(path, mtime_ns));
         }
         ChangeOp::Told(Record::VersionAttributes { version, .. }) => {
             let path = entries::path_of_version(db, version)?;

@@ -12,7 +12,7 @@ use crate::history::{
 use crate::log::logged_reservation::LoggedReservation;
 use crate::members::stored_member::StoredMember;
 use crate::pool_records::stored_donor::StoredDonor;
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
@@ -77,6 +77,13 @@ pub enum Record {
         /// The new attributes.
         #[serde(flatten)]
         attributes: EntryAttributes,
+    },
+    /// A directory was modified, because entries came or went.
+    DirModified {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The time at which it was modified.
+        mtime_ns: FileTime,
     },
     /// The attributes of a version were set to these.
     VersionAttributes {
@@ -282,6 +289,7 @@ impl Record {
             Self::Dir { path, .. }
             | Self::Link { path, .. }
             | Self::PathAttributes { path, .. }
+            | Self::DirModified { path, .. }
             | Self::Policy { path, .. }
             | Self::File { path, .. }
             | Self::Passed { path }

@@ -100,6 +100,9 @@ impl Replay {
             Record::PathAttributes { path, attributes } => {
                 names::set_attributes(db, &path, None, attributes.into())
             }
+            Record::DirModified { path, mtime_ns } => {
+                entries::touch(db, entries::existing_dir(db, &path)?, mtime_ns).map(drop)
+            }
             Record::VersionAttributes { version, attributes } => {
                 versions::set_attributes(db, version, attributes)
             }

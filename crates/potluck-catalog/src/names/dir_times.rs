@@ -15,9 +15,7 @@ pub(crate) fn touched(db: &Tx, path: &PoolPath, dir: DirId, now: FileTime) -> Re
         return Ok(());
     }
     match entries::touch(db, dir, now)? {
-        Some(attributes) => {
-            changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
-        }
-        None => Ok(()),
+        true => changes::tell(db, Record::DirModified { path: path.clone(), mtime_ns: now }),
+        false => Ok(()),
     }
 }

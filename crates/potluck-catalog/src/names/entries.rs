@@ -375,18 +375,12 @@ pub(crate) fn set_attributes(
     Ok(())
 }
 
-/// Sets the modification time of a directory, and returns its attributes; `None` if it had that time before, or no
-/// entry leads to it.
-pub(crate) fn touch(
-    db: &Tx,
-    dir: DirId,
-    mtime: FileTime,
-) -> Result<Option<EntryAttributes>, Error> {
-    db.prepare(
-        "UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2
-         RETURNING mtime_ns, permissions, uid, gid",
-    )?
-    .query_one(params![dir.0, mtime.0], |row| attributes_of(row, 0))
+/// Sets the modification time of a directory. Returns false if it had that time before, or no entry leads to it.
+pub(crate) fn touch(db: &Tx, dir: DirId, mtime: FileTime) -> Result<bool, Error> {
+    let changed = db
+        .prepare("UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2")?
+        .execute(params![dir.0, mtime.0])?;
+    Ok(changed > 0)
 }
 
 /// Gives an entry another place and name, which nothing has.

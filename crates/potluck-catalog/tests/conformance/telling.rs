@@ -43,7 +43,9 @@ impl Noted {
         let path = |change| match change {
             CommittedChange::Entry { path, is_there: true } => path.to_string(),
             CommittedChange::Entry { path, is_there: false } => format!("-{path}"),
-            CommittedChange::Attributes(path) => format!("~{path}"),
+            CommittedChange::Attributes(path) | CommittedChange::Modified(path, _) => {
+                format!("~{path}")
+            }
             other => format!("{other:?}"),
         };
         self.take().into_iter().map(path).collect()

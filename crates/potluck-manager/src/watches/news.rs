@@ -1,6 +1,7 @@
 //! The news that a watch stream has still to hear. They are bounded, so that a client that does not ask takes no more
 //! than its share of memory.
 
+use potluck_core::attributes::FileTime;
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirChange, WatchNews};
@@ -30,6 +31,8 @@ enum ChangedNames {
 /// The news of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameNews {
+    /// The entry of this name is a directory that was modified at this time.
+    Modified(FileTime),
     /// The attributes of the entry of this name were set.
     Touched,
     /// There is another entry of this name.
@@ -42,8 +45,9 @@ impl NameNews {
     /// Returns the news that these and `newer` ones of the same name add up to.
     fn then(self, newer: Self) -> Self {
         match (self, newer) {
-            (Self::Touched, newer) => newer,
-            (Self::Changed | Self::Absent, Self::Touched) => Self::Changed,
+            (Self::Touched, Self::Modified(_)) => Self::Touched,
+            (Self::Modified(_) | Self::Touched, newer) => newer,
+            (Self::Changed | Self::Absent, Self::Modified(_) | Self::Touched) => Self::Changed,
             (_, newer) => newer,
         }
     }
@@ -156,6 +160,10 @@ impl News {
                 ChangedNames::Some(names) => {
                     for (name, now) in names {
                         let list = match now {
+                            NameNews::Modified(at) => {
+                                change.modified.push((name.clone(), *at));
+                                continue;
+                            }
                             NameNews::Touched => &mut change.attributes,
                             NameNews::Changed => &mut change.changed,
                             NameNews::Absent => &mut change.gone,

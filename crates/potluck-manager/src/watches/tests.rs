@@ -1,4 +1,5 @@
 use super::*;
+use potluck_core::attributes::FileTime;
 use potluck_core::entropy::SeededEntropy;
 use potluck_wire::control::DirChange;
 use potluck_wire::error::code;
@@ -91,6 +92,46 @@ async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others
     let news = waits.await;
     assert_eq!((news.number, news.dirs), (2, vec![names("pot://lab", &["d"])]));
     assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_is_modified_by_its_names_wakes_who_watches_above_once_a_second() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    tested.watch(&stream, USER, &["pot://lab"]);
+    let makes = |name: &str| {
+        let entry = CommittedChange::Entry { path: path(name), is_there: true };
+        let dir = path(name).parent().expect("a directory");
+        let at = FileTime(path(name).file_name().expect("a number").parse().expect("a number"));
+        tested.watches.committed(vec![entry, CommittedChange::Modified(dir, at)]);
+    };
+    let before = tokio::time::Instant::now();
+    let told = async |heard| {
+        let news = tested.news(USER, Some(stream), heard).await;
+        let modified = news.dirs.iter().flat_map(|dir| &dir.modified);
+        let modified = modified.map(|(name, at)| format!("{name}{}", at.0));
+        let touched = news.dirs.iter().flat_map(|dir| dir.attributes.clone());
+        let told: Vec<_> = modified.chain(touched).collect();
+        (news.number, told.join(" "), before.elapsed().as_millis())
+    };
+    makes("pot://lab/a/1");
+    makes("pot://lab/b/1");
+    assert_eq!(told(0).await, (1, "a1 b1".into(), 1000));
+    makes("pot://lab/a/2");
+    assert_eq!(told(1).await, (2, "a2".into(), 2000));
+    // Other news are not held up, and take along what waits.
+    makes("pot://lab/a/3");
+    tested.changed(&["pot://lab/c"]);
+    assert_eq!(told(2).await, (3, "a3".into(), 2000));
+    makes("pot://lab/a/4");
+    makes("pot://lab/a/5");
+    makes("pot://lab/b/4");
+    tested.watches.committed(vec![CommittedChange::Attributes(path("pot://lab/b"))]);
+    assert_eq!(told(3).await, (4, "a5 b".into(), 2000), "somebody set attributes");
+    makes("pot://lab/b/5");
+    assert_eq!(told(3).await, (5, "a5 b".into(), 2000), "the answer was lost");
+    let none = (5, String::new(), 2000 + WATCH_WAIT.as_millis());
+    assert_eq!(told(5).await, none);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,12 @@
 //! A manager whose catalog is older than one that ran before deletes nothing (promise D5).
 
-use crate::lab::{Donor, Lab, chunk, write};
+use crate::lab::{Donor, Lab, chunk, offer, reserve, write};
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_catalog::{Catalog, Extent, Position};
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{
-    Alarm, AlarmKind, GcResume, HeartbeatReply, PoolStatus, ReclaimUnknown, Remove, Status,
+    Abort, Alarm, AlarmKind, GcResume, HeartbeatReply, PoolStatus, ReclaimUnknown, Remove, Status,
 };
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
@@ -242,6 +242,10 @@ async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_it
     let mut honest = honest;
     honest.caller = lab.caller(&honest.identity);
     honest.report(&[chunk(1)]).await;
+    let user = lab.user().await;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[2]).await;
+    honest.report(&[chunk(1), chunk(2)]).await;
     let own = honest.send_heartbeat(honest.heartbeat(1)).await;
     let other = lab.another_manager(Epoch(own.epoch.0 + 40), 7);
     for (name, heard, changes, proof) in [
@@ -271,7 +275,7 @@ async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_it
             "{name}: it is over"
         );
     }
-    remove(&lab, "pot://lab/a").await;
+    user.call(&Abort { session, keep: false }).await.expect("aborted");
     assert!(deletions(&honest).await > 0, "space is reclaimed as ever");
 
     // If another manager of this pool did say it, one donor that tells it is enough.

@@ -91,12 +91,12 @@ async fn a_client_is_told_what_differs_from_what_it_knows_and_then_what_changes(
     make_dir(&admin, "pot://shared/a/no").await;
     let news = admin.call(&Watch { stream: Some(stream), heard: 0 }).await.expect("told");
     let changed = vec!["new".to_owned(), "no".into()];
-    // What is made in a directory modifies it.
-    let (attributes, gone) = (vec!["c".to_owned()], vec!["b".to_owned()]);
-    let expected =
-        DirChange { changed, attributes, gone, ..DirChange::new(path("pot://shared/a")) };
-    assert_eq!((news.stream, news.number, news.dirs), (stream, 1, vec![expected]));
     let after = refresh(&admin, None, &asked).await;
+    // What is made in a directory modifies it.
+    let of_c = after[0].entries.iter().find(|entry| entry.path == "c").expect("listed");
+    let (modified, gone) = (vec![("c".to_owned(), of_c.mtime)], vec!["b".to_owned()]);
+    let expected = DirChange { changed, modified, gone, ..DirChange::new(path("pot://shared/a")) };
+    assert_eq!((news.stream, news.number, news.dirs), (stream, 1, vec![expected]));
     assert_eq!(
         (names(&after[0]), &after[0].gone[..]),
         (vec!["c", "no", "new"], &["b".to_owned()][..])
@@ -143,10 +143,10 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     assert_eq!(news.dirs, [], "nothing that it may hear of");
     make_dir(&admin, "pot://shared/b").await;
     let news = user.call(&Watch { stream: Some(stream), heard: news.number }).await.expect("told");
-    let changed = vec!["b".to_owned()];
-    let attributes = vec![OWN_NAME.to_owned()];
-    let told = DirChange { changed, attributes, ..DirChange::new(path("pot://shared")) };
-    assert_eq!(news.dirs, [told]);
+    let [told] = &news.dirs[..] else { panic!("{news:?}") };
+    let [(own, _)] = &told.modified[..] else { panic!("{told:?}") };
+    assert_eq!((&told.dir, &told.changed[..]), (&path("pot://shared"), &["b".to_owned()][..]));
+    assert_eq!((own.as_str(), &told.attributes[..]), (OWN_NAME, &[][..]));
 
     lab.take("shared", "ada", &[Right::List, Right::Read]).await;
     make_dir(&admin, "pot://shared/later").await;

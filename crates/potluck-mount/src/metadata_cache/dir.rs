@@ -6,6 +6,7 @@ use potluck_core::kept_place::is_reserved;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirDigest, KnownDir, KnownName, ListedEntry, MAX_REFRESHED};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 /// The number of bytes that a directory counts in addition to its names.
 pub const BYTES: usize = 400;
@@ -15,6 +16,10 @@ const OF_ENTRY: usize = 240;
 /// The number of looks for single names at which a directory is listed: a program that makes many files in it looks for
 /// each of them.
 const LISTED_AFTER: u32 = 4;
+/// The most unknown names that are asked for with one that a program looks for, and the most names among which they are
+/// looked for.
+const NEXT_ASKED: usize = 63;
+const NEXT_LOOKED_AT: usize = 256;
 /// The most names of a whole directory that are compared with the manager one by one, so that it tells what differs.
 /// For a larger directory only the digest is compared, and it is listed anew if that differs.
 const COMPARED_BY_NAME: usize = 512;
@@ -94,6 +99,15 @@ impl CachedDir {
         }
     }
 
+    /// Sets the modification time of the directory behind a name, as the manager told it. If a later time is known,
+    /// from this mount's own changes or because somebody set it, the attributes are unknown instead.
+    pub fn was_modified(&mut self, name: &str, at: FileTime) {
+        match self.names.get_mut(name) {
+            Some(Behind::Entry(entry)) if entry.mtime <= at => entry.mtime = at,
+            _ => self.touch(name),
+        }
+    }
+
     /// Counts one more look for a name that is not known; returns true once, when it is better to ask for all names.
     pub fn is_worth_listing(&mut self) -> bool {
         self.misses = self.misses.saturating_add(1);
@@ -113,6 +127,14 @@ impl CachedDir {
     pub fn names_to_complete(&self) -> Option<Vec<String>> {
         let unknown = self.names.iter().filter(|(_, behind)| behind.is_unknown());
         self.is_whole.then(|| unknown.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// Returns a name, and unknown ones that come soon after it: a program that looks at one looks at the next, too.
+    pub fn with_next_unknown(&self, name: &str) -> Vec<String> {
+        let next = self.names.range::<str, _>((Excluded(name), Unbounded)).take(NEXT_LOOKED_AT);
+        let unknown = next.filter(|(name, it)| it.is_unknown() && !is_reserved(name));
+        let unknown = unknown.map(|(name, _)| name.clone()).take(NEXT_ASKED);
+        std::iter::once(name.to_owned()).chain(unknown).collect()
     }
 
     /// Forgets all names, and notes that all entries of the directory are going to be put.

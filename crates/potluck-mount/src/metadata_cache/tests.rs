@@ -111,6 +111,67 @@ fn names(cache: &mut MetadataCache, dir: &str) -> Option<Vec<String>> {
 }
 
 #[test]
+fn the_time_at_which_a_directory_was_modified_is_known_from_the_news() {
+    let modified = |at| DirChange {
+        modified: vec![("b".into(), FileTime(at)), ("not there".into(), FileTime(at))],
+        ..DirChange::new(path("pot://lab/a"))
+    };
+    let mut cache = warm();
+    let bytes = cache.kept_bytes();
+    let time = |cache: &mut MetadataCache| {
+        cache.entry(&path("pot://lab/a/b"), NOW).map(|entry| entry.expect("there").mtime.0)
+    };
+    assert_eq!(time(&mut cache), Some(7));
+    cache.apply(&modified(9));
+    assert_eq!(time(&mut cache), Some(9));
+    cache.apply(&modified(8));
+    assert_eq!(time(&mut cache), None, "a later time was set, or is a newer one of this mount");
+    let at = path("pot://lab/a/b");
+    let fetch = |cache: &mut MetadataCache, news: Option<DirChange>| {
+        let questions = cache.missing(&at);
+        let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+        news.iter().for_each(|news| cache.apply(news));
+        cache.finish(fetch, &answers(questions, &tree()));
+    };
+    fetch(&mut cache, Some(modified(9)));
+    assert_eq!(time(&mut cache), None, "the answer may be older than the news");
+    fetch(&mut cache, None);
+    assert_eq!(time(&mut cache), Some(7));
+    let own = DirChange {
+        modified: vec![(OWN_NAME.into(), FileTime(10))],
+        ..DirChange::new(path("pot://lab"))
+    };
+    cache.apply(&own);
+    assert_eq!(cache.kept_bytes(), bytes, "nothing is kept of what was not known");
+}
+
+#[test]
+fn who_looks_for_one_name_that_changed_asks_for_those_after_it_too() {
+    let mut cache = warm();
+    let files = |version| (0..200).map(|n| file(&format!("{n:03}"), version)).collect::<Vec<_>>();
+    let (dir, of_dir) = (path("pot://lab/a"), |version| vec![("pot://lab/a", files(version))]);
+    let whole = vec![KnownDir { whole: true, ..KnownDir::new(dir.clone()) }];
+    let fetch = cache.begin(std::iter::once(&dir));
+    cache.finish(fetch, &answers(whole, &of_dir(1)));
+    let odd: Vec<String> = (1..200).step_by(2).map(|n| format!("{n:03}")).collect();
+    cache.apply(&change("pot://lab/a", &odd.iter().map(String::as_str).collect::<Vec<_>>()));
+    let mut calls = 0;
+    for n in 0..200 {
+        let at = path(&format!("pot://lab/a/{n:03}"));
+        if cache.entry(&at, NOW).is_none() {
+            let questions = cache.missing(&at);
+            assert_eq!(questions[0].names[0].name, format!("{n:03}"), "its own comes first");
+            let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+            cache.finish(fetch, &answers(questions, &of_dir(2)));
+            calls += 1;
+        }
+        let found = cache.entry(&at, NOW).flatten().and_then(|entry| entry.version);
+        assert_eq!(found, Some(VersionId(1 + n % 2)), "{n}");
+    }
+    assert_eq!(calls, 2, "a hundred names that changed, 64 in each call");
+}
+
+#[test]
 fn what_was_listed_is_served_and_so_is_what_is_not_there() {
     let mut cache = warm();
     assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));

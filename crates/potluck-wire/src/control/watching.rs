@@ -7,6 +7,7 @@
 
 use super::{Call, EntryKind, ListedEntry, call};
 use crate::error::Failure;
+use potluck_core::attributes::FileTime;
 use potluck_core::chunk::Digest;
 use potluck_core::entry_stamp::EntryStamp;
 use potluck_core::file_digest::FileDigest;
@@ -78,6 +79,9 @@ pub struct DirChange {
     /// The names of which nothing but attributes was set: what they lead to, and what is below, is as before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<String>,
+    /// The names of directories that were modified because of names in them, and the times at which they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modified: Vec<(String, FileTime)>,
     /// The names that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
@@ -86,8 +90,8 @@ pub struct DirChange {
 impl DirChange {
     /// Makes the changes of a directory in which nothing changed yet.
     pub fn new(dir: PoolPath) -> Self {
-        let (changed, attributes, gone) = Default::default();
-        Self { dir, all: false, changed, attributes, gone }
+        let (changed, attributes, modified, gone) = Default::default();
+        Self { dir, all: false, changed, attributes, modified, gone }
     }
 }
 
