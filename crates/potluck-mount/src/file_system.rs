@@ -306,6 +306,26 @@ impl FileSystem {
 
     /// Opens a directory as it is now, with the files in it that are written and not published; returns the handle.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
+        let entries = self.all_entries(inode).await?;
+        Ok(self.handles().add(inode, Handle::Listing(entries), None))
+    }
+
+    /// Returns the entries of an open directory. Where they are read from the beginning for a second time (`offset` 0),
+    /// they are those that are there now.
+    pub async fn listing(&self, handle: u64, offset: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
+        let (inode, entries) = match self.handles().get(handle) {
+            Some(OpenHandle { inode, handle: Handle::Listing(entries), .. }) => (inode, entries),
+            _ => return Err(Errno::BADF),
+        };
+        if offset > 0 || !self.handles().is_listed_again(handle) {
+            return Ok(entries);
+        }
+        let entries = self.all_entries(inode).await?;
+        self.handles().set_listing(handle, Arc::clone(&entries));
+        Ok(entries)
+    }
+
+    async fn all_entries(&self, inode: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
         // What is published while the entries are asked for may be missing among them.
         let mut written = self.written_in(inode);
         let mut entries = self.list(inode).await;
@@ -316,15 +336,7 @@ impl FileSystem {
         written.append(&mut self.written_in(inode));
         add_others(&mut entries, written);
         self.add_staged(inode, &mut entries);
-        Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
-    }
-
-    /// Returns the entries of an open directory.
-    pub fn listing(&self, handle: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
-        match self.handles().get(handle) {
-            Some(OpenHandle { handle: Handle::Listing(entries), .. }) => Ok(entries),
-            _ => Err(Errno::BADF),
-        }
+        Ok(Arc::new(entries))
     }
 
     /// Returns the number of the parent directory; [`ROOT`] for the root and for an entry without a name.

@@ -21,7 +21,7 @@ pub enum Handle {
     ReadingDraft(SharedDraft),
     /// A draft is open for writing.
     Writing(SharedDraft),
-    /// A directory is open, with its entries as they were then.
+    /// A directory is open, with its entries as they were then, or when a program last read them from the beginning.
     Listing(Arc<Vec<ListedEntry>>),
 }
 
@@ -42,6 +42,8 @@ pub struct OpenHandle {
     /// The process that was started last when the handle was opened for writing: only later processes can have
     /// inherited it.
     pub newest_process: Option<u32>,
+    /// True if a program has begun to read the entries of the open directory.
+    is_listed: bool,
     /// The first failure to publish a file of the open directory that the program was not told yet.
     failure: Option<Errno>,
 }
@@ -74,10 +76,18 @@ impl OpenHandles {
             Handle::Writing(_) => newest_process(),
             Handle::Reading(_) | Handle::ReadingDraft(_) | Handle::Listing(_) => None,
         };
-        let (is_left, left_by) = (false, None);
+        let (is_left, left_by, is_listed) = (false, None, false);
         let failure = self.failures.get(&inode).copied();
-        let opened =
-            OpenHandle { inode, handle, opener, is_left, left_by, newest_process, failure };
+        let opened = OpenHandle {
+            inode,
+            handle,
+            opener,
+            is_left,
+            left_by,
+            newest_process,
+            is_listed,
+            failure,
+        };
         self.open.insert(self.last, opened);
         self.last
     }
@@ -158,6 +168,21 @@ impl OpenHandles {
     /// Returns whether a program has this file open for writing by another handle than `number`.
     pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
         self.of_file(inode).any(|(other, opened)| other != number && is_written(opened))
+    }
+
+    /// Notes that a program reads the entries of an open directory from the beginning. Returns whether one has begun to
+    /// before.
+    pub fn is_listed_again(&mut self, number: u64) -> bool {
+        let opened = self.open.get_mut(&number);
+        opened.is_some_and(|opened| std::mem::replace(&mut opened.is_listed, true))
+    }
+
+    /// Gives an open directory other entries.
+    pub fn set_listing(&mut self, number: u64, entries: Arc<Vec<ListedEntry>>) {
+        if let Some(OpenHandle { handle: Handle::Listing(listed), .. }) = self.open.get_mut(&number)
+        {
+            *listed = entries;
+        }
     }
 
     /// Returns an open handle, if no other handle has its file open.

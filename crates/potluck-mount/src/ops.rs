@@ -1,6 +1,7 @@
 //! Answers the requests of the kernel. A request that has to wait becomes a task of the runtime, which has the reply,
 //! so that a FUSE thread never waits.
 
+mod listing;
 mod translation;
 
 use crate::file_system::{AttributeChange, FileSystem, NewEntry, PoolAttribute, ShownEntry};
@@ -474,27 +475,15 @@ impl Filesystem for KernelRequests {
         inode: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let entries = match self.files.listing(handle.0) {
-            Ok(entries) => entries,
-            Err(why) => return reply.error(number(why)),
-        };
-        for at in offset..entries.len() as u64 + 2 {
-            let is_full = match at {
-                0 => reply.add(inode, 1, FileType::Directory, "."),
-                1 => reply.add(INodeNo(self.files.parent(inode.0)), 2, FileType::Directory, ".."),
-                _ => {
-                    let entry = &entries[at as usize - 2];
-                    let number = self.files.listed_number(inode.0, &entry.path);
-                    reply.add(INodeNo(number), at + 1, kind(entry.kind), &entry.path)
-                }
-            };
-            if is_full {
-                break;
+        let files = Arc::clone(&self.files);
+        self.begin(async move {
+            match files.listing(handle.0, offset).await {
+                Ok(entries) => listing::reply_names(reply, &files, inode.0, &entries, offset),
+                Err(why) => reply.error(number(why)),
             }
-        }
-        reply.ok();
+        });
     }
 
     fn readdirplus(
@@ -503,39 +492,17 @@ impl Filesystem for KernelRequests {
         inode: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let entries = match self.files.listing(handle.0) {
-            Ok(entries) => entries,
-            Err(why) => return reply.error(number(why)),
-        };
-        let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owners);
-        for at in offset..entries.len() as u64 + 2 {
-            let (name, facts, believed) = match at {
-                0 => (".", dir(inode.0), BELIEVED),
-                1 => ("..", dir(self.files.parent(inode.0)), BELIEVED),
-                _ => {
-                    let entry = &entries[at as usize - 2];
-                    // An entry that changed since the directory was opened is looked up again when it is needed. It
-                    // gets a number all the same: with the number 0, which stands for a deleted entry, C libraries
-                    // would leave it out.
-                    let believed = match self.files.is_as_listed(inode.0, entry) {
-                        true => BELIEVED,
-                        false => Duration::ZERO,
-                    };
-                    let facts = self.files.facts_of_entry(inode.0, entry);
-                    (entry.path.as_str(), shown(&facts, self.owners), believed)
+        let (files, owners) = (Arc::clone(&self.files), self.owners);
+        self.begin(async move {
+            match files.listing(handle.0, offset).await {
+                Ok(entries) => {
+                    listing::reply_entries(reply, (&files, owners), inode.0, &entries, offset);
                 }
-            };
-            if reply.add(facts.ino, at + 1, name, &believed, &facts, Generation(0)) {
-                self.files.forget(facts.ino.0, 0); // the kernel was not told
-                break;
+                Err(why) => reply.error(number(why)),
             }
-            if at > 1 {
-                self.files.looked_up(facts.ino.0, inode.0, &entries[at as usize - 2]);
-            }
-        }
-        reply.ok();
+        });
     }
 
     fn releasedir(

@@ -71,6 +71,29 @@ fn a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again() 
 }
 
 #[test]
+fn a_program_that_reads_a_directory_from_the_beginning_again_sees_what_is_there_now() {
+    let test = "a_program_that_reads_a_directory_from_the_beginning_again";
+    let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    fs::create_dir(mount.at("d")).expect("made");
+    fs::write(mount.at("d/first"), "x").expect("written");
+    let opened = fs::File::open(mount.at("d")).expect("opened");
+    let mut dir = rustix::fs::Dir::new(opened).expect("a directory");
+    let mut names = || {
+        dir.rewind();
+        let read = std::iter::from_fn(|| dir.read()).map(|entry| entry.expect("read"));
+        let names = read.map(|entry| entry.file_name().to_str().expect("a name").to_owned());
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["first"]);
+    fs::write(mount.at("d/second"), "x").expect("written");
+    assert_eq!(names(), ["first", "second"]);
+    fs::remove_file(mount.at("d/first")).expect("removed");
+    assert_eq!(names(), ["second"]);
+}
+
+#[test]
 fn names_that_were_removed_do_not_come_back_while_a_program_lists_their_directory() {
     let test = "names_that_were_removed_do_not_come_back_while_a_program_lists";
     let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
