@@ -6,7 +6,7 @@
 //! of a file that was streamed, or those in which a full spool was stored.
 
 use crate::errno::errno;
-use crate::reading::Reading;
+use crate::reading::{ReadBytes, Reading};
 use crate::spool::{Spool, SpoolFile};
 use crate::write_rates::AllCopies;
 use potluck_client::{Attributes, File, Pool, PutOptions, Suspended, SuspendedSession, Writer};
@@ -208,7 +208,8 @@ impl Edit {
         let len = (run.end - run.start) as usize;
         match (source, &self.base) {
             (Source::Base, Some(base)) => {
-                base.read(run.start, len).await.map_err(|failure| errno(&failure))
+                let read = base.read(run.start, len).await;
+                read.map(ReadBytes::into_vec).map_err(|failure| errno(&failure))
             }
             (Source::Base, None) | (Source::Zeros, _) => Ok(vec![0; len]),
             (Source::Changed, _) => self.changed.read(run.start, len),

@@ -34,7 +34,7 @@ use crate::kernel_retries::KernelRetries;
 use crate::known_capacities::KnownCapacities;
 use crate::locks::MountLocks;
 use crate::opener::process_of;
-use crate::reading::Reading;
+use crate::reading::{ReadBytes, Reading};
 use crate::record::MountRecord;
 use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
@@ -498,7 +498,7 @@ impl FileSystem {
     }
 
     /// Reads from an open file.
-    pub async fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    pub async fn read(&self, handle: u64, offset: u64, len: usize) -> Result<ReadBytes, Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         match opened.handle {
             Handle::Reading(reading) => {
@@ -506,7 +506,7 @@ impl FileSystem {
             }
             Handle::ReadingDraft(draft) | Handle::Writing(draft) => {
                 let path = self.inodes().last_path(opened.inode);
-                draft.lock().await.read(&path?, offset, len).await
+                draft.lock().await.read(&path?, offset, len).await.map(ReadBytes::Own)
             }
             Handle::Listing(_) => Err(Errno::ISDIR),
         }

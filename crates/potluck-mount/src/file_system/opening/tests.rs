@@ -49,6 +49,11 @@ impl Stage {
         self.files.rename((ROOT, "next"), (ROOT, name), false).await.expect("renamed");
     }
 
+    /// Returns the first bytes of an open file.
+    async fn read(&self, handle: u64) -> Vec<u8> {
+        self.files.read(handle, 0, 100).await.expect("read").to_vec()
+    }
+
     /// Returns the size that programs are told of a number.
     async fn size(&self, number: u64) -> Result<u64, Errno> {
         self.files.facts(number, None).await.map(|facts| facts.size)
@@ -99,12 +104,12 @@ async fn an_open_that_comes_back_reads_what_was_found_though_that_was_replaced_a
             assert_eq!(late.opens_to_read(second).await, Err(Errno::STALE), "it may be long ago");
         }
         let opened = slow.opens_to_read(second).await.expect("nothing else comes of it");
-        assert_eq!(stage.files.read(opened, 0, 100).await, Ok(b"second".to_vec()));
+        assert_eq!(stage.read(opened).await, b"second");
         assert_eq!(stage.size(second).await, Ok(6), "all read one version under a number");
 
         let third = late.look_up(name).await;
         let opened = late.opens_to_read(third).await.expect("opened");
-        assert_eq!(stage.files.read(opened, 0, 100).await, Ok(b"the third".to_vec()));
+        assert_eq!(stage.read(opened).await, b"the third");
         assert!(![first, second].contains(&third));
     }
 }
