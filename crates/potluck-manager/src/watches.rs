@@ -78,7 +78,13 @@ impl Watches {
                 has_waited |= tokio::time::timeout(UNHURRIED, woken).await.is_err();
             }
         };
-        Ok(tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone()))
+        match tokio::time::timeout(WATCH_WAIT, wait).await {
+            Ok(news) => Ok(news),
+            Err(_) => match self.streams().take_news(&id, turn, true) {
+                Turn::News(news) => Ok(news),
+                Turn::Over | Turn::Waits => Ok(none),
+            },
+        }
     }
 
     /// Returns the number of times that rights were changed so far.
@@ -413,7 +419,8 @@ impl Streams {
         };
         for id in self.watchers_of(&dir) {
             let told = self.add_news(&id, |news| news.add_name(&dir, name, now));
-            if now == NameNews::Touched {
+            // A stream that does not watch any more has to know.
+            if now == NameNews::Touched || told != ToldWhole::Nothing {
                 self.hurry(&id);
             }
             if told == ToldWhole::Dir {

@@ -167,8 +167,8 @@ impl MetadataCache {
         let mut missing = self.missing_above(path);
         let Some((dir, name)) = steps(path).pop() else { return missing };
         missing.push(match self.dirs.get(&dir) {
-            Some(kept) => question(dir, kept.with_next_unknown(name)),
-            None => question(dir, [name]),
+            Some(kept) if self.stream.is_some() => question(dir, kept.with_next_unknown(name)),
+            _ => question(dir, [name]),
         });
         missing
     }

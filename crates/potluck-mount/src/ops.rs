@@ -471,37 +471,35 @@ impl Filesystem for KernelRequests {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
         let files = Arc::clone(&self.files);
-        self.begin(async move {
-            match files.listing(handle.0, offset).await {
-                Ok(entries) => listing::reply_names(reply, &files, inode.0, &entries, offset),
-                Err(why) => reply.error(number(why)),
-            }
+        let list = |files: Arc<FileSystem>| async move { files.listing(handle.0, offset).await };
+        self.answer(request, list, move |entries| match entries {
+            Ok(entries) => listing::reply_names(reply, &files, inode.0, entries, offset),
+            Err(why) => reply.error(number(why)),
         });
     }
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
         let (files, owners) = (Arc::clone(&self.files), self.owners);
-        self.begin(async move {
-            match files.listing(handle.0, offset).await {
-                Ok(entries) => {
-                    listing::reply_entries(reply, (&files, owners), inode.0, &entries, offset);
-                }
-                Err(why) => reply.error(number(why)),
+        let list = |files: Arc<FileSystem>| async move { files.listing(handle.0, offset).await };
+        self.answer(request, list, move |entries| match entries {
+            Ok(entries) => {
+                listing::reply_entries(reply, (&files, owners), inode.0, entries, offset)
             }
+            Err(why) => reply.error(number(why)),
         });
     }
 

@@ -50,7 +50,9 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
     let Some((id, thrown, since_ms)) = next(db, now_ms.saturating_sub(kept_ms))? else {
         return Ok(false);
     };
-    if let Some(version) = thrown.version()
+    // What has no time was open to nobody when it was thrown away.
+    if since_ms.is_some()
+        && let Some(version) = thrown.version()
         && db.leases().is_leased(version, now_ms)
     {
         trash::keep_longer(db, id, now_ms)?;
@@ -86,7 +88,7 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
 fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, Error> {
     let mut select = db.prepare(
         "SELECT id, dir, coalesce(space, 0), version, digest, names, thrown_ms FROM trash
-         WHERE coalesce(thrown_ms, 0) <= ?1 ORDER BY id LIMIT 1",
+         WHERE coalesce(thrown_ms, 0) <= ?1 ORDER BY coalesce(thrown_ms, 0), id LIMIT 1",
     )?;
     select.query_one(params![before_ms as i64], |row| {
         let version = VersionId(row.get::<Option<i64>>(3)?.unwrap_or_default() as u64);

@@ -122,6 +122,7 @@ CREATE TABLE trash (
     names     BLOB,
     thrown_ms INTEGER
 );
+CREATE INDEX trash_by_time ON trash (coalesce(thrown_ms, 0), id);
 
 -- Checkpoints (checkpoints.rs). dir: where its files are staged; NULL: it has ended, and committed is the path of what
 -- it became, NULL where it was aborted or expired. target: the path of that below the directory in which dir is.

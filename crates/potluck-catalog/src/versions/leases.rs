@@ -6,6 +6,7 @@
 
 use potluck_core::ids::{MemberId, VersionId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ struct Leased {
     leases: BTreeMap<(VersionId, MemberId), Lease>,
     /// The number of leases that each member has.
     counts: BTreeMap<MemberId, usize>,
-    /// The pool's time until which any version counts as open, in milliseconds: earlier leases are not known.
-    unknown_until_ms: u64,
+    /// The pool's time in which any version counts as open, in milliseconds: earlier leases are not known.
+    unknown_ms: Range<u64>,
     swept_ms: u64,
 }
 
@@ -43,7 +44,7 @@ struct Lease {
 impl Leases {
     /// Notes that leases which were given before `now_ms` are forgotten.
     pub fn are_forgotten(&self, now_ms: u64) {
-        self.0.lock().expect("no holder panics").unknown_until_ms = now_ms + LEASE_MS;
+        self.0.lock().expect("no holder panics").unknown_ms = now_ms..now_ms + LEASE_MS;
     }
 
     /// Returns whether any version may be open, because readers have not had the time to say what they have open.
@@ -105,7 +106,7 @@ impl Leases {
 
 impl Leased {
     fn are_unknown(&self, now_ms: u64) -> bool {
-        now_ms < self.unknown_until_ms
+        self.unknown_ms.contains(&now_ms)
     }
 
     /// Gives or renews a lease, and returns whether the member has it. A member with too many leases gets no further

@@ -122,31 +122,40 @@ async fn parts_that_do_not_make_the_file_make_none() {
 
 #[tokio::test]
 async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
-    let mut stage = Stage::new().await;
-    let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1]);
-    let whole = files.pop().expect("the whole");
-    put_all(&mut stage, files).await;
-    stage.put(file("pot://lab/small", &[9_000_000], &[2])).await;
-    stage.catalog.end_session(stage.session).await.expect("ended");
-    let (mut steps, mut before) = (0, 0);
-    while stage
-        .catalog
-        .upkeep(Upkeep::Trash { entries: 32, kept_ms: 400 }, 500)
-        .await
-        .expect("a step")
-    {
-        let now = refs(&stage).await;
-        assert!(now - before <= PART_CHUNKS, "{}", now - before);
-        (steps, before) = (steps + 1, now);
+    for leases_are_forgotten in [false, true] {
+        let mut stage = Stage::new().await;
+        let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1]);
+        let whole = files.pop().expect("the whole");
+        put_all(&mut stage, files).await;
+        stage.put(file("pot://lab/small", &[9_000_000], &[2])).await;
+        if leases_are_forgotten {
+            stage.catalog.leases_are_forgotten(490); // of what nobody could open, nobody has one
+        }
+        stage.catalog.end_session(stage.session).await.expect("ended");
+        let (mut steps, mut before) = (0, 0);
+        while stage
+            .catalog
+            .upkeep(Upkeep::Trash { entries: 32, kept_ms: 400 }, 500)
+            .await
+            .expect("a step")
+        {
+            let now = refs(&stage).await;
+            assert!(now - before <= PART_CHUNKS, "{}", now - before);
+            (steps, before) = (steps + 1, now);
+        }
+        assert_eq!((steps, before as u64), (4, CHUNKS));
+        let unused =
+            stage.catalog.unused_chunks(100, UnusedSince::FIRST, 10_000).await.expect("read");
+        assert_eq!(
+            unused.len() as u64,
+            CHUNKS,
+            "nobody reads what never was visible: it waits for nothing"
+        );
+        assert!(matches!(
+            stage.commit_batch(99, vec![whole], false, 0).await,
+            Err(Error::NoSession)
+        ));
     }
-    assert_eq!((steps, before as u64), (4, CHUNKS));
-    let unused = stage.catalog.unused_chunks(100, UnusedSince::FIRST, 10_000).await.expect("read");
-    assert_eq!(
-        unused.len() as u64,
-        CHUNKS,
-        "nobody reads what never was visible: it waits for nothing"
-    );
-    assert!(matches!(stage.commit_batch(99, vec![whole], false, 0).await, Err(Error::NoSession)));
 }
 
 #[tokio::test]

@@ -132,6 +132,11 @@ async fn a_directory_that_is_modified_by_its_names_wakes_who_watches_above_once_
     assert_eq!(told(3).await, (5, "a5 b".into(), 2000), "the answer was lost");
     let none = (5, String::new(), 2000 + WATCH_WAIT.as_millis());
     assert_eq!(told(5).await, none);
+    // Of more directories than are told one by one their own is told as a whole, and is not watched any more.
+    (0..300).for_each(|number| makes(&format!("pot://lab/{number}/1")));
+    let news = tested.news(USER, Some(stream), 5).await;
+    assert_eq!(news.dirs, [whole("pot://lab")]);
+    assert_eq!(before.elapsed().as_millis(), none.2, "at once, for nothing else would be told");
 }
 
 #[tokio::test(start_paused = true)]
