@@ -9,10 +9,10 @@ use crate::interruption::killed;
 use crate::locks::RangeLock;
 use crate::opener::process_of;
 use fuser::{
-    BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use potluck_core::attributes::Permissions;
 use rustix::fs::{FileType as RawFileType, XattrFlags};
@@ -26,8 +26,8 @@ use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use translation::{
-    LARGEST_WRITE, Owners, UNLOCKED, file_time, kind, lock_kind, lock_level, mode, number, shown,
-    text, write_mode,
+    LARGEST_WRITE, Owners, UNLOCKED, file_time, lock_kind, lock_level, mode, number, shown, text,
+    write_mode,
 };
 
 /// The time for which the kernel believes names and attributes that it was told, unless it is made to forget them; then
