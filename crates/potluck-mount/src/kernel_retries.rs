@@ -7,14 +7,15 @@
 
 use crate::inodes::NamePlace;
 use potluck_core::clock::Tick;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The time within which the kernel makes a call once more, also where each look-up takes its time.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// The calls that the kernel is going to make once more, by the threads that made them. A thread makes one call at a
-/// time, and looks the name up itself before that comes back.
+/// time, and before that comes back the name is looked up: by the thread itself, or by another that looks for it at the
+/// same time, whose answer the kernel gives both.
 #[derive(Default)]
 pub struct KernelRetries {
     awaited: HashMap<u32, AwaitedCall>,
@@ -26,25 +27,27 @@ struct AwaitedCall {
     place: NamePlace,
     /// The time of that answer.
     since: Tick,
-    /// The number that the thread has found at the name since. A call by a descriptor looks nothing up, and is not made
-    /// once more.
-    found: Option<u64>,
+    /// The numbers that were found at the name since. A call by a descriptor looks nothing up, and is not made once more.
+    found: BTreeSet<u64>,
 }
 
 impl KernelRetries {
     /// Notes that a thread was told to look a name up again.
     pub fn answered_stale(&mut self, thread: u32, place: NamePlace, now: Tick) {
         self.awaited.retain(|_, call| now.saturating_sub(call.since) < WITHIN);
-        self.awaited.insert(thread, AwaitedCall { place, since: now, found: None });
+        self.awaited.insert(thread, AwaitedCall { place, since: now, found: BTreeSet::new() });
     }
 
     /// Notes the number that a thread found at a name, or that it found nothing. The kernel may look twice for one call:
     /// whether what it knew is still there, and if not, what is there instead.
     pub fn looked_up(&mut self, thread: u32, (parent, name): (u64, &str), found: Option<u64>) {
-        if let Some(call) = self.awaited.get_mut(&thread)
-            && (call.place.0, call.place.1.as_str()) == (parent, name)
-        {
-            call.found = found;
+        for (by, call) in &mut self.awaited {
+            match found {
+                _ if (call.place.0, call.place.1.as_str()) != (parent, name) => {}
+                Some(found) => drop(call.found.insert(found)),
+                None if *by == thread => call.found.clear(),
+                None => {}
+            }
         }
     }
 
@@ -52,7 +55,7 @@ impl KernelRetries {
     pub fn take(&mut self, thread: u32, number: u64, now: Tick) -> bool {
         let awaited = self.awaited.remove(&thread);
         awaited.is_some_and(|call| {
-            call.found == Some(number) && now.saturating_sub(call.since) < WITHIN
+            call.found.contains(&number) && now.saturating_sub(call.since) < WITHIN
         })
     }
 }
@@ -62,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_comes_back_once_with_the_number_that_its_thread_found_at_the_name() {
+    fn a_call_comes_back_once_with_a_number_that_was_found_at_the_name_since() {
         const NAME: (u64, &str) = (1, "f");
         let place = || (1, "f".to_owned());
         let at = Tick::from_secs;
@@ -76,10 +79,14 @@ mod tests {
         retries.answered_stale(7, place(), at(1));
         retries.answered_stale(8, place(), at(1));
         retries.looked_up(7, (1, "d"), Some(2));
-        retries.looked_up(7, NAME, Some(2));
         retries.looked_up(7, NAME, Some(3));
-        assert!(!retries.take(8, 3, at(2)), "what another thread found");
+        retries.looked_up(9, NAME, Some(4));
+        retries.looked_up(9, NAME, None);
+        assert!(retries.take(8, 3, at(2)), "what another thread found, which looked for both");
         assert!(retries.take(7, 3, at(2)) && !retries.take(7, 3, at(2)), "once");
+        retries.answered_stale(7, place(), at(1));
+        retries.looked_up(7, NAME, Some(3));
+        assert!(!retries.take(7, 2, at(2)), "the number that another name has");
 
         retries.answered_stale(7, place(), at(1));
         retries.looked_up(7, NAME, Some(3));
