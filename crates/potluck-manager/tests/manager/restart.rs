@@ -2,8 +2,11 @@
 
 use crate::garbage::remove;
 use crate::granting::{path, policy_set, reserve_bytes};
-use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
+use crate::lab::{
+    Donor, LEN, Lab, chunk, commit, eventually, file, offer, refused, reserve, write,
+};
 use potluck_core::attributes::Permissions;
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Incarnation;
 use potluck_core::policy::{Override, SeriesRule};
 use potluck_core::quota::Quota;
@@ -117,6 +120,15 @@ async fn the_pools_time_never_goes_back_c1() {
     }
 }
 
+/// Returns the chunks that a donor is told to delete, as soon as there are some.
+async fn first_tombstones(donor: &Donor) -> Vec<(ChunkName, u64)> {
+    eventually("a tombstone", async || {
+        let found = donor.tombstones(9).await;
+        (!found.is_empty()).then_some(found)
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     let mut lab = Lab::new().await;
@@ -131,12 +143,7 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1), chunk(2)]).await;
     user.call(&potluck_wire::control::Abort { session, keep: false }).await.expect("aborted");
-    let gone = eventually("a tombstone", async || {
-        let found = donor.tombstones(9).await;
-        (!found.is_empty()).then_some(found)
-    })
-    .await;
-    assert_eq!(gone, [(chunk(2), 9)]);
+    assert_eq!(first_tombstones(&donor).await, [(chunk(2), 9)]);
     let open = Open {
         path: "pot://lab/keep".parse().expect("path"),
         recursive: false,
@@ -166,12 +173,7 @@ async fn a_version_that_loses_its_name_before_readers_have_spoken_after_a_restar
     remove(&lab, "pot://lab/read").await;
     user.call(&potluck_wire::control::Abort { session, keep: false }).await.expect("aborted");
     // What nobody can have open is reclaimed meanwhile.
-    let gone = eventually("a tombstone", async || {
-        let found = donor.tombstones(9).await;
-        (!found.is_empty()).then_some(found)
-    })
-    .await;
-    assert_eq!(gone, [(chunk(2), 9)]);
+    assert_eq!(first_tombstones(&donor).await, [(chunk(2), 9)]);
     let renew = RenewLeases { space: "lab".into(), versions: vec![version], donors: Vec::new() };
     assert_eq!(user.call(&renew).await.expect("renewed").gone, []);
 }
