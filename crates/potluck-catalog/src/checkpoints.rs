@@ -13,7 +13,7 @@ pub(crate) mod open_checkpoint;
 pub(crate) mod publishing;
 
 use crate::checkpoints::{
-    checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used},
+    checkpoint_rows::{COLUMNS, Kept, find, insert, kept, style_number, used},
     open_checkpoint::OpenCheckpoint,
     publishing::{Conditions, PublishedEntries},
 };
@@ -31,7 +31,7 @@ use crate::sql::{Tx, params};
 use crate::when::When;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::PoolPath;
 
 /// The most checkpoints that one member may have open: each costs a look at every round of upkeep.
@@ -73,8 +73,8 @@ pub enum CheckpointOutcome {
 /// Begins a checkpoint. One that is open under the same identifier, for the same target and in the same style, goes on
 /// and counts as used.
 pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenCheckpoint, Error> {
-    if find(db, &new.id)?.is_some() {
-        let there = open(db, &new.id)?;
+    if let Some(there) = find(db, new.target.space(), &new.id)? {
+        let there = there.open(db)?.ok_or(Error::NoCheckpoint(new.id))?;
         if (&there.target, there.style) != (&new.target, new.style) {
             return Err(Error::NoCheckpoint(new.id));
         }
@@ -97,6 +97,7 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     names::admit_dirs(db, &new.target, entries::missing_dirs(db, &new.target)?.max(1))?;
     let dir = entries::make_dir(db, holder, &name, attributes)?;
     let kept = Kept {
+        space: spaces::named(db, new.target.space())?.id,
         id: new.id,
         dir: Some(dir),
         target: new.target.names()[depth..].join("/"),
@@ -167,18 +168,7 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
 ///
 /// Errors: [`Error::NoCheckpoint`] for one in another space, or one that is not known.
 fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> {
-    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
-    let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
-    let at = match committed {
-        Some(target) => Some(target),
-        None => kept.staging(db)?,
-    };
-    // Nothing tells where an aborted checkpoint was, so it counts as one of any space; the caller only learns that it
-    // ended.
-    match at.is_none_or(|at| at.space() == space) {
-        true => Ok(kept),
-        false => Err(Error::NoCheckpoint(*id)),
-    }
+    find(db, space, id)?.ok_or(Error::NoCheckpoint(*id))
 }
 
 /// Makes the files of a checkpoint visible, unless that was done before.
@@ -192,6 +182,7 @@ pub(crate) fn commit(
     if let Some(target) = kept.committed {
         return Ok(CheckpointOutcome::Before(target));
     }
+    let in_space = kept.space;
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
     if style == CommitStyle::Share {
@@ -200,7 +191,7 @@ pub(crate) fn commit(
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let PublishedEntries { merged, pinned } =
         publishing::publish(db, (&from, &to), style, how, when)?;
-    ended(db, id, Some(&to), when.pool_ms)?;
+    ended(db, (in_space, id), Some(&to), when.pool_ms)?;
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
     pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
@@ -208,14 +199,17 @@ pub(crate) fn commit(
 }
 
 /// Returns a checkpoint, if it is open.
-pub(crate) fn find_open(db: &Tx, id: &CheckpointId) -> Result<Option<OpenCheckpoint>, Error> {
-    find(db, id)?.map_or(Ok(None), |kept| kept.open(db))
+pub(crate) fn find_open(
+    db: &Tx,
+    (space, id): (&str, &CheckpointId),
+) -> Result<Option<OpenCheckpoint>, Error> {
+    find(db, space, id)?.map_or(Ok(None), |kept| kept.open(db))
 }
 
 /// Refuses a commit that would give a file below the target a path longer than any may be. Like
 /// [`check_lengths`](crate::names::check_lengths) for a move, it is called before the transaction.
-pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
-    let Some(open) = find_open(db, id)? else {
+pub(crate) fn check_lengths(db: &Tx, which: (&str, &CheckpointId)) -> Result<(), Error> {
+    let Some(open) = find_open(db, which)? else {
         return Ok(()); // the commit says what it is
     };
     names::check_lengths(db, &open.staging, &open.target)
@@ -267,28 +261,31 @@ fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
     }
     match kept.style {
         // A shared file's checkpoint is known by its path, at which another may begin.
-        CommitStyle::Share => forget(db, id),
-        CommitStyle::Replace | CommitStyle::Merge => ended(db, id, None, now_ms),
+        CommitStyle::Share => checkpoint_rows::delete(db, kept.space, id),
+        CommitStyle::Replace | CommitStyle::Merge => ended(db, (kept.space, id), None, now_ms),
     }
 }
 
 fn ended(
     db: &Tx,
-    id: &CheckpointId,
+    (space, id): (SpaceId, &CheckpointId),
     committed: Option<&PoolPath>,
     pool_ms: u64,
 ) -> Result<(), Error> {
     let now_ms = notes::without_leaps(db, pool_ms)?;
     let committed = committed.map(PoolPath::to_string);
-    db.prepare("UPDATE checkpoints SET dir = NULL, committed = ?2, used_ms = ?3 WHERE id = ?1")?
-        .execute(params![id.0, committed, now_ms as i64])?;
     db.prepare(
-        "DELETE FROM checkpoints WHERE id IN (
-             SELECT id FROM checkpoints
-             WHERE dir IS NULL AND made_by = (SELECT made_by FROM checkpoints WHERE id = ?1)
-             ORDER BY used_ms DESC LIMIT -1 OFFSET ?2)",
+        "UPDATE checkpoints SET dir = NULL, committed = ?3, used_ms = ?4 WHERE space = ?1 AND id = ?2",
     )?
-    .execute(params![id.0, MOST_ENDED])?;
+    .execute(params![space.0, id.0, committed, now_ms as i64])?;
+    db.prepare(
+        "DELETE FROM checkpoints WHERE (space, id) IN (
+             SELECT space, id FROM checkpoints
+             WHERE dir IS NULL AND made_by =
+                 (SELECT made_by FROM checkpoints WHERE space = ?1 AND id = ?2)
+             ORDER BY used_ms DESC LIMIT -1 OFFSET ?3)",
+    )?
+    .execute(params![space.0, id.0, MOST_ENDED])?;
     Ok(())
 }
 
@@ -302,15 +299,10 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
                 tracing::info!(id = ?kept.id, target = kept.target, "a checkpoint expired");
                 remove(db, kept, now_ms)?;
             }
-            None => forget(db, &kept.id)?,
+            None => checkpoint_rows::delete(db, kept.space, &kept.id)?,
         }
     }
     Ok(due.len() == limit)
-}
-
-fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
-    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
-    Ok(())
 }
 
 /// Returns checkpoints that are to be aborted or forgotten.
@@ -344,7 +336,8 @@ pub(crate) fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<OpenCheckpo
 }
 
 fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
-    let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(None) };
+    let id = CheckpointId::of_shared_file(path);
+    let Some(kept) = find(db, path.space(), &id)? else { return Ok(None) };
     // The directory of the file may have been moved since.
     let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
     Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))

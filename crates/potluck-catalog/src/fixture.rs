@@ -153,6 +153,7 @@ impl Fixture {
         self.batch += 1;
         let batch = Batch {
             session: self.session,
+            member: MemberId(1),
             space: SpaceId(1),
             number: self.batch.into(),
             mirror: Mirror::ClientSync,

@@ -18,6 +18,7 @@ mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 mod history;
+mod kept_replies;
 mod log;
 mod members;
 mod names;
@@ -49,6 +50,7 @@ pub use history::bygone_name::{BygoneLink, BygoneName};
 pub use history::kept_entry::KeptEntry;
 pub use history::series::{Series, SeriesStep};
 pub use history::taken_snapshot::TakenSnapshot;
+pub use kept_replies::{CommitStep, RepeatableCall, RepliesTo};
 pub use log::changes::ChangeNumber;
 pub use log::committed::{ChangeListener, CommittedChange};
 pub use log::export::CatalogSnapshot;
@@ -74,7 +76,7 @@ pub use pool_records::stored_donor::{Goal, StoredDonor};
 pub use pool_records::system::block_path;
 pub use pool_records::term_history::{LAST_EPOCH, Term};
 pub use versions::commit::{
-    Batch, CommitOutcome, CommitStep, PreparedChunk, PreparedFile, Refused, StoredFile,
+    Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
 pub use versions::leases::{LEASE, MOST_LEASES};
 pub use versions::open::OpenedPage;

@@ -68,6 +68,12 @@ impl Pool {
         };
         loop {
             let copied = self.call_retrying(&page).await?;
+            let is_told = copied.files.len() + copied.failed.len() + copied.links as usize > 0;
+            if !recursive && !is_told {
+                let what = format!("the manager does not say what became of the copy of {from}");
+                return Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
+                    .hint("repeat the command"));
+            }
             report.files.extend(copied.files);
             report.links += copied.links;
             report.failed.extend(copied.failed);

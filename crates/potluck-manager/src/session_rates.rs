@@ -31,10 +31,13 @@ pub struct WrittenSoFar {
     pub until_stored: Duration,
 }
 
+/// A checkpoint, by the name of its space: its identifier is its own only there.
+type InSpace = (String, CheckpointId);
+
 #[derive(Debug, Default)]
 struct Written {
     sessions: BTreeMap<SessionId, OpenSession>,
-    checkpoints: BTreeMap<CheckpointId, WrittenCheckpoint>,
+    checkpoints: BTreeMap<InSpace, WrittenCheckpoint>,
     so_far: WrittenSoFar,
 }
 
@@ -46,7 +49,7 @@ struct OpenSession {
     bytes: u64,
     /// True if some of the files that became visible lack copies, which others make later.
     owes: bool,
-    checkpoints: BTreeSet<CheckpointId>,
+    checkpoints: BTreeSet<InSpace>,
 }
 
 /// The bytes that were staged for a checkpoint, and when.
@@ -105,8 +108,9 @@ impl SessionRates {
             open.bytes += bytes;
             open.owes |= owes;
             let Some(place) = StagedPlace::of(path) else { continue };
-            let is_new = open.checkpoints.insert(place.id);
-            let of = checkpoints.entry(place.id).or_insert(WrittenCheckpoint {
+            let which = (path.space().to_owned(), place.id);
+            let is_new = open.checkpoints.insert(which.clone());
+            let of = checkpoints.entry(which).or_insert(WrittenCheckpoint {
                 began: open.opened,
                 visible: now,
                 stored: now,
@@ -147,8 +151,8 @@ impl SessionRates {
     }
 
     /// Returns the rates of what is staged for a checkpoint, as far as anything is known.
-    pub fn of(&self, id: &CheckpointId) -> CheckpointRates {
-        let Some(of) = self.written().checkpoints.get(id).copied() else {
+    pub fn of(&self, space: &str, id: CheckpointId) -> CheckpointRates {
+        let Some(of) = self.written().checkpoints.get(&(space.to_owned(), id)).copied() else {
             return CheckpointRates::default();
         };
         let rate = |until: Tick| {
@@ -166,7 +170,7 @@ impl Written {
         while self.checkpoints.len() > CHECKPOINTS {
             let over = self.checkpoints.iter().filter(|(_, of)| of.open == 0);
             let oldest = over.min_by_key(|(_, of)| of.visible);
-            let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
+            let Some(oldest) = oldest.map(|(which, _)| which.clone()) else { return };
             self.checkpoints.remove(&oldest);
         }
     }
@@ -191,12 +195,15 @@ mod tests {
         rates.opened(one, at(10));
         rates.opened(other, at(11));
         rates.visible(one, [(&staged("a"), 6 * mib)].into_iter(), false, at(12));
-        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: None });
+        assert_eq!(rates.of("lab", id), CheckpointRates { observed: Some(3.0), achieved: None });
         rates.visible(other, [(&staged("b"), 6 * mib), (&target, mib)].into_iter(), false, at(14));
         rates.ended(one, at(14));
-        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: None });
+        assert_eq!(rates.of("lab", id), CheckpointRates { observed: Some(3.0), achieved: None });
         rates.ended(other, at(16));
-        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: Some(2.0) });
+        assert_eq!(
+            rates.of("lab", id),
+            CheckpointRates { observed: Some(3.0), achieved: Some(2.0) }
+        );
         let so_far = WrittenSoFar {
             bytes: 13 * mib,
             until_visible: Duration::from_secs(2 + 3),
@@ -207,7 +214,7 @@ mod tests {
         rates.opened(one, at(20));
         rates.visible(one, [(&staged("c"), mib)].into_iter(), true, at(21));
         rates.ended(one, at(22));
-        assert_eq!(rates.of(&id).achieved, None);
+        assert_eq!(rates.of("lab", id).achieved, None);
         // However many other checkpoints there are meanwhile, one that is written to stays known.
         rates.opened(other, at(22));
         rates.visible(other, [(&staged("d"), mib)].into_iter(), false, at(22));

@@ -38,6 +38,8 @@ mod restart;
 mod restoring;
 #[path = "manager/serving.rs"]
 mod serving;
+#[path = "manager/strangers.rs"]
+mod strangers;
 #[path = "manager/trusting.rs"]
 mod trusting;
 #[path = "manager/watching.rs"]

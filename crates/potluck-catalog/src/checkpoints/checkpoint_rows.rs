@@ -4,10 +4,11 @@ use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::error::Error;
 use crate::log::{changes, notes, records::Record};
 use crate::names::entries::{self, DirId};
+use crate::pool_records::spaces;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
@@ -17,7 +18,9 @@ const USED_WITHIN_MS: u64 = 60_000;
 
 /// The row of a checkpoint.
 pub(crate) struct Kept {
-    /// The identifier of the checkpoint.
+    /// The space that the checkpoint is in.
+    pub space: SpaceId,
+    /// The identifier of the checkpoint, which is its own only in that space.
     pub id: CheckpointId,
     /// The directory in which the checkpoint's files are staged; `None` when the checkpoint has ended.
     pub dir: Option<DirId>,
@@ -38,7 +41,7 @@ pub(crate) struct Kept {
 }
 
 pub(crate) const COLUMNS: &str =
-    "SELECT id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed
+    "SELECT id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed, space
      FROM checkpoints";
 
 pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
@@ -52,6 +55,7 @@ pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
         used_ms: row.get::<i64>(6)? as u64,
         idle_ms: row.get::<i64>(7)? as u64,
         committed: row.get(8)?,
+        space: SpaceId(row.get(9)?),
     })
 }
 
@@ -72,8 +76,12 @@ pub(crate) fn style_number(style: CommitStyle) -> i64 {
     }
 }
 
-pub(crate) fn find(db: &Tx, id: &CheckpointId) -> Result<Option<Kept>, Error> {
-    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], kept)
+/// Returns the checkpoint `id` of the space called `space`, open or ended.
+pub(crate) fn find(db: &Tx, space: &str, id: &CheckpointId) -> Result<Option<Kept>, Error> {
+    db.prepare(&format!(
+        "{COLUMNS} WHERE space = (SELECT s.id FROM spaces s WHERE s.name = ?1) AND id = ?2"
+    ))?
+    .query_one(params![space, id.0], kept)
 }
 
 impl Kept {
@@ -105,18 +113,19 @@ impl Kept {
     }
 }
 
-/// Returns the checkpoint `id`, which must be open.
-pub(crate) fn open(db: &Tx, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
-    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+/// Returns the checkpoint `id` of a space, which must be open.
+fn open(db: &Tx, space: &str, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
+    let kept = find(db, space, id)?.ok_or(Error::NoCheckpoint(*id))?;
     kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
 }
 
 /// Inserts the row of a checkpoint that begins.
 pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
-    let Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
+    let Kept { space, id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
     db.prepare(
-        "INSERT INTO checkpoints (id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO checkpoints
+             (id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, space)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         id.0,
@@ -126,7 +135,8 @@ pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
         made_by.0,
         begun_wall_ms,
         *used_ms as i64,
-        *idle_ms as i64
+        *idle_ms as i64,
+        space.0
     ])?;
     Ok(())
 }
@@ -138,8 +148,9 @@ pub(crate) fn used(db: &Tx, open: OpenCheckpoint, pool_ms: u64) -> Result<OpenCh
     if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
         return Ok(open);
     }
-    db.prepare("UPDATE checkpoints SET used_ms = ?2 WHERE id = ?1")?
-        .execute(params![open.id.0, now_ms as i64])?;
+    let space = spaces::named(db, open.staging.space())?.id;
+    db.prepare("UPDATE checkpoints SET used_ms = ?3 WHERE space = ?1 AND id = ?2")?
+        .execute(params![space.0, open.id.0, now_ms as i64])?;
     let open = OpenCheckpoint { used_ms: now_ms, ..open };
     changes::tell(db, Record::Checkpoint(open.clone()))?;
     Ok(open)
@@ -151,7 +162,7 @@ pub(crate) fn used(db: &Tx, open: OpenCheckpoint, pool_ms: u64) -> Result<OpenCh
 pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
     check_not_kept(path)?;
     let Some(place) = StagedPlace::of(path) else { return Ok(()) };
-    let open = open(db, &place.id)?;
+    let open = open(db, path.space(), &place.id)?;
     if open.staging != place.staging {
         return Err(Error::NoCheckpoint(place.id));
     }
@@ -178,10 +189,10 @@ pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
 }
 
 /// Returns the names that lead to the target of a checkpoint from the directory that its staging directory `name` is
-/// in; `None` if `name` is not that of an open checkpoint.
-pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Error> {
+/// in; `None` if `name` is not that of an open checkpoint of the space.
+pub(crate) fn target_of(db: &Tx, space: &str, name: &str) -> Result<Option<Vec<String>>, Error> {
     let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
-    let kept = find(db, &id)?.filter(|kept| kept.dir.is_some());
+    let kept = find(db, space, &id)?.filter(|kept| kept.dir.is_some());
     let names = |kept: Kept| {
         kept.target.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
     };
@@ -191,8 +202,10 @@ pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Erro
 /// Returns the open checkpoint whose files are staged in the directory `dir`, to which `path` leads.
 pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCheckpoint>, Error> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
-    let kept = find(db, &id)?.filter(|kept| kept.dir == Some(dir));
+    if CheckpointId::of_staging_name(name).is_none() {
+        return Ok(None);
+    }
+    let kept = db.prepare(&format!("{COLUMNS} WHERE dir = ?1"))?.query_one(params![dir.0], kept)?;
     kept.map(|kept| kept.open(db)).transpose().map(Option::flatten)
 }
 
@@ -275,18 +288,38 @@ pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let depth = open.staging.names().len() - 1;
     let OpenCheckpoint { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *open;
     let target = open.target.names().get(depth..).unwrap_or_default().join("/");
-    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
+    let space = spaces::named(db, open.staging.space())?.id;
+    delete(db, space, &id)?;
     let (dir, committed) = (Some(dir), None);
     insert(
         db,
-        &Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed },
+        &Kept {
+            space,
+            id,
+            dir,
+            target,
+            style,
+            made_by,
+            begun_wall_ms,
+            used_ms,
+            idle_ms,
+            committed,
+        },
     )
 }
 
 /// Forgets the checkpoint whose staging directory a log tells to be gone from a path.
 pub(crate) fn forget_at(db: &Tx, staging: &PoolPath) -> Result<(), Error> {
     if let Some(place) = StagedPlace::of(staging).filter(|place| place.below.is_empty()) {
-        db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![place.id.0])?;
+        let space = spaces::named(db, staging.space())?.id;
+        delete(db, space, &place.id)?;
     }
+    Ok(())
+}
+
+/// Forgets a checkpoint.
+pub(crate) fn delete(db: &Tx, space: SpaceId, id: &CheckpointId) -> Result<(), Error> {
+    db.prepare("DELETE FROM checkpoints WHERE space = ?1 AND id = ?2")?
+        .execute(params![space.0, id.0])?;
     Ok(())
 }

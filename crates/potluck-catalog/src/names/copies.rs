@@ -8,6 +8,7 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
+use crate::kept_replies::RepliesTo;
 use crate::names::{
     entries::{self, EntryPlace},
     links::{self, LinkToMake},
@@ -17,17 +18,17 @@ use crate::pool_records::{
     meta::Counter,
     spaces::{self, Space},
 };
-use crate::sql::{Tx, params};
+use crate::sql::Tx;
 use crate::versions;
 use crate::versions::{
-    commit::{CommitStep, PreparedFile, repeated},
+    commit::PreparedFile,
     enough_copies::{self, AcknowledgedFile, WriteSafety},
     parts,
     visible::{FileToPut, PutTarget, Visible, is_refusal},
 };
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
-use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
@@ -100,13 +101,13 @@ pub enum CopyOutcome {
 /// before is not copied again. Holders count as they stand in `view`, which must be of this moment.
 pub(crate) fn copy(
     db: &Tx,
-    (command, page): (SessionId, u32),
+    (replies, page): (RepliesTo, u32),
     wanted: &CopyRequest,
     view: &PoolView,
     when: When,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
 ) -> Result<CopyOutcome, Error> {
-    if let Some(text) = repeated(db, &command, page.into())? {
+    if let Some(text) = replies.find(db, page.into())? {
         return Ok(CopyOutcome::Repeated(text));
     }
     let space = spaces::named(db, wanted.to.space())?;
@@ -149,13 +150,7 @@ pub(crate) fn copy(
     };
     let again = copying.visible.close()?;
     let copied = Copied { files: copying.files, links: copying.links, next, again };
-    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![
-            command.0,
-            CommitStep::from(page).row(),
-            when.pool_ms as i64,
-            reply(&copied)?
-        ])?;
+    replies.keep(db, page.into(), when.pool_ms, reply(&copied)?)?;
     Ok(CopyOutcome::Fresh(copied))
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn effective_in(db: &Tx, space: &Space, path: &PoolPath) -> Result<Po
 fn inheriting(db: &Tx, path: &PoolPath) -> Result<Vec<String>, Error> {
     let mut names = Vec::with_capacity(path.names().len());
     for name in path.names() {
-        match checkpoint_rows::target_of(db, name)? {
+        match checkpoint_rows::target_of(db, path.space(), name)? {
             Some(target) => names.extend(target),
             None => names.push(name.clone()),
         }
@@ -160,6 +160,8 @@ fn largest_chunk(ec: Ec) -> u32 {
 /// The policies that hold in the directories of a tree, each computed once.
 pub struct Inherited<'db> {
     db: &'db Tx,
+    /// The name of the space that the tree is in.
+    space: &'db str,
     /// False if no directory has a policy of its own, so that nothing need be looked up.
     any: bool,
     /// The policies found so far, by path relative to the tree's root.
@@ -177,12 +179,17 @@ pub struct Here {
 }
 
 impl<'db> Inherited<'db> {
-    /// Begins at the directory `root`, where `policy` holds. Without a root, no directory below sets anything
+    /// Begins at the directory `root` in a space, where `policy` holds. Without a root, no directory below sets anything
     /// differently.
-    pub(crate) fn new(db: &'db Tx, root: Option<DirId>, policy: Policy) -> Result<Self, Error> {
+    pub(crate) fn new(
+        db: &'db Tx,
+        space: &'db str,
+        root: Option<DirId>,
+        policy: Policy,
+    ) -> Result<Self, Error> {
         let any = db.prepare("SELECT 1 FROM dir_policies LIMIT 1")?.exists(params![])?;
         let here = Here { policy, own_redundancy: false, dir: root };
-        Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
+        Ok(Self { db, space, any, known: HashMap::from([(String::new(), here)]) })
     }
 
     /// Returns what holds in the directory of the entry at `path`, which is relative to the root.
@@ -204,7 +211,7 @@ impl<'db> Inherited<'db> {
     /// Returns what holds in the directory `name` of one in which `above` holds. In a staging directory of a
     /// checkpoint, it is what holds at the target.
     fn inside(&self, above: Here, name: &str) -> Result<Here, Error> {
-        if let Some(target) = checkpoint_rows::target_of(self.db, name)? {
+        if let Some(target) = checkpoint_rows::target_of(self.db, self.space, name)? {
             return target.iter().try_fold(above, |here, name| self.inside(here, name));
         }
         let found = match above.dir {

@@ -35,7 +35,8 @@ impl Catalog {
         (condition, spare_content): (Condition, bool),
         when: When,
     ) -> Result<CheckpointOutcome, Error> {
-        self.read(move |db| checkpoints::check_lengths(db, &id)).await?;
+        let checked = space.clone();
+        self.read(move |db| checkpoints::check_lengths(db, (&checked, &id))).await?;
         let how = Conditions { condition, spare_content };
         let commit = move |db: &_| checkpoints::commit(db, (&space, &id), how, when);
         self.write(Durability::Disk, commit).await
@@ -53,9 +54,12 @@ impl Catalog {
         self.write(Durability::Disk, abort).await
     }
 
-    /// Returns a checkpoint, if it is open.
-    pub async fn open_checkpoint(&self, id: CheckpointId) -> Result<Option<OpenCheckpoint>, Error> {
-        self.read(move |db| checkpoints::find_open(db, &id)).await
+    /// Returns a checkpoint of a space, if it is open.
+    pub async fn open_checkpoint(
+        &self,
+        (space, id): (String, CheckpointId),
+    ) -> Result<Option<OpenCheckpoint>, Error> {
+        self.read(move |db| checkpoints::find_open(db, (&space, &id))).await
     }
 
     /// Returns the checkpoint in which writers contribute to the file at a path, if they share it.

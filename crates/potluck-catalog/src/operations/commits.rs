@@ -1,6 +1,7 @@
 //! Commits, by which written files become visible.
 
 use crate::chunks::placements;
+use crate::kept_replies::{RepeatableCall, RepliesTo};
 use crate::policies::conversions;
 use crate::versions::{
     commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile},
@@ -10,7 +11,7 @@ use crate::versions::{
 use crate::when::When;
 use crate::{Catalog, Durability, Error, chunks};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
@@ -117,13 +118,15 @@ impl Catalog {
         self.read(move |db| rejudging::lost_parts(db, &session, file, &path, most)).await
     }
 
-    /// Returns the replies that were given to the steps of a call that was committed before, in order; none if it was
-    /// not committed.
+    /// Returns the replies that were given to the steps of the call number `batch` of a member's commits, in order; none
+    /// if that member committed nothing by it.
     pub async fn committed_before(
         &self,
+        member: MemberId,
         session: SessionId,
         batch: u32,
     ) -> Result<Vec<String>, Error> {
-        self.read(move |db| commit::replies(db, &session, batch)).await
+        let replies = RepliesTo { member, call: RepeatableCall::Commit, id: session };
+        self.read(move |db| replies.all_steps(db, batch)).await
     }
 }

@@ -3,6 +3,7 @@
 use crate::checkpoints;
 use crate::checkpoints::checkpoint_rows;
 use crate::history;
+use crate::kept_replies::{RepeatableCall, RepliesTo};
 use crate::members::grants::SeenSpaces;
 use crate::names;
 use crate::names::{
@@ -13,7 +14,7 @@ use crate::names::{
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes};
-use potluck_core::ids::{SessionId, VersionId};
+use potluck_core::ids::{MemberId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use potluck_wire::control::{
@@ -154,19 +155,20 @@ impl Catalog {
     }
 
     /// Copies a page of files inside the pool. A file is refused if too few of its holders are there in the snapshot.
-    /// If this `page` of the `copy` was made before, the reply of then is returned; `reply` makes the text that is kept
+    /// If this `page` of the member's `copy` was made before, the reply of then is returned; `reply` makes the text that is kept
     /// for that.
     pub async fn copy_files(
         &self,
-        (copy, page): (SessionId, u32),
+        (member, copy, page): (MemberId, SessionId, u32),
         wanted: CopyRequest,
         donors: DonorSnapshot,
         when: When,
         reply: impl Fn(&Copied) -> Result<String, Error> + Send + 'static,
     ) -> Result<CopyOutcome, Error> {
+        let replies = RepliesTo { member, call: RepeatableCall::Copy, id: copy };
         let work = move |db: &_| {
             let view = donors.current();
-            copies::copy(db, (copy, page), &wanted, &view, when, &reply)
+            copies::copy(db, (replies, page), &wanted, &view, when, &reply)
         };
         self.write(Durability::Disk, work).await
     }

@@ -5,9 +5,9 @@ use crate::chunks::{
     unused_chunks,
 };
 use crate::history::{reaping, snapshot_rows, snapshots, trash};
+use crate::kept_replies;
 use crate::pool_records::{donors, meta, sessions};
 use crate::sql::Tx;
-use crate::versions::commit;
 use crate::when::When;
 use crate::{Catalog, Durability, Error, checkpoints, history, members};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
@@ -186,7 +186,7 @@ impl Upkeep {
                 let when = When { pool_ms: now_ms, ..When::default() };
                 Ok(snapshots::release(db, most, when)? || history::expire(db, most, now_ms)?)
             }
-            Self::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
+            Self::Replies { before_ms, replies } => kept_replies::prune(db, before_ms, replies),
         }
     }
 }

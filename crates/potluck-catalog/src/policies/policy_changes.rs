@@ -163,8 +163,8 @@ pub(crate) fn follow(
         }
         EntryPlace::Link(_) => {}
         EntryPlace::Dir(dir) => {
-            let mut inherited =
-                Inherited::new(db, dir_policies::deciding(db, path, dir)?, policy.clone())?;
+            let deciding = dir_policies::deciding(db, path, dir)?;
+            let mut inherited = Inherited::new(db, path.space(), deciding, policy.clone())?;
             let mut walk = Walk::new(db, dir, true, after)?;
             for _ in 0..PAGE {
                 let Some(item) = walk.next_item()? else {

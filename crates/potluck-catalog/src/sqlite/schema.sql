@@ -128,8 +128,10 @@ CREATE INDEX trash_by_time ON trash (coalesce(thrown_ms, 0), id);
 -- it became, NULL where it was aborted or expired. target: the path of that below the directory in which dir is.
 -- style: whether its files replace the target (0), come to what is in it (1), or are what writers contribute to a file
 -- that they share (2). used_ms: when it was used last, or ended. idle_ms: how long it stays open while it is not used.
+-- Clients choose the id, so one of another space says nothing here: that of a shared file anybody may work out.
 CREATE TABLE checkpoints (
-    id            BLOB PRIMARY KEY,
+    space         INTEGER NOT NULL,
+    id            BLOB NOT NULL,
     dir           INTEGER,
     target        TEXT NOT NULL,
     style         INTEGER NOT NULL,
@@ -137,7 +139,8 @@ CREATE TABLE checkpoints (
     begun_wall_ms INTEGER NOT NULL,
     used_ms       INTEGER NOT NULL,
     idle_ms       INTEGER NOT NULL,
-    committed     TEXT
+    committed     TEXT,
+    PRIMARY KEY (space, id)
 ) WITHOUT ROWID;
 CREATE INDEX open_checkpoints ON checkpoints (dir) WHERE dir IS NOT NULL;
 CREATE INDEX ended_checkpoints ON checkpoints (used_ms) WHERE dir IS NULL;
@@ -323,15 +326,18 @@ CREATE TABLE offers (
 );
 CREATE INDEX offers_by_session ON offers (session);
 
--- Replies of commits, to repeat when they were lost.
-CREATE TABLE commits (
-    session BLOB NOT NULL,
-    batch   INTEGER NOT NULL,
-    at_ms   INTEGER NOT NULL,
-    reply   TEXT NOT NULL,
-    PRIMARY KEY (session, batch)
+-- Replies to calls of a member, to repeat when they were lost (kept_replies.rs). call: commits of the write session id
+-- (0), or a copy inside the pool (1).
+CREATE TABLE kept_replies (
+    id     BLOB NOT NULL,
+    member INTEGER NOT NULL,
+    call   INTEGER NOT NULL,
+    step   INTEGER NOT NULL,
+    at_ms  INTEGER NOT NULL,
+    reply  TEXT NOT NULL,
+    PRIMARY KEY (id, member, call, step)
 ) WITHOUT ROWID;
-CREATE INDEX commits_by_age ON commits (at_ms);
+CREATE INDEX kept_replies_by_age ON kept_replies (at_ms);
 
 -- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
 -- away_until_ms: its absence is announced until then. start_bytes: what it held when it began to

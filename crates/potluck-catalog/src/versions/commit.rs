@@ -7,11 +7,12 @@
 
 use crate::chunks;
 use crate::error::Error;
+use crate::kept_replies::{CommitStep, RepeatableCall, RepliesTo};
 use crate::pool_records::{
     meta::{self, Counter},
     sessions, spaces,
 };
-use crate::sql::{Tx, params};
+use crate::sql::Tx;
 use crate::versions;
 use crate::versions::{
     enough_copies::{self, AcknowledgedFile, MirroringWindow, Promise, WriteSafety},
@@ -22,7 +23,7 @@ use crate::versions::{
 use crate::when::When;
 use potluck_core::attributes::FileTime;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_core::recipe::PART_CHUNKS;
@@ -106,35 +107,13 @@ pub struct PreparedChunk {
     pub holders: Vec<(DonorId, AckLevel)>,
 }
 
-/// The position of a commit among those of its session. A call for many files is committed in several steps, each in
-/// a transaction of its own, so that none holds the catalog's writer for long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommitStep {
-    /// The number of the call in its session, from 0.
-    pub batch: u32,
-    /// The number of the step in its call, from 0.
-    pub step: u32,
-}
-
-impl CommitStep {
-    /// Returns the number of the commit's row among those of the session.
-    pub(crate) fn row(self) -> i64 {
-        i64::from(self.batch) << 32 | i64::from(self.step)
-    }
-}
-
-impl From<u32> for CommitStep {
-    /// Returns the position of the only step of a call.
-    fn from(batch: u32) -> Self {
-        Self { batch, step: 0 }
-    }
-}
-
 /// A batch of files of one session.
 #[derive(Debug)]
 pub struct Batch<F> {
     /// The write session that commits these files.
     pub session: SessionId,
+    /// The member whose session it is.
+    pub member: MemberId,
     /// The space in which the session writes.
     pub space: SpaceId,
     /// The position of this commit among those of the session.
@@ -219,7 +198,9 @@ pub(crate) fn commit<F: Clone>(
     when: When,
     reply: impl FnOnce(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error>,
 ) -> Result<CommitOutcome<F>, Error> {
-    if let Some(text) = repeated(db, &batch.session, batch.number)? {
+    let replies =
+        RepliesTo { member: batch.member, call: RepeatableCall::Commit, id: batch.session };
+    if let Some(text) = replies.find(db, batch.number)? {
         return Ok(CommitOutcome::Repeated(text));
     }
     if !sessions::is_open(db, &batch.session)? {
@@ -262,34 +243,8 @@ pub(crate) fn commit<F: Clone>(
     if batch.done && !goes_on {
         sessions::end(db, &batch.session)?;
     }
-    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![
-            batch.session.0,
-            batch.number.row(),
-            when.pool_ms as i64,
-            reply(&outcomes)?
-        ])?;
+    replies.keep(db, batch.number, when.pool_ms, reply(&outcomes)?)?;
     Ok(CommitOutcome::Fresh { files: outcomes, again })
-}
-
-/// Returns the reply to a batch that was committed before.
-pub(crate) fn repeated(
-    db: &Tx,
-    session: &SessionId,
-    number: CommitStep,
-) -> Result<Option<String>, Error> {
-    db.prepare("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
-        .query_one(params![session.0, number.row()], |row| row.get(0))
-}
-
-/// Returns the replies of those steps of a call that were committed before, in order.
-pub(crate) fn replies(db: &Tx, session: &SessionId, batch: u32) -> Result<Vec<String>, Error> {
-    let (first, last) = (CommitStep { batch, step: 0 }, CommitStep { batch, step: u32::MAX });
-    db.prepare(
-        "SELECT reply FROM commits WHERE session = ?1 AND batch BETWEEN ?2 AND ?3 ORDER BY batch",
-    )?
-    .query_map(params![session.0, first.row(), last.row()], |row| row.get(0))?
-    .collect()
 }
 
 struct Work<'db> {
@@ -446,15 +401,4 @@ fn check_strict(target: &PutTarget, file: &PreparedFile) -> Result<(), Error> {
         true => Err(Error::NotStrict { path: file.path.clone(), redundancy: asks }),
         false => Ok(()),
     }
-}
-
-/// Forgets at most `limit` replies to commits before `before_ms`, for which no client asks any more. Returns whether
-/// there may be more.
-pub(crate) fn prune_replies(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
-    let forgotten = db.execute(
-        "DELETE FROM commits WHERE (session, batch) IN (
-             SELECT session, batch FROM commits WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)",
-        params![before_ms as i64, limit as i64],
-    )?;
-    Ok(forgotten == limit)
 }

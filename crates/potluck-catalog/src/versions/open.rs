@@ -96,7 +96,7 @@ pub(crate) fn open(
         EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
         EntryPlace::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?.visible();
-            let mut inherited = Inherited::new(db, Some(dir), policy)?;
+            let mut inherited = Inherited::new(db, path.space(), Some(dir), policy)?;
             fill(db, &mut walk, &mut page, &mut inherited)?;
         }
     }

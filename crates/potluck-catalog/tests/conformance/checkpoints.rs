@@ -1,14 +1,14 @@
 //! Checkpoints: files that are staged where nobody sees them, and become visible at one moment.
 
 use crate::stage::{MADE, Stage, when};
-use potluck_catalog::fixture::{file, path};
+use potluck_catalog::fixture::{file, new_space, path};
 use potluck_catalog::{
     CheckpointOutcome, Error, NewCheckpoint, OpenCheckpoint, SeenSpaces, Upkeep,
 };
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::link_target::LinkTarget;
-use potluck_core::policy::Override;
+use potluck_core::policy::{Override, Policy};
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_wire::control::{Condition, NewLink};
 
@@ -244,7 +244,7 @@ async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there(
     // Staged files follow a policy that is set meanwhile.
     let at = open.staging.clone();
     let policy = stage.catalog.admit_write(path("pot://lab/step/a"), Condition::Always, 0).await;
-    let policy = potluck_core::policy::Policy { copies: 1, ..policy.expect("read").space.policy };
+    let policy = Policy { copies: 1, ..policy.expect("read").space.policy };
     let page = stage.catalog.follow_policy(at, policy, None, Some(5)).await.expect("followed");
     assert_eq!((page.next, stage.goal_of(&staged(&open, "a")).await), (None, None), "it has one");
     assert_eq!(
@@ -499,4 +499,31 @@ async fn a_member_has_so_many_checkpoints_open_and_no_more() {
     let other =
         NewCheckpoint { made_by: MemberId(2), ..new(9, "pot://lab/x", CommitStyle::Replace) };
     stage.catalog.begin_checkpoint(other, when(1)).await.expect("another member's");
+}
+
+/// Anybody can work out the identifier of a shared file from its path, also who does not see its space.
+#[tokio::test]
+async fn a_checkpoint_of_one_space_says_nothing_in_another() {
+    let stage = Stage::new().await;
+    let policy = Policy { sealed: false, ..Policy::default() };
+    let eves = new_space("eves", policy, None);
+    stage.catalog.create_space(eves, None, 0).await.expect("a space");
+    let out = path("pot://lab/out");
+    let id = CheckpointId::of_shared_file(&out);
+    for (target, style) in
+        [("pot://eves/taken", CommitStyle::Replace), ("pot://lab/out", CommitStyle::Share)]
+    {
+        let new = NewCheckpoint { id, ..new(1, target, style) };
+        stage.catalog.begin_checkpoint(new, when(1)).await.expect("begun");
+    }
+    let shared = stage.catalog.shared_file(out.clone()).await.expect("read").expect("shared");
+    assert_eq!(shared.target, out);
+    let of_eve = ("eves".to_owned(), id);
+    let commit = stage.catalog.commit_checkpoint(of_eve.clone(), ALWAYS, when(2)).await;
+    assert_eq!(commit, Ok(CheckpointOutcome::Now(path("pot://eves/taken"))));
+    assert_eq!(stage.catalog.open_checkpoint(of_eve).await, Ok(None));
+    let staged = path(&staged(&shared, "open"));
+    stage.catalog.make_directory(staged, false, MADE).await.expect("it is still open");
+    stage.catalog.abort_checkpoint(("lab".into(), id), false, 2).await.expect("aborted");
+    assert_eq!(stage.catalog.shared_file(out).await, Ok(None));
 }

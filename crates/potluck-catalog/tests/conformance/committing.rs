@@ -6,7 +6,7 @@ use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
 use potluck_catalog::{CommitOutcome, Error, Refused, ToldCopies};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_wire::control::Condition;
 
 fn refused(outcome: &Result<VersionId, Refused<()>>) -> &Error {
@@ -126,8 +126,10 @@ async fn a_repeated_batch_repeats_its_reply_and_nothing_else() {
         CommitOutcome::Repeated(text) => assert_eq!(text, "1 files"),
         CommitOutcome::Fresh { .. } => panic!("committed twice"),
     }
-    let kept = stage.catalog.committed_before(stage.session, 0).await;
+    let kept = stage.catalog.committed_before(MemberId(1), stage.session, 0).await;
     assert_eq!(kept, Ok(vec!["1 files".into()]));
+    let others = stage.catalog.committed_before(MemberId(2), stage.session, 0).await;
+    assert_eq!(others, Ok(vec![]), "the id of a session is no secret");
     let after_the_end = stage.commit_batch(1, batch(), false, 0).await;
     assert!(matches!(after_the_end, Err(Error::NoSession)));
 }

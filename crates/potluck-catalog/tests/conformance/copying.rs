@@ -8,7 +8,7 @@ use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
 use potluck_catalog::{Copied, CopyOutcome, CopyRequest, Error};
 use potluck_core::clock::Tick;
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::{AskedPolicy, Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::Condition;
@@ -27,7 +27,7 @@ fn wanted(from: &str, to: &str) -> CopyRequest {
 
 async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<CopyOutcome, Error> {
     let reply = |copied: &Copied| Ok(format!("{} files", copied.files.len()));
-    let command = (SessionId([99; 16]), number);
+    let command = (MemberId(1), SessionId([99; 16]), number);
     let donors = stage.donors.snapshot(Tick::ZERO);
     stage.catalog.copy_files(command, wanted.clone(), donors, when(60), reply).await
 }

@@ -4,7 +4,7 @@ use crate::stage::{Stage, when};
 use potluck_catalog::fixture::{chunk, coded, file, in_parts, new_space, path};
 use potluck_catalog::{CopyRequest, Met, PageLimit, SomeUnits, ToFollow, ToldCopies};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
+use potluck_core::ids::{ChunkId, DonorId, MemberId, SpaceId, VersionId};
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_wire::control::Condition;
 
@@ -82,7 +82,7 @@ async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
     let donors = stage.donors.snapshot(Tick::ZERO);
     stage
         .catalog
-        .copy_files((stage.session, 900), copy, donors, when(0), |_| Ok(String::new()))
+        .copy_files((MemberId(1), stage.session, 900), copy, donors, when(0), |_| Ok(String::new()))
         .await
         .expect("copied");
     let both = stage.needing(1).await;

@@ -5,7 +5,7 @@ use potluck_catalog::fixture::{file, path};
 use potluck_catalog::{CopyOutcome, CopyRequest, Error, SeenSpaces, Upkeep};
 use potluck_core::attributes::{AttributesToSet, FileTime, Permissions};
 use potluck_core::clock::Tick;
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::policy::AskedPolicy;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -165,7 +165,7 @@ async fn a_copy_of_a_tree_has_its_links() {
             reserved: Vec::new(),
         };
         let donors = stage.donors.snapshot(Tick::ZERO);
-        let id = (SessionId([number; 16]), 0);
+        let id = (MemberId(1), SessionId([number; 16]), 0);
         let copied = stage.catalog.copy_files(id, wanted, donors, when(1), |_| Ok("said".into()));
         copied.await.map(|copied| match copied {
             CopyOutcome::Fresh(copied) => copied,

@@ -453,7 +453,7 @@ async fn what_a_snapshot_shows_is_copied_inside_the_pool() {
         reserved: Vec::new(),
     };
     let donors = stage.donors.snapshot(Tick::ZERO);
-    let command = (SessionId([9; 16]), 0);
+    let command = (MemberId(1), SessionId([9; 16]), 0);
     let copied = stage.catalog.copy_files(command, wanted, donors, when(5), |_| Ok(String::new()));
     copied.await.expect("copied");
     assert_eq!(stage.listed("pot://lab/d/sub", true, None).await, ["b", "c"]);

@@ -164,6 +164,7 @@ impl Stage {
     ) -> Result<CommittedFiles<()>, Error> {
         let batch = Batch {
             session: self.session,
+            member: MemberId(1),
             space: self.space,
             number: number.into(),
             mirror: self.mirror,

@@ -213,6 +213,7 @@ impl SessionCalls {
     ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
         let commit = Commit { session: self.session, batch, files, done };
         let committed = self.client.call_retrying(&commit).await;
+        let committed = committed.and_then(|committed| of_all_files(committed, commit.files.len()));
         (commit.files, committed)
     }
 
@@ -230,9 +231,24 @@ impl SessionCalls {
     }
 }
 
+/// Returns what became of `files` files, if the manager said that of each: a file that it says nothing of is not taken
+/// for stored.
+fn of_all_files(committed: Committed, files: usize) -> Result<Committed, Failure> {
+    if committed.files.len() == files {
+        return Ok(committed);
+    }
+    let what = format!(
+        "the manager says what became of {} files where {files} were to become visible",
+        committed.files.len()
+    );
+    Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
+        .hint("repeat the command: what is stored is not sent again"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use potluck_wire::control::Outcome;
 
     #[test]
     fn chunks_that_were_offered_by_several_calls_are_told_apart() {
@@ -245,5 +261,17 @@ mod tests {
         };
         assert_eq!(indexes(answer(&[0, 7]), 0, 8), [0, 7]);
         assert_eq!(indexes(answer(&[3, 8, u32::MAX]), 16, 8), [19], "the call offered no others");
+    }
+
+    #[test]
+    fn a_commit_fails_that_does_not_say_what_became_of_each_file() {
+        let said = |files: usize| Committed {
+            files: vec![Outcome::Refused(Failure::bad_request("refused")); files],
+        };
+        assert!(of_all_files(said(2), 2).is_ok());
+        for (files, said_of) in [(1, 0), (2, 1), (1, 2)] {
+            let failure = of_all_files(said(said_of), files).expect_err("not said of each");
+            assert!(failure.message.contains(&format!("of {said_of} files where {files}")));
+        }
     }
 }

@@ -16,6 +16,7 @@ use potluck_catalog::{
 };
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{LockHolderId, MemberId};
+use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
@@ -60,12 +61,11 @@ impl CheckpointCalls {
         (space, id): (&str, CheckpointId),
         member: MemberId,
     ) -> Result<Option<CallLock>, Failure> {
-        let open = self.catalog.open_checkpoint(id).await?;
+        let open = self.catalog.open_checkpoint((space.to_owned(), id)).await?;
         // A merge belongs to one copy, which has nobody join it.
-        let is_joined = |open: &OpenCheckpoint| {
-            open.style == CommitStyle::Replace && open.staging.space() == space
+        let Some(open) = open.filter(|open| open.style == CommitStyle::Replace) else {
+            return Ok(None);
         };
-        let Some(open) = open.filter(is_joined) else { return Ok(None) };
         let key = (member, LockHolderId(id.0));
         let lock = self.locks.lock_for_call(key, &open.staging).await?;
         let holders = lock.refused_by();
@@ -185,7 +185,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
             };
             let is_more = used.as_ref().is_none_or(|used| used.next.is_some());
             let used = used.unwrap_or_default();
-            let rates = self.rates.of(&open.id);
+            let rates = self.rates.of(open.target.space(), open.id);
             let is_own = open.made_by == own;
             // The identifier gives access to what is staged, so only the maker and managers of the space are told it.
             let is_told = is_own || rights.allow(Right::Manage);
@@ -208,7 +208,9 @@ impl Answer<CheckpointList> for CheckpointCalls {
         }
         let committed = known.committed.into_iter().filter(|ended| ended.made_by == own);
         let committed = committed.map(|ended| {
-            let rates = self.rates.of(&ended.id);
+            let target: Option<PoolPath> = ended.target.parse().ok();
+            let space = target.as_ref().map_or("", PoolPath::space);
+            let rates = self.rates.of(space, ended.id);
             OwnCommitted {
                 id: ended.id,
                 target: ended.target,

@@ -22,7 +22,7 @@ use potluck_catalog::{
     Refused, StoredFile, ToldCopies,
 };
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::rights::Right;
@@ -85,7 +85,11 @@ impl Answer<Commit> for CommitCalls {
         let (ticketed, _in_session) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
-            Err(over) => return self.repeated(id, number, call.files.len()).await?.ok_or(over),
+            Err(over) => {
+                let member = caller.member()?.member;
+                let before = self.repeated(member, id, number, call.files.len()).await?;
+                return before.ok_or(over);
+            }
         };
         // This is noted before the receipts are checked, so that those of donors that register anew from now on are
         // left out later.
@@ -208,8 +212,19 @@ impl CommitCalls {
             let pool = self.pool.lock();
             pool.reservations_beside(pool.draws_on(&id))
         };
-        let batch =
-            Batch { session: id, space, number, mirror, ack, asked, reserved, files, done: ends };
+        let member = caller.member()?.member;
+        let batch = Batch {
+            session: id,
+            member,
+            space,
+            number,
+            mirror,
+            ack,
+            asked,
+            reserved,
+            files,
+            done: ends,
+        };
         let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses, caller).await?;
         if open {
@@ -371,11 +386,12 @@ impl CommitCalls {
     /// Returns the reply to a call for so many files that was committed before.
     async fn repeated(
         &self,
+        member: MemberId,
         session: SessionId,
         batch: u32,
         files: usize,
     ) -> Result<Option<Committed>, Failure> {
-        let replies = self.catalog.committed_before(session, batch).await?;
+        let replies = self.catalog.committed_before(member, session, batch).await?;
         let steps = replies.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
         Ok(joined(steps, files))
     }

@@ -60,8 +60,9 @@ impl Answer<CopyFiles> for CopyCalls {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
         let donors = self.pool.lock().snapshot(self.time.tick());
-        let when = self.time.when().made_by(caller.member()?.member);
-        let copied = self.catalog.copy_files((copy, page), wanted, donors, when, told);
+        let member = caller.member()?.member;
+        let when = self.time.when().made_by(member);
+        let copied = self.catalog.copy_files((member, copy, page), wanted, donors, when, told);
         match copied.await? {
             CopyOutcome::Repeated(text) => serde_json::from_str(&text)
                 .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}")))),

@@ -221,6 +221,7 @@ impl MetadataWriter {
         let Ticketed { space, asked, .. } = self.ticketed;
         let batch = Arc::new(Batch {
             session: self.session,
+            member: MANAGER,
             space,
             number: 0.into(),
             mirror: Mirror::ClientAsync,

@@ -51,6 +51,7 @@ async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<P
     for (number, file) in (1..).zip(files) {
         let batch = Batch {
             session,
+            member: MemberId(1),
             space,
             number: number.into(),
             mirror: Mirror::ClientSync,
