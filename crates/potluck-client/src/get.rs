@@ -2,6 +2,7 @@
 
 mod leftovers;
 mod local;
+mod local_dir;
 mod local_tree;
 mod made_dirs;
 mod ownership;
@@ -13,18 +14,19 @@ use crate::progress::Progress;
 use crate::recipe;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use local::{LocalFile, LocalWriter};
+use local_dir::LocalPlace;
 use local_tree::LocalTree;
 use made_dirs::MadeDirs;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::VersionId;
-use potluck_core::path::{PoolPath, check_name};
+use potluck_core::path::PoolPath;
 use potluck_core::seal::SpaceKey;
 use potluck_core::size::count;
 use potluck_wire::control::{Open, OpenDir, OpenFile, OpenLink, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The number of files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
@@ -77,8 +79,10 @@ pub struct GetOptions {
     pub if_absent: bool,
     /// The version that the file must have, if one is given.
     pub if_version: Option<VersionId>,
-    /// True if the directory that the copy goes to is made if need be.
-    pub make_dir: bool,
+    /// True if the last name of the copy is its own name in the pool, below a directory that the user named. That
+    /// directory is made if need be. A symbolic link at the name is replaced and not followed: an earlier copy may have
+    /// made it, and whoever writes in the pool would choose which file of this machine is overwritten.
+    pub own_name: bool,
     /// True if the copy gets the owner and group as far as the caller may give them, and directories their times and
     /// modes.
     pub archive: bool,
@@ -135,17 +139,22 @@ pub async fn get_file(
     }
     let file = open_one(client, path, options.if_version).await?;
     let mut made = MadeDirs::default();
-    if let Some(dir) = to.parent() {
-        if options.make_dir {
-            made.make(dir).map_err(|error| local_failure(dir, &error))?;
-        }
-        leftovers::remove(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    let failed = |error: io::Error| local_failure(to, &error);
+    if let Some(dir) = to.parent().filter(|_| options.own_name) {
+        made.make(dir).map_err(|error| local_failure(dir, &error))?;
     }
     progress.expect(file.size());
-    if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
+    let device = match options.own_name && to.is_symlink() {
+        true => None,
+        false => local::open_device(to).map_err(failed)?,
+    };
+    if let Some(device) = device {
         stream_range(client, &file, 0..file.size(), device, progress).await?;
     } else {
-        write_file(client, &file, to, options, &progress).await?;
+        let place = if options.own_name { LocalPlace::of(to) } else { LocalPlace::named(to) };
+        let place = place.map_err(failed)?;
+        leftovers::remove(&place.dir);
+        write_file(client, &file, place, options, &progress).await?;
     }
     made.stay(&[]);
     let (bytes, failovers) = (file.size(), file.failovers());
@@ -168,12 +177,13 @@ pub async fn get_link(
         Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what).hint("copy it again")
     })?;
     let mut made = MadeDirs::default();
-    if let Some(dir) = to.parent().filter(|_| options.make_dir) {
+    if let Some(dir) = to.parent().filter(|_| options.own_name) {
         made.make(dir).map_err(|error| local_failure(dir, &error))?;
     }
+    let place = LocalPlace::of(to).map_err(|error| local_failure(to, &error))?;
     let owner = entry.owner.filter(|_| options.archive);
     let link = OpenLink { path: String::new(), target, mtime: entry.mtime, owner };
-    local_tree::make_link(to, &link, options.if_absent, &*client.env.entropy)?;
+    local_tree::make_link(&place, &link, options.if_absent, &*client.env.entropy)?;
     made.stay(&[]);
     Ok(GetReport { links: 1, ..GetReport::default() })
 }
@@ -190,7 +200,7 @@ pub async fn get_tree(
     options: GetOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    tree(client, path, Some(LocalTree::new(to, options)), progress).await
+    tree(client, path, Some((to, options)), progress).await
 }
 
 fn check_absent(to: &Path) -> Result<(), Failure> {
@@ -255,21 +265,22 @@ pub async fn check_tree(
 async fn tree(
     client: &Pool,
     path: &PoolPath,
-    mut to: Option<LocalTree<'_>>,
+    to: Option<(&Path, GetOptions)>,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
     let mut made = MadeDirs::default();
+    let mut local: Option<LocalTree> = None;
     let mut after = None;
     let mut fetcher: Option<Fetcher> = None;
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take(), leased: false };
         let page: Opened = client.call_retrying(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
-        if let Some(to) = &mut to {
-            if open.after.is_none() {
-                to.make_dir("", &mut made)?; // once: it looks for leftovers of killed downloads
-            }
+        if let (Some((root, options)), None) = (to, &local) {
+            local = Some(LocalTree::begin(root, options, &mut made)?);
+        }
+        if let Some(to) = &mut local {
             for OpenDir { path, attributes } in page.dirs {
                 // The files below it fail, each by itself, and all others are copied.
                 match to.make_dir(&path, &mut made) {
@@ -298,8 +309,8 @@ async fn tree(
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
             .map(|file| {
-                let local = to.as_mut().map(|to| Ok((to.file(&file.path)?, to.options())));
-                get_one(client, fetcher, path, file, key, local.transpose(), &progress)
+                let place = local.as_mut().map(|to| Ok((to.file(&file.path)?, to.options())));
+                get_one(client, fetcher, path, file, key, place.transpose(), &progress)
             })
             .buffer_unordered(FILES_AT_ONCE);
         while let Some((name, result)) = files.next().await {
@@ -315,10 +326,10 @@ async fn tree(
         after = page.next;
         if after.is_none() {
             report.failovers += fetcher.failovers();
-            let root = to.as_ref().map(LocalTree::root);
+            let root = local.as_ref().map(LocalTree::root);
             let failed = report.failed.iter().filter_map(|(name, _)| Some(root?.join(name)));
             made.stay(&failed.collect::<Vec<_>>());
-            if let Some(to) = &mut to
+            if let Some(to) = &mut local
                 && to.options().archive
             {
                 let root = client.stat(path).await?.entry;
@@ -335,7 +346,7 @@ async fn get_one(
     root: &PoolPath,
     file: OpenFile,
     key: Option<&SpaceKey>,
-    local: Result<Option<(PathBuf, GetOptions)>, Failure>,
+    local: Result<Option<(LocalPlace, GetOptions)>, Failure>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
@@ -344,7 +355,7 @@ async fn get_one(
         let file = File::new(client, root, file, key, fetcher.clone(), None)?;
         match local {
             Some((local, options)) => {
-                write_file(client, &file, &local, options, progress).await?;
+                write_file(client, &file, local, options, progress).await?;
             }
             None => {
                 let (all, progress) = (0..file.size(), Arc::clone(progress));
@@ -405,11 +416,12 @@ async fn stream_range<W: Write + Send + 'static>(
 async fn write_file(
     client: &Pool,
     file: &File,
-    to: &Path,
+    to: LocalPlace,
     options: GetOptions,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| local_failure(to, &error);
+    let path = to.path();
+    let failed = |error: io::Error| local_failure(&path, &error);
     let local = LocalFile::create(to, file.attributes().permissions, &*client.env.entropy)
         .map_err(failed)?;
     if let Some(content) = file.inline() {
@@ -462,19 +474,6 @@ async fn write_unit(
         return write();
     }
     client.env.offload.run(write).await
-}
-
-/// Returns the local path of a pool file; names from the network never lead out of `to`.
-fn local_path(to: &Path, relative: &str) -> Result<PathBuf, Failure> {
-    let mut path = to.to_path_buf();
-    for name in relative.split('/').filter(|name| !name.is_empty()) {
-        check_name(name).map_err(|why| {
-            Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
-                .hint("the manager sent a name that no file can have")
-        })?;
-        path.push(name);
-    }
-    Ok(path)
 }
 
 fn local_failure(path: &Path, error: &io::Error) -> Failure {

@@ -4,10 +4,11 @@
 //! process, so that a file of that form without a lock is a leftover, and the next download into its directory removes
 //! it. All other files are the user's.
 
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use super::local_dir::LocalDir;
+use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, openat};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 
 /// The mark in the name of a download, between the name of its target and the digits.
 const MARK: &str = ".potluck-";
@@ -16,25 +17,11 @@ const END: &str = ".part";
 /// The number of hexadecimal digits that make the name of a download unique.
 const DIGITS: usize = 16;
 
-/// The name of a file while it is downloaded: a hidden one, beside the file that it becomes.
-pub struct PartName<'a> {
-    beside: &'a Path,
-    name: String,
-}
-
-impl<'a> PartName<'a> {
-    /// Makes the name of a download of `to`.
-    pub fn of(to: &'a Path, unique: u64) -> io::Result<Self> {
-        let name = to.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
-        // A name of 255 bytes must leave room for what makes the temporary one unique.
-        let short: String = name.chars().take(40).collect();
-        Ok(Self { beside: to, name: format!(".{short}{MARK}{unique:0DIGITS$x}{END}") })
-    }
-
-    /// Returns the path of the unfinished file.
-    pub fn path(&self) -> PathBuf {
-        self.beside.with_file_name(&self.name)
-    }
+/// Makes the name of a file while it is downloaded: a hidden one, beside the file `name` that it becomes.
+pub fn part_name(name: &OsStr, unique: u64) -> OsString {
+    // A name of 255 bytes must leave room for what makes the temporary one unique.
+    let short: String = name.to_string_lossy().chars().take(40).collect();
+    format!(".{short}{MARK}{unique:0DIGITS$x}{END}").into()
 }
 
 /// Returns whether a file of this name is a download that is under way, or was left by a killed process.
@@ -58,30 +45,45 @@ pub fn lock(file: &File) -> bool {
 
 /// Removes from `dir` the files that killed downloads left. A file that cannot be removed is left for the next
 /// download.
-pub fn remove(dir: &Path) {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let parts = entries.filter(|entry| {
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        is_file && entry.file_name().to_str().is_some_and(is_part)
-    });
-    for part in parts.map(|entry| entry.path()) {
-        let left = File::open(&part)
-            .and_then(|file| Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?));
-        if left.is_ok() && fs::remove_file(&part).is_ok() {
-            tracing::info!("removed {}, which a download left that was killed", part.display());
+pub fn remove(dir: &LocalDir) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // A directory that cannot be read keeps what is in it.
+    let Ok(listed) = openat(dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
+    for entry in listed.flatten() {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        // Some file systems do not tell what an entry is.
+        let may_be_file = matches!(entry.file_type(), FileType::RegularFile | FileType::Unknown);
+        if !may_be_file || !name.to_str().is_some_and(is_part) || !is_abandoned(dir, name) {
+            continue;
+        }
+        if dir.remove(name).is_ok() {
+            let path = dir.path().join(name);
+            tracing::info!("removed {}, which a download left that was killed", path.display());
         }
     }
+}
+
+/// Returns whether a file is there that no process has locked.
+fn is_abandoned(dir: &LocalDir, name: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::empty()).is_ok_and(|file| {
+        let file = File::from(file);
+        file.metadata().is_ok_and(|about| about.is_file())
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn only_what_a_dead_download_left_is_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         let to = dir.path().join("data.h5");
-        let part = |unique| PartName::of(&to, unique).expect("a name").path();
+        let part = |unique| dir.path().join(part_name(OsStr::new("data.h5"), unique));
+        let opened = LocalDir::open(dir.path()).expect("open");
         for path in [&part(1), &part(2), &to] {
             fs::write(path, "bytes").expect("written");
         }
@@ -89,12 +91,12 @@ mod tests {
         users.iter().for_each(|name| fs::write(dir.path().join(name), "mine").expect("written"));
         let held = File::open(part(2)).expect("open");
         assert!(lock(&held));
-        remove(dir.path());
+        remove(&opened);
         assert!(!part(1).exists(), "nobody has it");
         assert!(part(2).exists(), "it is being written");
         assert!(to.exists() && users.iter().all(|name| dir.path().join(name).exists()));
         drop(held);
-        remove(dir.path());
+        remove(&opened);
         assert!(!part(2).exists());
     }
 }

@@ -1,15 +1,19 @@
 //! Writes a local file that appears whole or not at all.
 
-use super::leftovers::{self, PartName};
+use super::leftovers::{self, part_name};
+use super::local_dir::LocalPlace;
 use super::ownership;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::entropy::Entropy;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with,
+};
 use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The permission bits that a file has beside its own while it is being written: its owner may read and write it.
@@ -22,26 +26,29 @@ const OWN: u32 = 0o600;
 pub struct LocalFile {
     file: Arc<File>,
     permissions: Permissions,
-    temp: PathBuf,
-    to: PathBuf,
+    temp: OsString,
+    to: LocalPlace,
     finished: bool,
 }
 
 impl LocalFile {
-    /// Starts the file `to` in its directory. If `to` is a link, the file is made in the place that it leads to, as
-    /// `cp` does.
-    pub fn create(to: &Path, permissions: Permissions, entropy: &dyn Entropy) -> io::Result<Self> {
-        let to = if to.is_symlink() { fs::canonicalize(to)? } else { to.to_path_buf() };
-        if to.is_dir() {
+    /// Starts the file at a place. If a link is there, the file replaces the link.
+    pub fn create(
+        to: LocalPlace,
+        permissions: Permissions,
+        entropy: &dyn Entropy,
+    ) -> io::Result<Self> {
+        if to.kind()? == Some(FileType::Directory) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         // Without the set-ID bits a program from the pool runs only with the rights of the user who starts it.
         let permissions = permissions.nine_bits();
         // The owner may read it, so that a clean-up after a killed process can open it.
-        let mode = permissions.bits() | OWN;
+        let mode = Mode::from(permissions.bits() | OWN);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
-            let temp = PartName::of(&to, entropy.u64())?.path();
-            let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp)?;
+            let temp = part_name(&to.name, entropy.u64());
+            let file = File::from(openat(&*to.dir, &temp, flags, mode)?);
             // Before it is locked it looks like a leftover, and another process may remove it.
             if leftovers::lock(&file) && file.metadata()?.nlink() > 0 {
                 let file = Arc::new(file);
@@ -75,7 +82,7 @@ impl LocalFile {
             self.file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         match replace {
-            true => fs::rename(&self.temp, &self.to)?,
+            true => renameat(&*self.to.dir, &self.temp, &*self.to.dir, &self.to.name)?,
             false => rename_new(&self.temp, &self.to)?,
         }
         self.finished = true;
@@ -83,13 +90,14 @@ impl LocalFile {
     }
 }
 
-/// Renames a file unless there is an entry at `to`, in one step.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+/// Gives the file of the name `from` its place unless there is an entry at it, in one step.
+fn rename_new(from: &OsStr, to: &LocalPlace) -> io::Result<()> {
+    let LocalPlace { dir, name } = to;
+    match renameat_with(&**dir, from, &**dir, name, RenameFlags::NOREPLACE) {
         // Network file systems know no such rename; a second name is refused there just as well.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            fs::hard_link(from, to)?;
-            fs::remove_file(from)
+            linkat(&**dir, from, &**dir, name, AtFlags::empty())?;
+            dir.remove(from)
         }
         result => Ok(result?),
     }
@@ -109,7 +117,7 @@ impl LocalWriter {
 impl Drop for LocalFile {
     fn drop(&mut self) {
         if !self.finished {
-            let _ = fs::remove_file(&self.temp); // nothing more can be done about it here
+            let _ = self.to.dir.remove(&self.temp); // nothing more can be done about it here
         }
     }
 }
@@ -139,8 +147,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let files = || fs::read_dir(dir.path()).expect("listed").count();
         let entropy = SeededEntropy::new(1);
-        let create =
-            || LocalFile::create(&dir.path().join("f"), Permissions::FILE, &entropy).expect("made");
+        let create = || {
+            let place = LocalPlace::of(&dir.path().join("f")).expect("a place");
+            LocalFile::create(place, Permissions::FILE, &entropy).expect("made")
+        };
         let file = create();
         let writer = file.writer();
         assert_eq!(files(), 1);
@@ -157,19 +167,29 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_to_a_link_replaces_what_it_leads_to() {
+    fn a_copy_to_a_link_that_the_user_named_replaces_what_it_leads_to_and_any_other_the_link() {
         let dir = tempfile::tempdir().expect("a directory");
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::write(&real, "old").expect("written");
         std::os::unix::fs::symlink(&real, &link).expect("linked");
         let entropy = SeededEntropy::new(1);
-        let file = LocalFile::create(&link, Permissions::FILE, &entropy).expect("made");
-        file.writer().write_at(b"new", 0).expect("written");
-        file.finish(FileTime(7), None, true).expect("named");
+        let write = |place: LocalPlace, content: &[u8]| {
+            let file = LocalFile::create(place, Permissions::FILE, &entropy).expect("made");
+            file.writer().write_at(content, 0).expect("written");
+            file.finish(FileTime(7), None, true).expect("named");
+        };
+        write(LocalPlace::named(&link).expect("a place"), b"new");
         assert!(link.is_symlink());
         assert_eq!(fs::read(&real).expect("there"), b"new");
-        fs::remove_file(&real).expect("gone");
-        let dangling = LocalFile::create(&link, Permissions::FILE, &entropy).map(drop);
-        assert_eq!(dangling.expect_err("nowhere").kind(), io::ErrorKind::NotFound);
+        write(LocalPlace::of(&link).expect("a place"), b"other");
+        assert!(!link.is_symlink());
+        assert_eq!(fs::read(&link).expect("there"), b"other");
+        assert_eq!(fs::read(&real).expect("there"), b"new");
+        fs::remove_file(&link).expect("gone");
+        std::os::unix::fs::symlink("nowhere", &link).expect("linked");
+        let dangling = LocalPlace::named(&link).expect_err("nowhere");
+        assert_eq!(dangling.kind(), io::ErrorKind::NotFound);
+        write(LocalPlace::of(&link).expect("a place"), b"third");
+        assert_eq!(fs::read(&link).expect("there"), b"third");
     }
 }

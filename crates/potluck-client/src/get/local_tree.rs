@@ -1,45 +1,71 @@
 //! The local directory that a tree is copied to. Nothing of the tree is written through a symbolic link in that
 //! directory, not even through a link that this copy made: a link may lead to any place of this machine.
 
+use super::local_dir::{LocalDir, LocalPlace};
 use super::made_dirs::MadeDirs;
-use super::{GetOptions, leftovers, local_failure, local_path, ownership};
+use super::{GetOptions, leftovers, local_failure, ownership};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::entropy::Entropy;
+use potluck_core::path::check_name;
 use potluck_wire::control::OpenLink;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use std::collections::HashSet;
-use std::fs;
+use rustix::fs::{
+    AtFlags, FileType, Mode, Timespec, Timestamps, chmodat, readlinkat, renameat, symlinkat,
+    utimensat,
+};
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
 
 /// A local directory that a tree is copied to, and what is known of the directories below it.
-pub struct LocalTree<'a> {
-    root: &'a Path,
+pub struct LocalTree {
+    root: Arc<LocalDir>,
     options: GetOptions,
     /// The directories that are to get their attributes of the pool, by relative path, in the order in which they came.
     dirs: Vec<(String, EntryAttributes)>,
-    /// The directories below the root that are known to be no links; nothing that is copied replaces a directory.
-    real: HashSet<PathBuf>,
+    /// The directory that was looked up last, by relative path: entries of one directory come one after another.
+    last: (String, Arc<LocalDir>),
 }
 
-impl<'a> LocalTree<'a> {
-    /// Begins a copy into the directory `root`; with `options.if_absent` nothing in it is replaced.
-    pub fn new(root: &'a Path, options: GetOptions) -> Self {
-        Self { root, options, dirs: Vec::new(), real: HashSet::new() }
+impl LocalTree {
+    /// Begins a copy into the directory `root`, which is made if need be; with `options.if_absent` nothing in it is
+    /// replaced.
+    ///
+    /// Errors: [`code::LOCAL_IO`] and [`code::WRONG_KIND`] where there can be no such directory; the latter also where
+    /// its name is one from the pool and is a link.
+    pub fn begin(root: &Path, options: GetOptions, made: &mut MadeDirs) -> Result<Self, Failure> {
+        if options.own_name && root.is_symlink() {
+            return Err(is_link(root));
+        }
+        let failed = |error: io::Error| local_failure(root, &error);
+        made.make(root).map_err(failed)?;
+        let opened = match root.file_name().filter(|_| options.own_name) {
+            Some(name) => LocalPlace::of(root).and_then(|place| place.dir.below(name)),
+            None => LocalDir::open(root),
+        };
+        let root = Arc::new(opened.map_err(failed)?);
+        leftovers::remove(&root);
+        let last = (String::new(), Arc::clone(&root));
+        Ok(Self { root, options, dirs: Vec::new(), last })
     }
 
     /// Makes the directory at a relative path with those above it, and removes what killed downloads left in it.
     ///
     /// Errors: [`code::WRONG_KIND`] where a symbolic link is at the path or above it.
     pub fn make_dir(&mut self, relative: &str, made: &mut MadeDirs) -> Result<(), Failure> {
-        let dir = self.place(relative)?;
-        if !relative.is_empty() {
-            refuse_link(&dir)?;
+        let mut dir = Arc::clone(&self.root);
+        for name in names(relative) {
+            let name = checked(name)?;
+            let failed = |error: io::Error| local_failure(&dir.path().join(name), &error);
+            if dir.make(name).map_err(failed)? {
+                made.add(dir.path().join(name));
+            }
+            dir = Arc::new(below(&dir, name)?);
         }
-        made.make(&dir).map_err(|error| local_failure(&dir, &error))?;
         leftovers::remove(&dir);
+        self.last = (relative.to_owned(), dir);
         Ok(())
     }
 
@@ -58,11 +84,8 @@ impl<'a> LocalTree<'a> {
         dirs.insert(0, (String::new(), root));
         let mut failed = Vec::new();
         for (relative, attributes) in dirs.into_iter().rev() {
-            let set = self.place(&relative).and_then(|dir| {
-                if !relative.is_empty() {
-                    refuse_link(&dir)?;
-                }
-                set_all(&dir, attributes).map_err(|error| local_failure(&dir, &error))
+            let set = self.dir(&relative).and_then(|dir| {
+                set_all(&dir, attributes).map_err(|error| local_failure(dir.path(), &error))
             });
             if let Err(failure) = set {
                 failed.push((relative, failure));
@@ -71,22 +94,21 @@ impl<'a> LocalTree<'a> {
         failed
     }
 
-    /// Returns the local path at which a file of the tree may be written.
+    /// Returns the place at which a file of the tree may be written. A link that is there will be replaced.
     ///
-    /// Errors: [`code::WRONG_KIND`] where a symbolic link is at the path or above it; [`code::EXISTS`] where anything
-    /// is there and nothing is to be replaced.
-    pub fn file(&mut self, relative: &str) -> Result<PathBuf, Failure> {
+    /// Errors: [`code::WRONG_KIND`] where a symbolic link is above the path; [`code::EXISTS`] where anything is there
+    /// and nothing is to be replaced.
+    pub fn file(&mut self, relative: &str) -> Result<LocalPlace, Failure> {
         let place = self.place(relative)?;
-        match (place.symlink_metadata(), self.options.if_absent) {
-            (Ok(_), true) => Err(local_failure(&place, &io::ErrorKind::AlreadyExists.into())),
-            (Ok(about), false) if about.is_symlink() => Err(is_link(&place)),
-            _ => Ok(place), // writing tells what else is wrong with it
+        match self.options.if_absent && place.kind().is_ok_and(|kind| kind.is_some()) {
+            true => Err(local_failure(&place.path(), &io::ErrorKind::AlreadyExists.into())),
+            false => Ok(place), // writing tells what else is wrong with it
         }
     }
 
-    /// Returns the directory that the tree is copied to.
-    pub fn root(&self) -> &'a Path {
-        self.root
+    /// Returns the path of the directory that the tree is copied to.
+    pub fn root(&self) -> &Path {
+        self.root.path()
     }
 
     /// Returns the options by which the tree is copied.
@@ -102,30 +124,44 @@ impl<'a> LocalTree<'a> {
         make_link(&place, &link, self.options.if_absent, entropy)
     }
 
-    /// Returns the local path for a relative path. Only its last component may be a symbolic link: a link above is an
+    /// Returns the place of a relative path, whose last component is not followed if it is a link. A link above is an
     /// error.
-    fn place(&mut self, relative: &str) -> Result<PathBuf, Failure> {
-        let place = local_path(self.root, relative)?;
-        let Some((above, _)) = relative.rsplit_once('/') else { return Ok(place) };
-        let mut dir = self.root.to_path_buf();
-        for name in above.split('/') {
-            dir.push(name);
-            if !self.real.contains(&dir) {
-                refuse_link(&dir)?;
-                if dir.is_dir() {
-                    self.real.insert(dir.clone());
-                }
+    fn place(&mut self, relative: &str) -> Result<LocalPlace, Failure> {
+        let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        let name = checked(name)?.to_owned();
+        Ok(LocalPlace { dir: self.dir(above)?, name })
+    }
+
+    /// Opens the directory at a relative path, through no link.
+    fn dir(&mut self, relative: &str) -> Result<Arc<LocalDir>, Failure> {
+        if self.last.0 != relative {
+            let mut dir = Arc::clone(&self.root);
+            for name in names(relative) {
+                dir = Arc::new(below(&dir, checked(name)?)?);
             }
+            self.last = (relative.to_owned(), dir);
         }
-        Ok(place)
+        Ok(Arc::clone(&self.last.1))
     }
 }
 
-fn refuse_link(place: &Path) -> Result<(), Failure> {
-    match place.is_symlink() {
-        true => Err(is_link(place)),
-        false => Ok(()),
-    }
+fn names(relative: &str) -> impl Iterator<Item = &str> {
+    relative.split('/').filter(|name| !name.is_empty())
+}
+
+/// Returns a name from the network as one that never leads out of the directory it is looked up in.
+fn checked(name: &str) -> Result<&OsStr, Failure> {
+    check_name(name).map(|()| OsStr::new(name)).map_err(|why| {
+        Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
+            .hint("the manager sent a name that no file can have")
+    })
+}
+
+fn below(dir: &LocalDir, name: &OsStr) -> Result<LocalDir, Failure> {
+    dir.below(name).map_err(|error| match dir.kind_of(name) {
+        Ok(Some(FileType::Symlink)) => is_link(&dir.path().join(name)),
+        _ => local_failure(&dir.path().join(name), &error),
+    })
 }
 
 fn is_link(place: &Path) -> Failure {
@@ -140,64 +176,70 @@ fn is_link(place: &Path) -> Failure {
 /// Errors: [`code::EXISTS`] with `if_absent` where anything is there; [`code::WRONG_KIND`] where a file or a directory
 /// is.
 pub fn make_link(
-    place: &Path,
+    place: &LocalPlace,
     link: &OpenLink,
     if_absent: bool,
     entropy: &dyn Entropy,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| local_failure(place, &error);
-    match place.symlink_metadata() {
-        Err(_) => symlink(link.target.as_str(), place).map_err(failed)?,
-        Ok(_) if if_absent => return Err(failed(io::ErrorKind::AlreadyExists.into())),
-        Ok(about) if about.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
-        Ok(about) if about.is_symlink() => {
-            let is_same =
-                fs::read_link(place).is_ok_and(|there| there == Path::new(link.target.as_str()));
-            if !is_same {
-                replace(place, link.target.as_str(), entropy).map_err(failed)?;
+    let failed = |error: io::Error| local_failure(&place.path(), &error);
+    let LocalPlace { dir, name } = place;
+    let target = link.target.as_str();
+    match place.kind().map_err(failed)? {
+        None => symlinkat(target, &**dir, name).map_err(|why| failed(why.into()))?,
+        Some(_) if if_absent => return Err(failed(io::ErrorKind::AlreadyExists.into())),
+        Some(FileType::Directory) => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Some(FileType::Symlink) => {
+            let there = readlinkat(&**dir, name, Vec::new());
+            if !there.is_ok_and(|there| there.as_bytes() == target.as_bytes()) {
+                replace(place, target, entropy).map_err(failed)?;
             }
         }
-        Ok(_) => {
-            let what = format!("{} is a file", place.display());
+        Some(_) => {
+            let what = format!("{} is a file", place.path().display());
             return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
                 .hint("choose another target for the link, or remove the file"));
         }
     }
     if let Some(owner) = link.owner {
-        ownership::give_at(place, owner).map_err(failed)?;
+        ownership::give_at(&**dir, Path::new(name), owner).map_err(failed)?;
     }
-    set_time(place, link.mtime).map_err(failed)
+    set_time(&**dir, name, link.mtime).map_err(failed)
 }
 
-/// Gives a directory the owner, as far as this process may, the mode and the time that it has in the pool.
-fn set_all(dir: &Path, attributes: EntryAttributes) -> io::Result<()> {
+/// Gives a directory the owner, as far as this process may, the time and the mode that it has in the pool. The mode
+/// comes last, because it may take the right to look anything up in it.
+fn set_all(dir: &LocalDir, attributes: EntryAttributes) -> io::Result<()> {
     if let Some(owner) = attributes.owner {
-        ownership::give_at(dir, owner)?;
+        ownership::give_at(dir, Path::new("."), owner)?;
     }
-    fs::set_permissions(dir, fs::Permissions::from_mode(attributes.permissions.bits()))?;
-    set_time(dir, attributes.mtime)
+    set_time(dir, OsStr::new("."), attributes.mtime)?;
+    Ok(chmodat(dir, ".", Mode::from(attributes.permissions.bits()), AtFlags::empty())?)
 }
 
 /// Replaces a link by one to `target`, in one step.
-fn replace(place: &Path, target: &str, entropy: &dyn Entropy) -> io::Result<()> {
-    let temp = leftovers::PartName::of(place, entropy.u64())?.path();
-    symlink(target, &temp)?;
-    fs::rename(&temp, place).inspect_err(|_| {
-        let _ = fs::remove_file(&temp); // nothing more can be done about it here
-    })
+fn replace(place: &LocalPlace, target: &str, entropy: &dyn Entropy) -> io::Result<()> {
+    let LocalPlace { dir, name } = place;
+    let temp = leftovers::part_name(name, entropy.u64());
+    symlinkat(target, &**dir, &temp)?;
+    renameat(&**dir, &temp, &**dir, name).inspect_err(|_| {
+        let _ = dir.remove(&temp); // nothing more can be done about it here
+    })?;
+    Ok(())
 }
 
-fn set_time(place: &Path, time: FileTime) -> io::Result<()> {
+fn set_time(dir: impl AsFd, name: &OsStr, time: FileTime) -> io::Result<()> {
     let (tv_sec, tv_nsec) = (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000));
     let time = Timespec { tv_sec, tv_nsec };
     let times = Timestamps { last_access: time, last_modification: time };
-    Ok(utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use potluck_core::entropy::SeededEntropy;
+    use rustix::fs::CWD;
+    use std::fs;
 
     #[test]
     fn nothing_of_a_tree_goes_through_a_link_in_it() {
@@ -213,16 +255,18 @@ mod tests {
             mtime: FileTime(5),
             owner: None,
         };
-        let mut tree = LocalTree::new(&root, GetOptions::default());
+        let begin = |options| LocalTree::begin(&root, options, &mut MadeDirs::default());
+        let plain = || begin(GetOptions::default()).expect("a directory");
+        let mut tree = plain();
         for (path, target) in [("out", "../outside"), ("real/f", "../../outside/f")] {
             tree.link(&link(path, target), &entropy).expect("made");
             assert_eq!(fs::read_link(root.join(path)).expect("a link"), Path::new(target));
         }
-        let code_of = |refused: Result<PathBuf, Failure>| refused.expect_err("a link").code;
-        for mut tree in [tree, LocalTree::new(&root, GetOptions::default())] {
+        let code_of = |refused: Result<LocalPlace, Failure>| refused.expect_err("a link").code;
+        for mut tree in [tree, plain()] {
             assert_eq!(code_of(tree.file("out/f")), code::WRONG_KIND);
             assert_eq!(code_of(tree.file("out/a/f")), code::WRONG_KIND);
-            assert_eq!(code_of(tree.file("real/f")), code::WRONG_KIND);
+            assert_eq!(code_of(tree.file("real/f/g")), code::WRONG_KIND);
             for dir in ["out", "out/a", "real/f/b"] {
                 let refused = tree.make_dir(dir, &mut MadeDirs::default());
                 assert_eq!(refused.expect_err("a link").code, code::WRONG_KIND, "{dir}");
@@ -231,7 +275,7 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&outside).expect("listed").count(), 1);
         // A link takes the place of a link, and of nothing else.
-        let mut tree = LocalTree::new(&root, GetOptions::default());
+        let mut tree = plain();
         tree.link(&link("out", "elsewhere"), &entropy).expect("replaced");
         assert_eq!(fs::read_link(root.join("out")).expect("a link"), Path::new("elsewhere"));
         fs::write(root.join("file"), "mine").expect("written");
@@ -240,8 +284,17 @@ mod tests {
             assert_eq!(refused.code, code::WRONG_KIND, "{there}");
         }
         let if_absent = GetOptions { if_absent: true, ..GetOptions::default() };
-        let refused = LocalTree::new(&root, if_absent).link(&link("out", "x"), &entropy);
+        let refused = begin(if_absent).expect("there").link(&link("out", "x"), &entropy);
         assert_eq!(refused.expect_err("there").code, code::EXISTS);
         assert_eq!(fs::read_dir(&root).expect("listed").count(), 3, "nothing is left over");
+        // The tree's own name is followed where the user chose it, and not where the pool did.
+        let link_to_root = dir.path().join("link");
+        symlinkat("root", CWD, &link_to_root).expect("a link");
+        let begin = |own_name| {
+            let options = GetOptions { own_name, ..GetOptions::default() };
+            LocalTree::begin(&link_to_root, options, &mut MadeDirs::default())
+        };
+        assert!(begin(false).is_ok());
+        assert_eq!(begin(true).err().expect("a link").code, code::WRONG_KIND);
     }
 }

@@ -31,6 +31,11 @@ impl MadeDirs {
         Ok(())
     }
 
+    /// Notes that a directory was made.
+    pub fn add(&mut self, dir: PathBuf) {
+        self.0.push(dir);
+    }
+
     /// Keeps the directories that have everything that belongs into them, even if they are empty: those that are above
     /// none of the files at `lacking`.
     pub fn stay(&mut self, lacking: &[PathBuf]) {

@@ -1,10 +1,11 @@
 //! Ownership of local copies of files.
 
 use potluck_core::attributes::FileOwner;
-use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat, fchown};
+use rustix::fs::{AtFlags, Gid, Uid, chownat, fchown};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Gives an open file its owner as far as this process may, like `cp -a`: root sets user and group, any other process
@@ -13,9 +14,10 @@ pub fn give(file: &File, owner: FileOwner) -> io::Result<()> {
     as_far_as_allowed(owner, |uid, gid| fchown(file, uid, gid))
 }
 
-/// Gives the file, directory or link at a path its owner as [`give`] does. A symbolic link is not followed.
-pub fn give_at(path: &Path, owner: FileOwner) -> io::Result<()> {
-    let give = |uid, gid| chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+/// Gives the file, directory or link at a name in a directory its owner as [`give`] does. A symbolic link is not
+/// followed.
+pub fn give_at(dir: impl AsFd, name: &Path, owner: FileOwner) -> io::Result<()> {
+    let give = |uid, gid| chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
     as_far_as_allowed(owner, give)
 }
 

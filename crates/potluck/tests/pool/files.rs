@@ -193,22 +193,34 @@ fn a_link_that_was_copied_leads_no_later_copy_out_of_its_tree() {
     }
     fs::write(outside.join("f"), "mine").expect("written");
     symlink("../outside", from.join("dir")).expect("a link");
-    symlink("../outside/f", from.join("file")).expect("a link");
+    for name in ["file", "alone"] {
+        symlink("../outside/f", from.join(name)).expect("a link");
+    }
     lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/tree"]);
     lab.cli.ok(&["cp", "-r", "pot://lab/tree", arg(&to)]);
     // Somebody who writes in the space puts other things in the place of the links.
-    lab.cli.ok(&["rm", "pot://lab/tree/dir", "pot://lab/tree/file"]);
+    lab.cli.ok(&["rm", "pot://lab/tree/dir", "pot://lab/tree/file", "pot://lab/tree/alone"]);
     let theirs = lab.dir().join("theirs");
     fs::write(&theirs, "theirs").expect("written");
-    for path in ["dir/f", "dir/g", "file", "another"] {
+    for path in ["dir/f", "dir/g", "file", "another", "alone"] {
         lab.cli.ok(&["cp", arg(&theirs), &format!("pot://lab/tree/{path}")]);
     }
+    // Where the name of the copy is one of the pool, a file takes the place of the link.
+    lab.cli.ok(&["cp", "pot://lab/tree/alone", arg(&to)]);
+    assert!(!to.join("alone").is_symlink());
+    assert_eq!(fs::read(to.join("alone")).expect("there"), b"theirs");
+    // A directory does not: neither one of a tree nor the tree's own.
+    symlink("../outside", to.join("tree")).expect("a link");
+    let own_name = format!("{}/", arg(&to));
+    assert_eq!(lab.cli.fails(10, &["cp", "-r", "pot://lab/tree", &own_name]).code, "POT-E022");
     let refused = lab.cli.run(&["cp", "-r", "pot://lab/tree", arg(&to)]).exits(4);
     assert!(refused.stderr.contains("POT-E022"), "{}", refused.stderr);
     assert_eq!(fs::read(outside.join("f")).expect("there"), b"mine");
     assert_eq!(fs::read_dir(&outside).expect("listed").count(), 1);
-    assert!(to.join("dir").is_symlink() && to.join("file").is_symlink());
-    assert_eq!(fs::read(to.join("another")).expect("others are copied"), b"theirs");
+    assert!(to.join("dir").is_symlink() && !to.join("file").is_symlink());
+    for name in ["file", "another"] {
+        assert_eq!(fs::read(to.join(name)).expect("others are copied"), b"theirs", "{name}");
+    }
 }
 
 #[test]

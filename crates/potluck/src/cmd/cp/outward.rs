@@ -94,14 +94,13 @@ async fn copy_one(
     if takes_in {
         target.push(named.file_name().unwrap_or(named.space()));
     }
+    let options = GetOptions {
+        if_absent: args.if_absent,
+        if_version: args.if_version.map(VersionId),
+        own_name: takes_in,
+        archive: args.archive,
+    };
     if !is_dir {
-        let if_version = args.if_version.map(VersionId);
-        let options = GetOptions {
-            if_absent: args.if_absent,
-            if_version,
-            make_dir: takes_in,
-            archive: args.archive,
-        };
         if kind == Some(EntryKind::Link) {
             return get_link(client, path, &target, options).await;
         }
@@ -110,8 +109,5 @@ async fn copy_one(
     if args.if_version.is_some() {
         return Err(one_version());
     }
-    let GetOptions { if_version, make_dir, .. } = GetOptions::default();
-    let CpArgs { if_absent, archive, .. } = *args;
-    let options = GetOptions { if_absent, if_version, make_dir, archive };
     get_tree(client, path, &target, options, progress).await
 }
