@@ -267,7 +267,10 @@ impl Pool {
             measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
         let invitation: Invitation = serde_json::from_str(&invited)
             .with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
-        self.lend(number, &["--token", &invitation.token, "--name", &format!("donor-{number}")])
+        let token = self.dir.join(format!("donor-{number}.token"));
+        fs::write(&token, &invitation.token)?;
+        let token = token.display().to_string();
+        self.lend(number, &["--token-file", &token, "--name", &format!("donor-{number}")])
     }
 
     fn lend(&self, number: usize, more: &[&str]) -> Result<Daemon> {

@@ -146,7 +146,7 @@ impl KnownMembers {
             return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what).hint(
                 "if the manager was restored lately, it may lack members: an admin can restore it again with more donors, and \
                  nothing has to be done here. Otherwise ask an admin for a new token (`potluck invite`) and join into another \
-                 directory: `potluck join TOKEN --state NEW`; `potluck leave --pool-is-gone` deletes what is left of this \
+                 directory: `potluck join - --state NEW`; `potluck leave --pool-is-gone` deletes what is left of this \
                  membership, a lent directory with it",
             ));
         };
@@ -158,7 +158,7 @@ impl KnownMembers {
             let hint = match role {
                 Role::Donor => {
                     "to bring back all that is stored there: ask an admin for a new token (`potluck \
-                     invite --role donor`), then `potluck join TOKEN --state NEW` and `potluck lend DIR \
+                     invite --role donor`), then `potluck join - --state NEW` and `potluck lend DIR \
                      --adopt-store --state NEW`; `potluck leave` deletes what is left of this membership, \
                      the lent directory with it"
                 }
@@ -211,7 +211,7 @@ impl CallingMember {
                 code::NOT_A_MEMBER,
                 "this call needs a certificate of the pool, and none was shown",
             )
-            .hint("join the pool first: `potluck join TOKEN`, with a token from `potluck invite`")
+            .hint("join the pool first: `potluck join -`, with a token from `potluck invite`")
         })
     }
 }

@@ -84,9 +84,9 @@ impl fmt::Debug for JoinToken {
 impl FromStr for JoinToken {
     type Err = NotAToken;
     fn from_str(text: &str) -> Result<Self, NotAToken> {
-        // People copy the whole command `potluck join TOKEN`.
-        let token = text.split_whitespace().next_back().ok_or(NotAToken)?;
-        let body = token.strip_prefix(PREFIX).ok_or(NotAToken)?;
+        // People copy the whole line that `potluck invite` prints.
+        let body = text.split_whitespace().find_map(|word| word.strip_prefix(PREFIX));
+        let body = body.ok_or(NotAToken)?;
         let json = URL_SAFE_NO_PAD.decode(body).map_err(|_| NotAToken)?;
         serde_json::from_slice(&json).map_err(|_| NotAToken)
     }

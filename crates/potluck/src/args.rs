@@ -141,7 +141,7 @@ pub enum Command {
     Manager(ManagerArgs),
     /// Lend part of a disk to the pool
     #[command(
-        after_help = "Examples:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)"
+        after_help = "Examples:\n  potluck join -                             (once; then paste a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)"
     )]
     Lend(LendArgs),
     /// Show or change what a daemon of this machine was told; it goes by it at once
@@ -169,7 +169,9 @@ pub enum Command {
     #[command(subcommand, after_help = "Examples:\n  potluck members ls\n  potluck members rm ada")]
     Members(MembersArgs),
     /// Join a pool with a token from `potluck invite`
-    #[command(after_help = "Example:\n  potluck join pot1.eyJtIjoi…")]
+    #[command(
+        after_help = "Examples:\n  potluck join -                               (then paste the token)\n  echo pot1.eyJtIjoi… | potluck join -\n  potluck join --token-file token\n\nA token on the command line itself could be read by every user of the machine while the\ncommand runs, and sudo would keep it in its log."
+    )]
     Join(JoinArgs),
     /// Copy files into the pool, out of it or inside it; `-` is standard input or output
     #[command(

@@ -163,9 +163,9 @@ impl CommandSettings {
                 donor.about.pool,
                 donor.dir.display()
             ))
-            .hint("ask an admin for a token (`potluck invite --role user`), then run `potluck join TOKEN`"),
+            .hint("ask an admin for a token (`potluck invite --role user`), then run `potluck join -`"),
             None => failure("you have not joined a pool".into())
-                .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join TOKEN`"),
+                .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join -`"),
         }
     }
 
@@ -182,7 +182,7 @@ impl CommandSettings {
                 dir.display()
             );
             return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what)
-                .hint("ask an admin for a token (`potluck invite --role donor`), then run `potluck join TOKEN`; or give the --state that `potluck lend` was given"));
+                .hint("ask an admin for a token (`potluck invite --role donor`), then run `potluck join -`; or give the --state that `potluck lend` was given"));
         }
         let identity = load_identity(dir)?;
         if identity.about.role != Role::Donor {
@@ -350,9 +350,8 @@ fn pick(own: Vec<JoinedPool>, name: &str) -> Result<PathBuf, Failure> {
 }
 
 fn unknown(named: &str, what: &str) -> Failure {
-    Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, format!("“{named}” {what}")).hint(
-        "join it with `potluck join TOKEN`, or look in the pools directory of your configuration",
-    )
+    Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, format!("“{named}” {what}"))
+        .hint("join it with `potluck join -`, or look in the pools directory of your configuration")
 }
 
 fn listed(own: &[JoinedPool]) -> String {

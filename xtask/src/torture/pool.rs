@@ -289,7 +289,9 @@ impl Pool {
     /// Adds a donor that keeps everything below `disk`, and starts it. `small` says that the disk can fill up.
     pub fn lend(&mut self, disk: PathBuf, small: bool) -> Result<()> {
         let name = format!("donor-{}", self.donors.len());
-        let token = self.invite("donor")?;
+        let token = self.dir.join(format!("{name}.token"));
+        fs::write(&token, self.invite("donor")?)?;
+        let token = token.to_str().context("a path")?.to_owned();
         let number = self.donors.len();
         let (running, address) = Default::default();
         let dead_for_good = false;
@@ -301,7 +303,7 @@ impl Pool {
             running,
             address,
         });
-        self.start_lending(number, &["--token", &token, "--name", &name])
+        self.start_lending(number, &["--token-file", &token, "--name", &name])
     }
 
     /// Starts a donor again on its disk, with a new port.

@@ -62,7 +62,7 @@ pub struct LendArgs {
     #[arg(value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
     /// Lend DIR, too; the donor that runs need not be restarted
-    #[arg(long, requires = "dirs", conflicts_with_all = ["remove", "token", "name"])]
+    #[arg(long, requires = "dirs", conflicts_with_all = ["remove", "token_file", "name"])]
     pub add: bool,
     /// Lend DIR no more: its donor leaves, as `potluck leave` does, and what it holds moves first
     #[arg(long, requires = "dirs")]
@@ -75,9 +75,9 @@ pub struct LendArgs {
     pub yes: bool,
     #[command(flatten)]
     pub given: Given<OfDonor>,
-    /// Join with this donor token first, unless joined already
-    #[arg(long, value_name = "TOKEN")]
-    pub token: Option<String>,
+    /// Join with the donor token in this file first, unless joined already; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Take the directory over with all that is in it, where it is the store of a donor whose
     /// identity is lost, or one that this donor had before. It is nobody else's from then on
     #[arg(long)]

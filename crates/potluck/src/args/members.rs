@@ -103,9 +103,12 @@ pub struct NewTokenArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct JoinArgs {
-    /// The token, or the whole line that `potluck invite` printed
-    #[arg(required = true, value_name = "TOKEN")]
+    /// `-` reads the token from standard input: paste it, or all that `potluck invite` printed
+    #[arg(required_unless_present = "token_file", conflicts_with = "token_file", value_name = "-")]
     pub token: Vec<String>,
+    /// Read the token from this file
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// The name that people call this machine or person by; default: this machine's name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

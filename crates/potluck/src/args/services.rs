@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum ServiceArgs {
     /// Have systemd run a daemon of this machine, from now on and after each start
     #[command(
-        after_help = "Examples:\n  potluck service install                      (the daemons that this user has started before)\n  potluck service install up --user            (a manager and a donor of your own)\n  sudo potluck join pot1.… --state /var/lib/potluck/donor\n  sudo potluck service install lend --dir /data/lent\n  potluck service install lend --print         (show the unit, change nothing)"
+        after_help = "Examples:\n  potluck service install                      (the daemons that this user has started before)\n  potluck service install up --user            (a manager and a donor of your own)\n  sudo potluck join - --state /var/lib/potluck/donor\n  sudo potluck service install lend --dir /data/lent\n  potluck service install lend --print         (show the unit, change nothing)"
     )]
     Install(ServiceInstallArgs),
     /// Show what systemd knows of the services, and whether they answer

@@ -82,7 +82,8 @@ async fn invite(
     let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs(), "manager": token.manager });
     output.answer(&shown, |_| match output.is_quiet() {
         true => token.to_string(),
-        false => format!("potluck join {token}"),
+        // `echo` belongs to the shell: no process has the token on its command line.
+        false => format!("echo {token} | potluck join -"),
     });
     let then = match args.role {
         Role::Donor => ", and then `potluck lend DIR`",

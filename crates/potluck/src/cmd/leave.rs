@@ -395,7 +395,7 @@ impl<'a> Plan<'a> {
         lines.extend((self.unasked_chunks > 0).then(|| {
             format!(
                 "! {} here, and nobody can be asked whether files need them, for the membership was ended \
-                 by an admin, or the pool is taken for gone. To bring them back instead: `potluck join TOKEN --state NEW`, then `potluck \
+                 by an admin, or the pool is taken for gone. To bring them back instead: `potluck join - --state NEW`, then `potluck \
                  lend DIR --adopt-store --state NEW`",
                 match self.unasked_chunks {
                     1 => "1 chunk is".to_owned(),

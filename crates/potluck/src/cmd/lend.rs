@@ -37,8 +37,9 @@ pub async fn run(
     }
     let (stopped, hangups) = signals::daemon_signals();
     let state = absolute(&args.state.unwrap_or_else(|| settings.donor_dir()))?;
-    if let Some(token) = &args.token {
-        join::donor(token, args.name, &state).await?;
+    if let Some(file) = &args.token_file {
+        let token = join::token_in(file).await?;
+        join::donor(&token, args.name, &state).await?;
     }
     let identity = CommandSettings::donor_identity(&state)?;
     let claiming = match (args.adopt_store, args.new_store) {

@@ -140,7 +140,7 @@ async fn donor_identity(
         role: Role::Donor,
         secret: invited.secret,
     };
-    join::donor(&token.to_string(), None, donor_dir).await
+    join::donor(&token, None, donor_dir).await
 }
 
 /// Makes the failure that this machine is a donor of another pool already.

@@ -11,6 +11,7 @@ use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::tls::TlsDial;
 use potluck_wire::token::JoinToken;
 use rustix::process::Signal;
+use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -65,18 +66,36 @@ fn up_restarts_and_keeps_files() {
 #[test]
 fn a_token_works_once_for_one_role() {
     let lab = Lab::manager_only(&[]);
+    let printed = lab.cli.ok(&["invite", "--role", "user"]).text();
+    assert!(printed.ends_with("| potluck join -\n"), "no process has it as an argument: {printed}");
+    let file = lab.dir().join("token");
     for role in ["user", "admin", "donor"] {
         let token = lab.token(role);
         let joiner = lab.cli.at_home(&lab.dir().join(format!("joiner-{role}")));
-        // The token is pasted as people do: all of the line that `invite` printed.
-        let pasted = format!("potluck join {token}");
-        let joined = joiner.json(&["join", &pasted, "--name", "ann"]);
+        let ran = match role {
+            "user" => {
+                // The token is pasted as people do: all of the line that `invite` printed.
+                std::fs::write(&file, format!("\necho {token} | potluck join -\nmore"))
+                    .expect("written");
+                let stdin = Stdio::from(File::open(&file).expect("open"));
+                joiner.run_with_input(&["--json", "join", "-", "--name", "ann"], stdin)
+            }
+            "admin" => {
+                std::fs::write(&file, &token).expect("written");
+                let from_file = ["join", "--token-file", arg(&file)];
+                joiner.run(&[&["--json"], &from_file[..], &["--name", "ann"]].concat())
+            }
+            _ => joiner.run(&["--json", "join", &token, "--name", "ann"]),
+        };
+        let joined = ran.ok().json();
         assert_eq!((&joined["role"], &joined["name"]), (&role.into(), &"ann".into()), "{joined}");
         let again = lab.cli.at_home(&lab.dir().join(format!("second-{role}")));
         let refused = again.fails(8, &["join", &token]);
         assert_eq!(refused.code, "POT-E060", "{refused:?}");
         assert!(refused.message.contains("used"), "{refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
+        let ran = again.run(&["join", &token]);
+        assert!(ran.stderr.contains("everybody on this machine could read"), "{}", ran.stderr);
     }
     // Each role is refused calls that are not for it.
     let user = lab.cli.at_home(&lab.dir().join("joiner-user"));
@@ -93,9 +112,9 @@ fn a_token_works_once_for_one_role() {
         assert_eq!(donor.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");
     }
     // A user's token does not make a donor.
-    let token = lab.token("user");
+    let token = lab.token_file("user");
     let (lent, state) = (lab.dir().join("lent"), lab.dir().join("state"));
-    let args = ["lend", arg(&lent), "--state", arg(&state), "--token", &token, "--max", "1GiB"];
+    let args = ["lend", arg(&lent), "--state", arg(&state), "--token-file", arg(&token)];
     lab.cli.at_home(&lab.dir().join("lender")).fails(8, &args);
 }
 
@@ -226,9 +245,10 @@ fn relative_paths_are_as_good_as_absolute_ones() {
     );
     let admin = lab.cli.under(Path::new("m/admin"));
     let invited = admin.run(&["--json", "invite", "--role", "donor"]).ok().json();
-    let token = invited["token"].as_str().expect("a token");
-    let lend =
-        ["lend", "lent", "--state", "d", "--token", token, "--max", "1GiB", "--keep-free", "0%"];
+    std::fs::write(lab.dir().join("token"), invited["token"].as_str().expect("a token"))
+        .expect("written");
+    let joining = ["lend", "lent", "--state", "d", "--token-file", "token"];
+    let lend = [&joining[..], &["--max", "1GiB", "--keep-free", "0%"]].concat();
     let _donor =
         serve(&[&lend[..], &["--listen", listen, "--ready-file", "d.ready"]].concat(), "d.ready");
     let live = || admin.run(&["--json", "status"]).ok().json()["donors"][0]["state"] == "live";

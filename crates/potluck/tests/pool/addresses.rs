@@ -218,7 +218,7 @@ fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
     head.start(UP, "lending");
     let token = invite(head, "donor");
     let second = "potluck lend /more/lent --state /more/state --max 200MiB --keep-free 0%";
-    let ran = head.sh(&format!("{second} --token {token}")).exits(1);
+    let ran = head.sh(&format!("echo {token} | {second} --token-file -")).exits(1);
     assert!(ran.stderr.contains("7701") && ran.stderr.contains("--listen"), "{}", ran.stderr);
     head.start(&format!("{second} --listen [::]:7702"), "lending");
     wait_for_live_donors(head, 2);

@@ -8,6 +8,7 @@ use super::ports::free_port;
 use super::program::{Ran, Running, code_of};
 use super::tap::Tap;
 use super::waiting::{DEADLINE, wait_until};
+use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Status;
@@ -356,13 +357,22 @@ impl Lab {
         invited["token"].as_str().expect("a token").to_owned()
     }
 
+    /// Makes a token for `role`, and returns a file that has it.
+    #[track_caller]
+    pub fn token_file(&self, role: &str) -> PathBuf {
+        let token = self.token(role);
+        let file = self.dir().join(Digest::of(token.as_bytes()).to_string());
+        fs::write(&file, token).expect("written");
+        file
+    }
+
     /// Starts a donor, which joins first.
     pub fn lend(&mut self, name: &str, lending: Lending) {
         let lent = lending.dir.clone().unwrap_or_else(|| self.dir().join(name).join("lent"));
         let donor = Donor { running: None, lent: Lent(lent), lending, address: String::new() };
         self.donors.insert(name.into(), donor);
-        let token = self.token("donor");
-        self.start_lending(name, &["--token", &token, "--name", name]);
+        let token = self.token_file("donor");
+        self.start_lending(name, &["--token-file", arg(&token), "--name", name]);
     }
 
     /// Starts a donor that others reach by way of a tap.

@@ -86,8 +86,9 @@ fn a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     // The owner's own files are not a store either.
     fs::write(lent.join("thesis.tex"), "mine").expect("a file");
     let other = lab.dir().join("other/state");
-    let token = lab.token("donor");
-    let args = ["lend", arg(&lent), "--state", arg(&other), "--token", &token, "--max", "1GiB"];
+    let token = lab.token_file("donor");
+    let token = arg(&token);
+    let args = ["lend", arg(&lent), "--state", arg(&other), "--token-file", token, "--max", "1GiB"];
     assert_ne!(lab.cli.run(&args).code, 0);
     assert_eq!(fs::read(lent.join("thesis.tex")).expect("still there"), b"mine");
     fs::remove_dir_all(&lent).expect("removed");

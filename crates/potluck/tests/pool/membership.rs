@@ -192,9 +192,9 @@ fn lend_does_not_go_on_as_another_pools_donor() {
     let labs = [Lab::manager_only(&[]), Lab::manager_only(&[])];
     let donor = labs[0].dir().join("donor");
     labs[0].cli.ok(&["join", &labs[0].token("donor"), "--state", arg(&donor)]);
-    let token = labs[1].token("donor");
+    let token = labs[1].token_file("donor");
     let lent = labs[0].dir().join("lent");
-    let args = ["lend", arg(&lent), "--state", arg(&donor), "--token", &token];
+    let args = ["lend", arg(&lent), "--state", arg(&donor), "--token-file", arg(&token)];
     taken(&labs[0].cli.fails(10, &args));
     assert_eq!(open_invitations(&labs[1]), 1);
     assert!(!lent.exists());

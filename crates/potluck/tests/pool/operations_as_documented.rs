@@ -18,7 +18,7 @@ pub fn three_machines(test: &str) -> Option<Machines> {
     typist.types(&blocks("README.md", "Two machines")[0], "alice");
     let carol = lab.machine("carol");
     typist.types_line(alice, "potluck invite --role donor");
-    typist.types_line(carol, "potluck join pot1.…");
+    typist.types_line(carol, "echo pot1.… | potluck join -");
     typist.types_line(carol, "potluck lend ~/lent --max 200GiB");
     Some(lab)
 }
@@ -90,7 +90,7 @@ fn a_manager_is_moved_as_documented_and_everybody_follows() {
     let (alice, bob, carol) = (lab.machine("alice"), lab.machine("bob"), lab.machine("carol"));
     let typist = Typist::new(&lab);
     typist.types_line(alice, "potluck invite --role user");
-    typist.types_line(bob, "potluck join pot1.…");
+    typist.types_line(bob, "echo pot1.… | potluck join -");
     alice.sh("potluck space grant lab everyone read").ok();
     bob.sh("potluck ls pot://lab/results").ok();
 

@@ -41,7 +41,7 @@ fn a_lost_machine_s_pool_is_restored_on_another_as_documented() {
     let (alice, bob, carol) = (lab.machine("alice"), lab.machine("bob"), lab.machine("carol"));
     let typist = Typist::new(&lab);
     typist.types_line(alice, "potluck invite --role user");
-    typist.types_line(bob, "potluck join pot1.…");
+    typist.types_line(bob, "echo pot1.… | potluck join -");
     alice.sh("potluck space grant lab everyone read").ok();
     bob.sh("potluck ls pot://lab/results").ok();
     for file in ["safe/recovery.kit", "later"] {

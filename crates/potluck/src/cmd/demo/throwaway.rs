@@ -63,6 +63,10 @@ impl ThrowawayPool {
 
         let identity = command_settings::load_identity(&state.join("admin"))?;
         let client = Pool::new(Env::system(), command_settings::caller(&identity)?);
+        let unusable = |error: std::io::Error| {
+            let what = format!("cannot write in the demo's directory: {error}");
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+        };
         let max = (2 * bytes + (1 << 30)).to_string();
         for number in 1..=DONORS {
             let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
@@ -74,6 +78,9 @@ impl ThrowawayPool {
             };
             let name = format!("donor-{number}");
             let state = self.dir.path().join(&name);
+            let token_file = self.dir.path().join(format!("{name}.token"));
+            // The directory is this user's alone, and the command lines of processes are everybody's to read.
+            std::fs::write(&token_file, token.to_string()).map_err(unusable)?;
             let lent = state.join("lent").display().to_string();
             let child = self.spawn(
                 &[
@@ -87,8 +94,8 @@ impl ThrowawayPool {
                     &name,
                     "--listen",
                     "127.0.0.1:0",
-                    "--token",
-                    &token.to_string(),
+                    "--token-file",
+                    &token_file.display().to_string(),
                 ],
                 &state,
             )?;

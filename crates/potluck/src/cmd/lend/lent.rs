@@ -397,7 +397,7 @@ impl Lent {
         if known.is_none() {
             let name = format!("{}-{number}", self.identity.about.name);
             let token = invitation(&self.identity, &self.state).await?;
-            join::donor(&token.to_string(), Some(name), &own).await?;
+            join::donor(&token, Some(name), &own).await?;
         }
         Ok(own)
     }
