@@ -57,6 +57,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         let files = first..layout.files.min(first + AT_ONCE);
         let batch = Batch::<Failure> {
             session,
+            member: MemberId(1),
             space,
             number: u32::into(number),
             mirror: Mirror::ClientSync,
