@@ -94,7 +94,7 @@ impl Pool {
             let is_away = failure.code == code::NO_MANAGER;
             pauses.count_from(asked.waits_since(tried, is_away));
             let why = match is_away {
-                true => format!("the manager at {} does not answer", self.caller.manager()),
+                true => self.caller.silence(),
                 false => failure.message.clone(),
             };
             if !pauses.pause(&why, limit(&failure)).await {

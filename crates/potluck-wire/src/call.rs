@@ -244,9 +244,17 @@ impl Caller {
         Ok(sender)
     }
 
-    /// Looks for a manager that is at none of the addresses that are known: asks donors, and then the
-    /// network that this machine is in.
+    /// Looks for a manager that is at none of the addresses that are known: reads what other processes noted, asks
+    /// donors, and then the network that this machine is in.
     async fn seek(&self, known: &Addresses) -> Option<(Address, BoxStream)> {
+        if let Some(guide) = self.guide() {
+            self.read_again(&guide.in_identity());
+            let noted = self.manager();
+            let new = noted.iter().filter(|address| !known.contains(address)).cloned();
+            if let Ok(reached) = first_of(&Addresses::new(new), |at| self.reach(at)).await {
+                return Some(reached);
+            }
+        }
         if let Some(guide) = self.guide()
             && guide.seek().await
             && let Some(reached) = self.follow(guide).await
@@ -333,9 +341,16 @@ impl Caller {
         ))
     }
 
+    /// Says that the manager does not answer, and at which addresses.
+    pub fn silence(&self) -> String {
+        match self.manager() {
+            none if none.is_empty() => "the manager has not said yet where it is".into(),
+            known => format!("the manager at {known} does not answer"),
+        }
+    }
+
     fn away(&self, why: &str) -> Failure {
-        let at = self.manager().first().map_or_else(String::new, |at| format!(" at {at}"));
-        no_manager(format!("the manager{at} does not answer: {why}"))
+        no_manager(format!("{}: {why}", self.silence()))
     }
 }
 
@@ -349,7 +364,11 @@ fn no_manager(what: String) -> Failure {
 fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
     let is_other = |why: &io::Error| why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     let tried = &unreached.0;
-    if tried.is_empty() || !tried.iter().all(|(_, why)| is_other(why)) {
+    if tried.is_empty() {
+        let what = "the manager has not said yet where it is: it has just begun to start, or its start failed";
+        return no_manager(what.into());
+    }
+    if !tried.iter().all(|(_, why)| is_other(why)) {
         return no_manager(format!("the manager does not answer: {unreached}"));
     }
     let what = format!("what answers is not the pool expected: {unreached}");
@@ -429,5 +448,26 @@ mod tests {
         caller.hang_up();
         let asked_again = tokio::time::timeout(Ask::DEADLINE / 2, waits).await.expect("at once");
         asked_again.expect("it ran").expect("answered on another connection");
+    }
+
+    #[tokio::test]
+    async fn a_manager_that_notes_its_address_in_the_identity_later_is_found_by_the_next_call() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let note = |manager: &Addresses| {
+            let about = serde_json::json!({
+                "pool": "lab", "manager": manager, "member": 1, "role": "admin", "name": "admin"
+            });
+            std::fs::write(dir.path().join("identity.json"), about.to_string()).expect("written");
+        };
+        note(&Addresses::default());
+        let net: SharedNet = Arc::new(SystemNet);
+        let guide = Guide::open(Arc::clone(&net), vec![].into(), dir.path());
+        let caller = Caller::guided(net, Arc::new(Plain), &Addresses::default(), guide);
+        let why = caller.call(&Ask {}).await.expect_err("nobody said where the manager is");
+        assert_eq!(why.code, code::NO_MANAGER);
+        assert!(why.message.contains("has not said yet where it is"), "{why}");
+        let (address, _heard) = manager().await;
+        note(&address);
+        caller.call(&Ask {}).await.expect("answered");
     }
 }

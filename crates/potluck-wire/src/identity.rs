@@ -110,6 +110,13 @@ impl Identity {
         })
     }
 
+    /// Returns the addresses of the manager that stand in the identity in `dir`; none where they cannot be read.
+    pub(crate) fn manager_of(dir: &Path) -> Addresses {
+        let about = fs::read(dir.join(ABOUT)).ok();
+        let about = about.and_then(|text| serde_json::from_slice::<About>(&text).ok());
+        about.map(|about| about.manager).unwrap_or_default()
+    }
+
     /// Returns whether `dir` holds an identity.
     pub fn exists(dir: &Path) -> bool {
         dir.join(ABOUT).exists()

@@ -13,6 +13,10 @@ const MOST_V6: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The time that the lookup of the machine's own name may take.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(2);
+/// The time for which a daemon that starts waits for that lookup. Without it the daemon tells its IP addresses alone,
+/// and the name as soon as [`AddressWatch`] finds it: a resolver that does not answer is common, and must not keep a
+/// new pool from serving.
+const WAIT_AT_START: Duration = Duration::from_millis(300);
 /// The beginnings of names of interfaces with containers and virtual machines behind them: many machines have the
 /// same addresses there, and no other machine reaches them.
 const INNER: [&str; 10] =
@@ -31,7 +35,7 @@ pub struct ToldAddresses {
 impl ToldAddresses {
     /// Returns the addresses that a daemon tells which listens at `listen`: those that its owner says
     /// (`advertise`), otherwise the one address at which it listens, otherwise all that the machine is
-    /// known by.
+    /// known by, as far as that is found out within a moment.
     pub async fn of(
         net: &dyn Net,
         listen: SocketAddr,
@@ -45,11 +49,17 @@ impl ToldAddresses {
         if !listen.ip().is_unspecified() {
             return Ok(Self { addresses: listen.into(), guessed: false });
         }
-        let hosts = net.own_hosts().await;
+        let hosts = tokio::time::timeout(WAIT_AT_START, net.own_hosts()).await;
+        let hosts = hosts.unwrap_or_else(|_| net.own_ips().iter().map(IpAddr::to_string).collect());
+        Ok(Self::guess(hosts, listen))
+    }
+
+    /// Makes the addresses of a machine that is known by these names and IP addresses.
+    fn guess(hosts: Vec<String>, listen: SocketAddr) -> Self {
         let addresses = hosts.iter().filter_map(|host| Address::parse(host, listen.port()).ok());
         let heard =
             |address: &Address| !(listen.is_ipv4() && address.ip().is_some_and(|ip| ip.is_ipv6()));
-        Ok(Self { addresses: Addresses::new(addresses.filter(heard)), guessed: true })
+        Self { addresses: Addresses::new(addresses.filter(heard)), guessed: true }
     }
 }
 
@@ -83,9 +93,8 @@ impl AddressWatch {
                 continue;
             }
             self.seen = ips;
-            if let Ok(now) = ToldAddresses::of(&*self.net, self.listen, &[]).await
-                && now != self.told
-            {
+            let now = ToldAddresses::guess(self.net.own_hosts().await, self.listen);
+            if now != self.told {
                 self.told = now;
                 return self.told.addresses.clone();
             }
@@ -190,9 +199,19 @@ mod tests {
         assert_eq!(text(v6), ["fd00::3"]);
     }
 
-    /// The network of a machine whose addresses the test changes.
+    /// The network of a machine whose addresses the test changes. The lookup of its name takes `lookup`.
     #[derive(Default)]
-    struct Moving(std::sync::Mutex<Vec<IpAddr>>);
+    struct Moving {
+        ips: std::sync::Mutex<Vec<IpAddr>>,
+        lookup: Duration,
+    }
+
+    impl Moving {
+        fn set(&self, ips: &[&str]) {
+            let ips = ips.iter().map(|ip| ip.parse().expect("an address"));
+            *self.ips.lock().expect("no holder panics") = ips.collect();
+        }
+    }
 
     impl Net for Moving {
         fn connect<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<BoxStream>> {
@@ -202,32 +221,45 @@ mod tests {
             Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
         }
         fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
-            Box::pin(async { self.own_ips().iter().map(IpAddr::to_string).collect() })
+            Box::pin(async {
+                tokio::time::sleep(self.lookup).await;
+                let name = (!self.lookup.is_zero()).then(|| "bob".to_owned());
+                self.own_ips().iter().map(IpAddr::to_string).chain(name).collect()
+            })
         }
         fn own_ips(&self) -> Vec<IpAddr> {
-            self.0.lock().expect("no holder panics").clone()
+            self.ips.lock().expect("no holder panics").clone()
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_resolver_delays_no_start_and_the_name_is_told_once_it_is_found() {
+        let net = Arc::new(Moving { lookup: LOOKUP_DEADLINE, ..Moving::default() });
+        net.set(&["10.0.0.1"]);
+        let listen = "[::]:7700".parse().expect("an address");
+        let began = tokio::time::Instant::now();
+        let told = ToldAddresses::of(&*net, listen, &[]).await.expect("addresses");
+        assert_eq!(told.addresses.to_string(), "10.0.0.1:7700");
+        assert!(began.elapsed() <= Duration::from_millis(500), "{:?}", began.elapsed());
+        let moved = AddressWatch::new(net.clone(), listen, told).moved().await;
+        assert_eq!(moved.to_string(), "10.0.0.1:7700, bob:7700");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_gets_another_address_tells_it_unless_its_owner_said_where_it_is() {
         let net = Arc::new(Moving::default());
-        let set = |ips: &[&str]| {
-            let ips = ips.iter().map(|ip| ip.parse().expect("an address"));
-            *net.0.lock().expect("no holder panics") = ips.collect();
-        };
-        set(&["10.0.0.1"]);
+        net.set(&["10.0.0.1"]);
         let listen = "[::]:7701".parse().expect("an address");
         let moves = async |advertise: &[String]| {
             let told = ToldAddresses::of(&*net, listen, advertise).await.expect("addresses");
             let mut watch = AddressWatch::new(net.clone(), listen, told);
             let mut heard = Vec::new();
             for ips in [&["10.0.0.1"][..], &[], &["10.0.0.2"], &["10.0.0.2"]] {
-                set(ips);
+                net.set(ips);
                 let moved = tokio::time::timeout(3 * LOOK_EVERY, watch.moved()).await;
                 heard.extend(moved.ok().map(|addresses| addresses.to_string()));
             }
-            set(&["10.0.0.1"]);
+            net.set(&["10.0.0.1"]);
             heard
         };
         assert_eq!(moves(&[]).await, ["10.0.0.2:7701"]);

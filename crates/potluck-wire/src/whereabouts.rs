@@ -3,7 +3,7 @@
 //! donors. Because of the signature nobody else can make a member connect to a place of his choice.
 
 use crate::addresses::{Address, Addresses};
-use crate::identity::{fingerprint, write_private};
+use crate::identity::{Identity, fingerprint, write_private};
 use crate::net::{Net, SharedNet};
 use crate::packed::Blob;
 use bytes::Bytes;
@@ -183,6 +183,12 @@ impl Guide {
     /// Reads the whereabouts from the file, which another process may have written.
     pub(crate) fn written(&self) -> Option<SignedWhereabouts> {
         Remembered::read(&self.path).manager
+    }
+
+    /// Returns the addresses of the manager that stand in the identity beside the guide's file, which another process
+    /// may have written: a manager writes there where it is when it starts.
+    pub(crate) fn in_identity(&self) -> Addresses {
+        self.path.parent().map(Identity::manager_of).unwrap_or_default()
     }
 
     /// Takes over the whereabouts that somebody showed, if the authority signed them and they are later than what is
