@@ -157,6 +157,11 @@ impl DonorControls {
         self.service.store.report().1
     }
 
+    /// Returns the bytes that were sent to readers and those that were stored for writers, since the process began.
+    pub fn traffic(&self) -> (u64, u64) {
+        self.service.store.traffic()
+    }
+
     /// Returns the limits of how much of the disk the donor lends.
     pub fn limits(&self) -> Limits {
         self.service.store.limits()

@@ -189,7 +189,9 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Fsck
         | Verb::Check
         | Verb::Status => matches!(role, Role::User | Role::Admin),
-        Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => role == Role::Donor,
+        Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate | Verb::OwnStatus => {
+            role == Role::Donor
+        }
     }
 }
 
@@ -253,6 +255,7 @@ fn action(verb: Verb) -> &'static str {
         Verb::SnapshotTake | Verb::SnapshotRemove | Verb::SnapshotList => "`potluck snapshot`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status | Verb::Check => "`potluck status`",
+        Verb::OwnStatus => "`potluck lend status`",
         Verb::Reserve
         | Verb::Offer
         | Verb::Grow

@@ -92,7 +92,7 @@ calls! {
     shared_files::SharedFileCalls: SharedClaim SharedLeave SharedTurn SharedWriters;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
-    status::StatusCalls: Status Check;
+    status::StatusCalls: Status Check OwnStatus;
     policy::PolicyCalls: PolicySet;
     donor::DonorCalls: Register Inventory Heartbeat Locate;
     find::FindCalls: Find;

@@ -19,13 +19,13 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Error, Met, PageLimit, Space};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, SpaceId, VersionId};
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
-use potluck_wire::control::Health;
+use potluck_wire::control::{Health, HeldOf};
 use potluck_wire::env::Env;
 use std::cmp::{Reverse, max_by_key};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 handles! {
@@ -73,6 +73,8 @@ pub struct Outlook {
     pub loss: Loss,
     /// The files that are less safe if the donors go at once, until repair has made the rest.
     pub less_safe: LessSafe,
+    /// The number of files, spaces and members whose data the donors hold.
+    pub held_of: HeldOf,
 }
 
 /// The files that are not lost if the donors go, but are less safe without them.
@@ -128,7 +130,13 @@ impl Departures {
                 }
             }
         }
-        let Looking { findings, mut loss, less_safe, .. } = looking;
+        let Looking { findings, mut loss, less_safe, files_held, spaces_held, .. } = looking;
+        let makers: BTreeSet<_> = spaces_held.values().flatten().collect();
+        let held_of = HeldOf {
+            files: files_held,
+            spaces: spaces_held.len() as u64,
+            members: makers.len() as u64,
+        };
         // A file that was moved meanwhile may have been met twice.
         loss.versions.sort_unstable();
         loss.versions.dedup();
@@ -142,7 +150,7 @@ impl Departures {
             let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
             leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
         }
-        Ok(Outlook { leaving, loss, less_safe })
+        Ok(Outlook { leaving, loss, less_safe, held_of })
     }
 
     /// Prepares the look at a departure: the views of the pool by which files are judged.
@@ -176,6 +184,8 @@ impl Departures {
             findings,
             loss: Loss::default(),
             less_safe: LessSafe::default(),
+            files_held: 0,
+            spaces_held: BTreeMap::new(),
             counted: Default::default(),
         })
     }
@@ -196,9 +206,13 @@ struct Looking {
     findings: Findings,
     loss: Loss,
     less_safe: LessSafe,
-    /// The paths of the files that were counted last, as lost and as less safe: the parts of a file are met one after
-    /// the other, and it counts once.
-    counted: [String; 2],
+    /// The number of files of which the donors hold a part.
+    files_held: u64,
+    /// The spaces of these files, each with the member who made it.
+    spaces_held: BTreeMap<SpaceId, Option<MemberId>>,
+    /// The paths of the files that were counted last, as lost, as less safe and as held: the parts of a file are met
+    /// one after the other, and it counts once.
+    counted: [String; 3],
 }
 
 impl Looking {
@@ -266,6 +280,8 @@ impl Looking {
                     // Lost parts of the pool's own metadata are written anew (log::adapting), and a part of
                     // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
+                        self.files_held += u64::from(is_next(&mut self.counted[2], &at(&path)));
+                        self.spaces_held.insert(space.id, space.made_by);
                         self.weigh(&version, &layout, &at(&path));
                     }
                 }

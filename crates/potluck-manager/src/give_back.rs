@@ -71,7 +71,7 @@ impl GiveBacks {
         departure: &Departure,
         outlook: Outlook,
     ) -> Result<GivingBack, Error> {
-        let Outlook { leaving, loss, less_safe } = outlook;
+        let Outlook { leaving, loss, less_safe, held_of } = outlook;
         let back = self.of(departure, leaving).await?;
         Ok(GivingBack {
             needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
@@ -81,6 +81,7 @@ impl GiveBacks {
             lost_files: loss.files,
             less_safe: less_safe.paths,
             less_safe_files: less_safe.files,
+            held_of: departure.over.is_none().then_some(held_of),
             ..back
         })
     }

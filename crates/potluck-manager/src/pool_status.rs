@@ -14,11 +14,11 @@ use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::verdict;
 use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Space, Stats, StoredQuota};
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
-    DonorStatus, HealthLevel, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
-    Verdict,
+    DonorStatus, HealthLevel, MetadataHealth, OwnDonorStatus, PoolStatus, RepairState, SpaceHealth,
+    SpaceInfo, Verdict,
 };
 use potluck_wire::token::Role;
 use potluck_wire::version;
@@ -107,6 +107,22 @@ impl Overview {
         status.verdict = verdict::judge(&status, self.unseen_now(&status.donors).as_ref());
         status.spaces.retain(|space| !space.name.is_empty());
         Ok(status)
+    }
+
+    /// Returns the state of one donor as its owner is told it: without the names of other members.
+    pub async fn donor_status(&self, donor: DonorId) -> Result<OwnDonorStatus, Error> {
+        let stats = self.stats.get(&self.catalog, &self.time, &self.pool).await?;
+        let mut own = self.donors(&stats);
+        own.retain(|one| one.donor == donor);
+        for one in &mut own {
+            let giving = self.pool.lock().giving(donor).is_some();
+            if giving {
+                one.giving_back = Some(self.give_backs.progress(donor).await?);
+            }
+        }
+        let mut alarms = self.alarms.all(&own, &RepairState::default());
+        alarms.retain(|alarm| alarm.donor == Some(donor));
+        Ok(OwnDonorStatus { donor: own.pop().unwrap_or_default(), alarms })
     }
 
     /// Returns every donor, with the numbers of copies that the catalog counts there.
@@ -245,7 +261,6 @@ mod tests {
     use crate::tasks::disk_recovery::DiskRecovery;
     use crate::tasks::repair::tests::still;
     use potluck_catalog::Error;
-    use potluck_core::ids::DonorId;
     use potluck_pool::CircuitBreaker;
     use potluck_wire::control::AlarmKind;
 

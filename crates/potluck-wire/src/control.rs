@@ -66,7 +66,7 @@ pub use reservations::{
 };
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
-    GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
+    GivingBack, Going, HeldOf, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
     RemovalNeeds, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
     Trust,
 };
@@ -78,8 +78,8 @@ pub use shared_files::{
 };
 pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
-    Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,
-    SpaceHealth, Status, Verdict,
+    Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, OwnDonorStatus, OwnStatus,
+    PoolState, PoolStatus, SpaceHealth, Status, Verdict,
 };
 pub use watching::{
     DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, OWN_NAME, Refresh,
@@ -177,7 +177,7 @@ macro_rules! every_call {
             SeriesPurge Pin
             SharedClaim SharedLeave SharedTurn SharedWriters
             SpaceCreate SpaceRemove SpaceList
-            Status Check
+            Status Check OwnStatus
             Watch Refresh
             Reserve Offer Grow Renew Commit LostParts Abort
         }

@@ -19,7 +19,9 @@ mod services;
 mod shared_files;
 
 pub use checkpoints::{CkptArgs, CkptCommitArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
-pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
+pub use daemons::{
+    DemoArgs, LendAction, LendArgs, LendStatusArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs,
+};
 pub use donors::{
     AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,
     NodesArgs,
@@ -141,7 +143,7 @@ pub enum Command {
     Manager(ManagerArgs),
     /// Lend part of a disk to the pool
     #[command(
-        after_help = "Examples:\n  potluck join -                             (once; then paste a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)"
+        after_help = "Examples:\n  potluck join -                             (once; then paste a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)\n  potluck lend status                        (what is held here, for whom, and what it costs)"
     )]
     Lend(LendArgs),
     /// Show or change what a daemon of this machine was told; it goes by it at once

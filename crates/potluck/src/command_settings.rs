@@ -163,10 +163,18 @@ impl CommandSettings {
                 donor.about.pool,
                 donor.dir.display()
             ))
-            .hint("ask an admin for a token (`potluck invite --role user`), then run `potluck join -`"),
+            .hint("`potluck lend status` shows what this machine lends; for the rest ask an admin for a token (`potluck invite --role user`), then run `potluck join -`"),
             None => failure("you have not joined a pool".into())
                 .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join -`"),
         }
+    }
+
+    /// Returns whether this machine lends to a pool, and this user has joined none and named none.
+    pub fn only_lends(&self) -> bool {
+        let is_none = |failure: Failure| failure.code == code::NOT_A_MEMBER;
+        self.pool.is_none()
+            && self.identity_dir().is_err_and(is_none)
+            && Identity::exists(&self.donor_dir())
     }
 
     /// Loads the identity to act under.

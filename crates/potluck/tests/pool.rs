@@ -59,6 +59,7 @@ mod pool {
     mod kill_9;
     mod leaving;
     mod leftovers;
+    mod lend_status;
     mod links_that_go_away;
     mod lost_identity;
     mod manager_restart;

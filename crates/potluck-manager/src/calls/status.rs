@@ -1,13 +1,14 @@
 //! Answers the calls that ask for the state of the pool at one moment.
 
-use super::Answer;
+use super::{Answer, concerned};
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_status::{Overview, StatusReader};
 use crate::read_turns::ReadTurns;
+use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_wire::control::{Check, PoolStatus, Status, Verdict};
+use potluck_wire::control::{Check, OwnDonorStatus, OwnStatus, PoolStatus, Status, Verdict};
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ handles! {
     pub struct StatusCalls {
         wait_until: WaitingForDonors,
         overview: Overview,
+        pool: SharedPool,
         read_turns: Arc<ReadTurns>,
         access: Access,
     }
@@ -36,5 +38,17 @@ impl Answer<Check> for StatusCalls {
         let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
         let reader = StatusReader::of(caller.member()?);
         Ok(self.overview.pool_status(&seen, &reader).await?.verdict)
+    }
+}
+
+impl Answer<OwnStatus> for StatusCalls {
+    async fn answer(
+        self,
+        _call: OwnStatus,
+        caller: CallingMember,
+    ) -> Result<OwnDonorStatus, Failure> {
+        let donor = concerned(&self.pool, &caller, None)?;
+        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        Ok(self.overview.donor_status(donor).await?)
     }
 }

@@ -233,9 +233,24 @@ pub struct GivingBack {
     /// True if anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files would
     /// be lost or less safe if the space were taken now.
     pub needed: bool,
+    /// The number of files, spaces and members whose data the donor holds, as [`Departing`] tells of a whole departure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_of: Option<HeldOf>,
     /// The least that has to be said for the donor's removal not to be refused, as [`Departing`] tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,
+}
+
+/// The numbers of files, spaces and members whose data a donor holds: its owner may know that much of other people.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldOf {
+    /// The number of files, kept versions included, of which it holds a part.
+    pub files: u64,
+    /// The number of spaces that these files are in.
+    pub spaces: u64,
+    /// The number of members who made these spaces.
+    pub members: u64,
 }
 
 /// The least that a caller has to say so that the manager removes a donor.

@@ -19,6 +19,21 @@ call!(Status => PoolStatus, "status");
 pub struct Check {}
 call!(Check => Verdict, "check");
 
+/// Asks for the state of the donor that calls: its owner is told what the pool says of it, and nothing of others.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OwnStatus {}
+call!(OwnStatus => OwnDonorStatus, "own-status");
+
+/// The state of the donor that asks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct OwnDonorStatus {
+    /// The donor, as the pool sees it.
+    pub donor: DonorStatus,
+    /// The alarms about it, most urgent first.
+    #[serde(default)]
+    pub alarms: Vec<Alarm>,
+}
+
 /// The state of the pool at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolStatus {

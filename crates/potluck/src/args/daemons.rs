@@ -2,6 +2,7 @@
 
 use super::keyed::{Given, OfDonor, OfDonorAlone, OfManager};
 use super::metadata::ManagerAction;
+use clap::Subcommand;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -55,8 +56,31 @@ pub struct ManagerArgs {
     pub state: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum LendAction {
+    /// Show what this machine lends: what is held here and of how many people, what goes over the network,
+    /// what it costs, and what would happen if it left
+    #[command(
+        after_help = "Examples:\n  potluck lend status\n  potluck lend status --check     (nothing and exit code 0 while all is well)"
+    )]
+    Status(LendStatusArgs),
+}
+
+#[derive(Debug, Default, clap::Args)]
+pub struct LendStatusArgs {
+    /// Print nothing while all is well; otherwise exit with 4
+    #[arg(long)]
+    pub check: bool,
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct LendArgs {
+    #[command(subcommand)]
+    pub action: Option<LendAction>,
     /// The directories to lend, usually one on each disk; made if need be, and Potluck's alone. What was
     /// lent before is lent again
     #[arg(value_name = "DIR")]

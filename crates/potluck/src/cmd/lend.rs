@@ -2,6 +2,8 @@
 
 mod further;
 mod lent;
+pub mod status;
+mod traffic;
 
 use super::Ending;
 use super::join;
@@ -23,6 +25,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::mdns::{self, Announced};
 use std::path::{Path, PathBuf};
+pub use traffic::FILE as TRAFFIC;
 
 /// The most bytes that are lent of a directory by default.
 const DEFAULT_MAX: u64 = 500 << 30;

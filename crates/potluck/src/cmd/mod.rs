@@ -58,7 +58,7 @@ mod versions;
 pub use cp::place::bad_path;
 pub use ending::Ending;
 
-use crate::args::Command;
+use crate::args::{self, Command};
 use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::progress_bar;
@@ -78,6 +78,14 @@ pub async fn run(
     let watched = |client: Pool| client.watched(progress_bar::waits(shown, output));
     let command = match command {
         Command::Lend(args) if args.remove => Command::Leave(leave::of_directory(&args, settings)?),
+        Command::Lend(args::LendArgs { action: Some(args::LendAction::Status(asked)), .. }) => {
+            return until_stopped_alone(lend::status::run(asked, settings, output)).await;
+        }
+        // The owner of a machine that only lends asks this first.
+        Command::Status(asked) if settings.only_lends() => {
+            let asked = args::LendStatusArgs { check: asked.check, state: None };
+            return until_stopped_alone(lend::status::run(asked, settings, output)).await;
+        }
         command => command,
     };
     match command {

@@ -103,7 +103,7 @@ fn forget_donor(dir: &Path, had_state: bool) {
     if had_state {
         return;
     }
-    for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
+    for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json", lend::TRAFFIC]) {
         let _ = std::fs::remove_file(dir.join(file)); // most do not exist yet
     }
     // The donors of further directories had joined the same pool.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The files that this program keeps in a donor's state directory, besides those of the donor and the identity.
-const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
+const OWN_FILES: [&str; 4] = ["settings.toml", "daemon.json", "joining.json", lend::TRAFFIC];
 /// How long a daemon may take to end, and a store to be unlocked.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time between two looks whether that has happened.

@@ -4,6 +4,7 @@
 //! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
 //! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
+use super::traffic::{DirTraffic, TrafficNotes};
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
 use crate::command_settings::{self, CommandSettings};
@@ -158,8 +159,10 @@ impl Lent {
     ) -> Result<(), Failure> {
         let mut stopped = pin!(stopped);
         let mut heard = pin!(tokio::time::timeout(GREETING, self.heard()));
+        let mut noted = TrafficNotes::new(&self.state);
         let ended = loop {
             tokio::select! {
+                () = noted.pause() => noted.note(self.traffic()),
                 () = &mut stopped => break Ok(()),
                 heard = &mut heard, if !self.greetings.is_empty() => self.greet(output, heard.is_ok()),
                 () = hangups.next() => {
@@ -221,6 +224,15 @@ impl Lent {
         let dir = dir.map(|(dir, _)| dir.clone()).unwrap_or_default();
         self.donors.remove(&dir);
         Some((dir, ended))
+    }
+
+    /// Returns what went over the network to and from each lent directory.
+    fn traffic(&self) -> Vec<DirTraffic> {
+        let of = |(dir, lending): (&PathBuf, &Lending)| {
+            let (served, stored) = lending.controls.traffic();
+            DirTraffic { dir: dir.clone(), served, stored }
+        };
+        self.donors.iter().map(of).collect()
     }
 
     async fn reload(&mut self) -> Result<(), Failure> {

@@ -1,0 +1,46 @@
+//! What an owner sees of what is lent, without being a user of the pool.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::waiting::{DEADLINE, wait_until};
+use std::fs;
+use std::os::unix::fs::symlink;
+
+#[test]
+fn an_owner_is_shown_what_is_held_of_how_many_and_what_leaving_would_do() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 3, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/secret-name"]);
+    // The owner of donor-1 has a home in which the donor's state is, and no identity of a user.
+    let owner = lab.cli.at_home(&lab.dir().join("owner"));
+    let state = lab.dir().join("owner/state/potluck");
+    fs::create_dir_all(&state).expect("made");
+    symlink(lab.donor_state("donor-1"), state.join("donor")).expect("linked");
+
+    wait_until("what was stored to be told", DEADLINE, || {
+        let said = owner.json(&["lend", "status"]);
+        let one = &said["directories"][0];
+        one["donor"]["chunks"].as_u64() > Some(0) && one["traffic"]["stored"].as_u64() > Some(0)
+    });
+    let said = owner.json(&["lend", "status"]);
+    let of = &said["leaving"]["held_of"];
+    assert_eq!((&of["files"], &of["spaces"], &of["members"]), (&1.into(), &1.into(), &1.into()));
+    assert_eq!(said["directories"][0]["donor"]["name"], "donor-1");
+    assert!(said["daemon"]["memory"].as_u64() > Some(1 << 20), "{said}");
+    // `status` says the same where only a donor is, and other commands lead there.
+    let text = owner.ok(&["status"]).text();
+    for part in
+        ["holds parts of 1 file in 1 space of 1 person", "traffic:", "if it left:", "costs:"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("secret-name"), "{text}");
+    let why = owner.fails(8, &["ls"]);
+    assert!(why.hint.contains("potluck lend status"), "{why:?}");
+    assert_eq!(owner.ok(&["status", "--check"]).text(), "");
+
+    lab.kill_donor("donor-1");
+    let text = owner.run(&["lend", "status", "--check"]).exits(4).text();
+    assert!(text.contains("nothing runs"), "{text}");
+}
