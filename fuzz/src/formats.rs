@@ -127,7 +127,9 @@ fn first_header() -> Vec<u8> {
         epoch: Epoch(1),
         attempt: 1,
         wall_ms: 1,
-        has_gaps: false,
+        start: 1,
+        files: 0,
+        may_lack: false,
     };
     serde_json::to_vec(&header).expect("written")
 }

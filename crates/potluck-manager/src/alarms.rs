@@ -46,6 +46,9 @@ const MANY_BAD: u64 = 8;
 const SEVERAL: usize = 2;
 /// The percentage of the lent space: an alarm tells that space is short when less is left.
 const SHORT_PERCENT: u64 = 5;
+/// The advice to an admin whose manager runs on a catalog that may be older than what donors keep.
+const TAKE_NEWER: &str = "to take the newer catalog, which donors keep, stop this manager and start it once with --adopt-newer \
+     (`potluck manager --adopt-newer`, or `potluck up --adopt-newer`); if this one is to count: `potluck gc resume`";
 
 impl Alarms {
     /// Lists all alarms, the most urgent first.
@@ -67,7 +70,10 @@ impl Alarms {
             Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir")
         }));
         alarms.extend(self.gc_freeze.why().map(|why| {
-            let advice = "when all is where it should be: `potluck gc resume`";
+            let advice = match self.gc_freeze.may_lack() {
+                true => TAKE_NEWER,
+                false => "when all is where it should be: `potluck gc resume`",
+            };
             Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
         }));
         alarms.extend(others(self.log.donors.failed()).map(|why| {

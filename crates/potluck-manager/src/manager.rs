@@ -141,7 +141,7 @@ impl Manager {
             ca: Arc::new(ca),
             signpost: Arc::new(Signpost::new(told.addresses.clone())),
             background: Wakeup::default(),
-            gc_freeze: Arc::new(GcFreeze::new(left.gc_frozen)),
+            gc_freeze: Arc::new(GcFreeze::new(left.gc_frozen, left.may_lack)),
             unproven_terms: Arc::default(),
             log: Arc::default(),
             metrics: Arc::default(),
@@ -170,6 +170,12 @@ impl Manager {
     /// Returns the fingerprint of the authority of the pool that it manages.
     pub fn pool(&self) -> Digest {
         fingerprint(self.handles.ca.certificate())
+    }
+
+    /// Returns why donors may keep a newer catalog than the one that is served, if an earlier start came to know that.
+    pub fn may_lack(&self) -> Option<String> {
+        let freeze = &self.handles.gc_freeze;
+        freeze.may_lack().then(|| freeze.why()).flatten()
     }
 
     /// Returns the address at which calls are taken.

@@ -83,7 +83,7 @@ impl StaleCatalog {
     /// Freezes garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
     async fn begin(&self, why: String, above: Epoch) -> Result<(), Error> {
         // The freeze begins before it is durable, for what was ordered meanwhile cannot be taken back.
-        self.gc_freeze.set(Some(why.clone()));
+        self.gc_freeze.freeze(why.clone());
         {
             let mut pool = self.pool.lock();
             pool.cancel_deletions();
@@ -99,7 +99,7 @@ impl StaleCatalog {
     /// Ends the freeze: chunks that only the newer catalog knew may be collected.
     pub async fn end(&self) -> Result<(), Error> {
         self.catalog.end_gc_freeze().await?;
-        self.gc_freeze.set(None);
+        self.gc_freeze.thaw();
         Ok(())
     }
 }

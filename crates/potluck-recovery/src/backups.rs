@@ -116,8 +116,7 @@ pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     let (key, pool) = (kit::load_key(&ca)?, fingerprint(Ca::load(&ca)?.certificate()));
     let base = Base::begin(&catalog)?;
     let (name, epoch) = (base.pool_name()?, base.epoch);
-    let sealer =
-        Sealer { key, pool, epoch, attempt: 0, wall_ms, position: None, first: 1, has_gaps: false };
+    let sealer = Sealer::of_file(key, pool, epoch, wall_ms, None);
     write_base(base, to, &name, sealer, &SystemEntropy).map(drop)
 }
 

@@ -1,6 +1,7 @@
 //! The reasons why a pool cannot be made, opened or brought back: faults of a state directory, a recovery kit or a
 //! backup, and donors that do not answer.
 
+use crate::log::chain::ChainId;
 use potluck_catalog::{Error, OpenError};
 use potluck_core::size::count;
 use potluck_wire::addresses::BadAddress;
@@ -101,6 +102,14 @@ pub enum StateError {
         /// The number of blocks that did not open, or that nobody gave.
         unread: u64,
     },
+    /// No donor that answered has the chain of the log that was asked for.
+    #[error("no donor that answered has the chain {asked} of the metadata log; they have {found}")]
+    NoChain {
+        /// The chain that was asked for.
+        asked: ChainId,
+        /// The chains that there are, in words.
+        found: String,
+    },
     /// The manager is shutting down.
     #[error("the manager is shutting down")]
     Closing,
@@ -160,7 +169,7 @@ impl StateError {
             Self::UnfinishedRestore(_) => failure(
                 ErrorKind::Conflict,
                 code::UNFINISHED_RESTORE,
-                "run the `potluck manager restore` with this --state again: it begins anew by itself; only to make a new, empty pool there, remove the directory first",
+                "run the `potluck manager restore` or the `potluck manager --adopt-newer` with this --state again: it begins anew by itself; only to make a new, empty pool there, remove the directory first",
             ),
             Self::NoCatalog(_) => failure(
                 ErrorKind::Integrity,
@@ -211,6 +220,11 @@ impl StateError {
                 ErrorKind::Retry,
                 code::NO_DONORS,
                 "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a backup in a file",
+            ),
+            Self::NoChain { .. } => failure(
+                ErrorKind::NotFound,
+                code::NO_DONORS,
+                "name one of these with --chain, or leave it out to take the newest; the same --state will do",
             ),
             Self::Closing => {
                 failure(ErrorKind::Retry, code::NO_MANAGER, "try again when it runs again")

@@ -2,7 +2,7 @@
 //!
 //! [`log`] is the catalog's changes as sealed blocks, in a file and on donors; the manager writes it while it
 //! runs. [`kit`] holds the keys, which no donor has. [`restore_pool`] and [`restore_file`] make a state directory
-//! ([`state_dir`]) from the log and the kit.
+//! ([`state_dir`]) from the log and the kit; [`adopt_newer`] exchanges the catalog of one for a newer that donors keep.
 
 pub mod admin;
 pub mod backups;
@@ -17,7 +17,8 @@ pub mod whereabouts;
 
 pub use backups::backup;
 pub use error::StateError;
-pub use log::chain::{Gaps, Preference};
+pub use log::chain::{ChainId, FoundChain, Gaps};
 pub use restore::{
-    ListenOptions, Replayed, Restore, RestoreExtent, Restored, Unlisted, restore_file, restore_pool,
+    Adopted, ListenOptions, Replayed, Restore, RestoreExtent, Restored, Unlisted, adopt_newer,
+    restore_file, restore_pool,
 };

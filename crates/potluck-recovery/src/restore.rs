@@ -4,6 +4,7 @@
 //! A manager that comes back never deletes anything by itself: garbage collection is held until an admin
 //! ends it, because the pool may know more than the log does (promise D5).
 
+mod adopt;
 mod blocks;
 mod collect;
 mod donors;
@@ -13,12 +14,13 @@ mod listen;
 mod server;
 mod staging;
 
+pub use adopt::{Adopted, adopt_newer};
 pub use donors::restore_pool;
 pub use file::restore_file;
 pub use listen::ListenOptions;
 pub use potluck_catalog::Unlisted;
 
-use crate::log::chain::Gaps;
+use crate::log::chain::{FoundChain, Gaps};
 use potluck_wire::addresses::Addresses;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -51,6 +53,8 @@ pub struct Restored {
     pub donors: u64,
     /// The part of the log that was replayed.
     pub log: Replayed,
+    /// The chains of the log that donors have, the best first; none where no donor was asked.
+    pub chains: Vec<FoundChain>,
     /// The files of which the donors that answered have too little; `None` where no donor was asked.
     pub unlisted: Option<Unlisted>,
 }

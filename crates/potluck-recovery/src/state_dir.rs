@@ -8,6 +8,8 @@
 //! backups/          the last few backups of the catalog, unless another directory was chosen
 //! audit/            the audit log: what was refused, and who changed what others may do
 //! restoring/        the staging directory of a restore; no manager starts while it is there without a catalog
+//! older-N/          a catalog for which a newer one was taken from donors, and its first admin's identity
+//! replacing/        the same, while that goes on
 //! lock              held by the process that uses the directory: a manager or a restore
 //! probe             there for moments, after the disk took no writes
 //! ```

@@ -6,8 +6,10 @@ use crate::history;
 use crate::history::{bygone, snapshot_rows, snapshots};
 use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
+    log_position::{LogCopy, Position},
     notes,
     records::{Keeping, PARITY_NAMES, Record, VersionFacts},
+    restored,
 };
 use crate::members::{
     grants, groups,
@@ -32,6 +34,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_pool::redundancy::Version;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::packed::{Blob, Packed};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -310,9 +313,28 @@ impl CatalogSnapshot {
         self.db.bytes()
     }
 
-    /// Returns whether the catalog was made of a log with gaps, and no admin has accepted it yet.
-    pub fn is_restored_with_gaps(&self) -> Result<bool, Error> {
-        Ok(notes::get(&self.db, notes::RESTORED_WITH_GAPS)?.is_some())
+    /// Returns whether the catalog may lack changes that another log has, and no admin has accepted it yet.
+    pub fn may_lack(&self) -> Result<bool, Error> {
+        Ok(notes::get(&self.db, notes::MAY_LACK)?.is_some())
+    }
+
+    /// Returns the number of files in all spaces but that of the pool's own metadata.
+    pub fn files(&self) -> Result<u64, Error> {
+        Ok(restored::content(&self.db)?.files)
+    }
+
+    /// Returns the position of the copy of the log on donors; of a catalog that may lack changes, the one that it had
+    /// before that was known.
+    pub fn on_donors(&self) -> Result<Option<Position>, Error> {
+        match self.may_lack()? {
+            true => Position::left(&self.db),
+            false => Position::of(&self.db, LogCopy::OnDonors),
+        }
+    }
+
+    /// Returns the addresses at which the donors of the pool were reached last.
+    pub fn donor_addresses(&self) -> Result<Vec<Addresses>, Error> {
+        Ok(donors::all(&self.db)?.into_iter().map(|donor| donor.addresses).collect())
     }
 
     /// Returns the name of the pool.

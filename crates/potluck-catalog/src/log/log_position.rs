@@ -126,7 +126,16 @@ impl Position {
 
     /// Reads the position of a copy, as the catalog notes it; `None` before the first base of the copy.
     pub(crate) fn of(db: &Tx, copy: LogCopy) -> Result<Option<Self>, Error> {
-        let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
+        Self::read(db, copy.note())
+    }
+
+    /// Reads the position that the copy on donors had before the catalog was known to lack changes.
+    pub(crate) fn left(db: &Tx) -> Result<Option<Self>, Error> {
+        Self::read(db, notes::LOG_LEFT)
+    }
+
+    fn read(db: &Tx, note: &str) -> Result<Option<Self>, Error> {
+        let Some(text) = notes::get(db, note)? else { return Ok(None) };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|why| Error::Damaged(format!("the note of the log: {why}")))
     }

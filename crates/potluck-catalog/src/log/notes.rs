@@ -25,8 +25,12 @@ pub const GC_FROZEN: &str = "gc_frozen";
 /// The milliseconds by which the pool's time leapt at all starts of managers together.
 pub const TIME_LEAPT: &str = "pool_time_leapt_ms";
 
-/// The mark of a catalog that was made of a log with gaps, until an admin accepts it.
-pub const RESTORED_WITH_GAPS: &str = "restored_with_gaps";
+/// The mark of a catalog that may lack changes which another log has, until an admin accepts it: it was restored from a
+/// log with gaps or from a file, or it is older than one that ran before.
+pub const MAY_LACK: &str = "may_lack";
+
+/// The position on donors that the log had when the mark [`MAY_LACK`] was set, as JSON.
+pub const LOG_LEFT: &str = "log_left";
 
 /// The notes about pauses of repair, which the log has and a restore brings back.
 pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];

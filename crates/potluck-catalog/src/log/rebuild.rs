@@ -28,8 +28,9 @@ pub struct Rebuild {
 pub struct Revival<'a> {
     /// The reason of the GC freeze that the catalog begins with.
     pub why: &'a str,
-    /// True if the log had gaps: the log of the new catalog counts less than that one until an admin ends the freeze.
-    pub gaps: bool,
+    /// True if another log may have changes that this one lacks: the log of the new catalog counts less than that one
+    /// until an admin ends the freeze.
+    pub may_lack: bool,
     /// The epoch that the rebuilt catalog's epoch is to be later than.
     pub above: Epoch,
     /// The fingerprint of the pool's authority.
@@ -91,8 +92,8 @@ fn revive(
 ) -> Result<RestoredContent, Error> {
     let tx = db.begin()?;
     restored::settle(&tx, revival.why)?;
-    if revival.gaps {
-        notes::set(&tx, notes::RESTORED_WITH_GAPS, revival.why)?;
+    if revival.may_lack {
+        notes::set(&tx, notes::MAY_LACK, revival.why)?;
     }
     for member in members::all(&tx)? {
         let by_a_restore = member.invited_by.is_none() && member.name == revival.admin;

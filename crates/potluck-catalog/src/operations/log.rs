@@ -5,6 +5,7 @@ use crate::log::{
     export::{self, LogChanges},
     log_position,
     log_position::{Advance, LogCopy, Position},
+    restored,
 };
 use crate::policies::conversions;
 use crate::pool_records::system;
@@ -27,6 +28,8 @@ pub struct LogAhead {
     pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
+    /// The number of files in all spaces but that of the pool's own metadata.
+    pub files: u64,
 }
 
 impl LogAhead {
@@ -55,7 +58,8 @@ impl Catalog {
                 Some(at) if rows > 0 && !at.lost => export::changes(db, at.change.0, rows)?,
                 _ => None,
             };
-            Ok(LogAhead { position, changes, last })
+            let files = restored::content(db)?.files;
+            Ok(LogAhead { position, changes, last, files })
         };
         self.read(look).await
     }

@@ -32,6 +32,8 @@ pub struct TermStart {
     pub epoch: Epoch,
     /// The reason why garbage collection is frozen, if it is.
     pub gc_frozen: Option<String>,
+    /// True if the catalog may lack changes that another log has, and no admin has accepted it yet.
+    pub may_lack: bool,
     /// The name of the pool.
     pub pool_name: String,
     /// The pool's time in milliseconds as last saved by an earlier term; this one begins [`TIME_LEAP`] after it. `None`
@@ -72,8 +74,8 @@ impl Catalog {
     }
 
     /// Freezes garbage collection in the term that drew `start` and has the epoch `own`. With `above`, the epoch
-    /// becomes a later one than that. Every copy of the log begins anew if the freeze begins or the epoch rises.
-    /// Returns the epoch.
+    /// becomes a later one than that. Every copy of the log begins anew if the freeze begins or the epoch rises, and
+    /// counts less than that of the newer catalog until an admin ends the freeze. Returns the epoch.
     pub async fn freeze_gc(
         &self,
         why: String,
@@ -82,15 +84,21 @@ impl Catalog {
         start: u64,
     ) -> Result<Epoch, Error> {
         let freeze = move |db: &_| {
-            let begins = notes::get(db, notes::GC_FROZEN)?.is_none();
-            if begins {
+            if notes::get(db, notes::GC_FROZEN)?.is_none() {
                 notes::set(db, notes::GC_FROZEN, &why)?;
+            }
+            let begins = notes::get(db, notes::MAY_LACK)?.is_none();
+            if begins {
+                notes::set(db, notes::MAY_LACK, &why)?;
             }
             let epoch = match above {
                 Some(above) => meta::raise_epoch(db, above)?,
                 None => own,
             };
             if begins || epoch > own {
+                if let (true, Some(left)) = (begins, notes::get(db, notes::LOG_ON_DONORS)?) {
+                    notes::set(db, notes::LOG_LEFT, &left)?;
+                }
                 // The log of the newer manager goes on from where this catalog was copied: what this one writes must
                 // not be taken for a part of that log, nor that for a part of this one's.
                 Position::clear(db, LogCopy::OnDonors)?;
@@ -104,13 +112,14 @@ impl Catalog {
 
     /// Lets garbage collection go on: what other terms may have known is given up.
     ///
-    /// A catalog that was made of a log with gaps is accepted by that: its log on donors begins anew, as one that
-    /// counts more than the log that had the gaps.
+    /// A catalog that may lack changes is accepted by that: its log on donors begins anew, as one that counts more than
+    /// the log that has them.
     pub async fn end_gc_freeze(&self) -> Result<(), Error> {
         let end = |db: &_| {
             term_history::give_up(db)?;
-            if notes::get(db, notes::RESTORED_WITH_GAPS)?.is_some() {
-                notes::clear(db, notes::RESTORED_WITH_GAPS)?;
+            if notes::get(db, notes::MAY_LACK)?.is_some() {
+                notes::clear(db, notes::MAY_LACK)?;
+                notes::clear(db, notes::LOG_LEFT)?;
                 Position::clear(db, LogCopy::OnDonors)?;
             }
             notes::clear(db, notes::GC_FROZEN)
@@ -142,6 +151,7 @@ fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
     Ok(TermStart {
         epoch,
         gc_frozen: notes::get(db, notes::GC_FROZEN)?,
+        may_lack: notes::get(db, notes::MAY_LACK)?.is_some(),
         pool_name: meta::pool_name(db)?,
         saved_ms,
         leapt_ms,

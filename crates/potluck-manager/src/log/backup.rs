@@ -10,7 +10,7 @@ use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
-use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogCopy, LogPlace, Position};
+use potluck_catalog::{Advance, Catalog, Error, LogCopy, LogPlace, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_recovery::StateError;
@@ -18,7 +18,7 @@ use potluck_recovery::backups::{begin, name, prune};
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
 use potluck_recovery::log::backup_file::{append, write_base};
-use potluck_recovery::log::block::{Base, Lines, Sealer};
+use potluck_recovery::log::block::{Base, CutChanges, Sealer};
 use potluck_recovery::log::copying::{Sink, catch_up};
 use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
@@ -112,14 +112,9 @@ impl Sink for Files {
         self.note(before, after).await
     }
 
-    async fn add(
-        &mut self,
-        before: Position,
-        change: ChangeNumber,
-        blocks: Vec<Lines>,
-    ) -> Result<(), StateError> {
+    async fn add(&mut self, before: Position, changes: CutChanges) -> Result<(), StateError> {
         let (files, position) = (self.clone(), before.clone());
-        let add = move || files.append(position, change, &blocks);
+        let add = move || files.append(position, &changes);
         let after = self.log.env.offload.run(add).await?;
         self.note(Some(before), after).await
     }
@@ -143,8 +138,7 @@ impl Files {
     fn sealer(&self, position: Option<Position>) -> Result<Sealer, StateError> {
         let key = kit::load_key(&self.log.state.ca())?;
         let (epoch, wall_ms) = (self.epoch, self.log.time.wall_ms());
-        let pool = self.pool();
-        Ok(Sealer { key, pool, epoch, attempt: 0, wall_ms, position, first: 1, has_gaps: false })
+        Ok(Sealer::of_file(key, self.pool(), epoch, wall_ms, position))
     }
 
     /// Begins a new file, and removes the oldest ones. That an old file cannot be removed is no error: without the note
@@ -167,21 +161,19 @@ impl Files {
         Ok(Position { file, ..after })
     }
 
-    fn append(
-        &self,
-        position: Position,
-        change: ChangeNumber,
-        blocks: &[Lines],
-    ) -> Result<Position, StateError> {
+    fn append(&self, position: Position, changes: &CutChanges) -> Result<Position, StateError> {
         let Some(place) = position.file.clone() else {
             return Err(Error::Bug("a backup that is in no file".into()).into());
         };
         let path = self.dir.join(name(place.number));
         let mut sealer = self.sealer(Some(position.clone()))?;
-        let bytes = append(&path, place.bytes, &mut sealer, blocks, &*self.log.env.entropy)
-            .map_err(|source| StateError::Io { path, source })?;
+        sealer.files = changes.files;
+        let bytes =
+            append(&path, place.bytes, &mut sealer, &changes.blocks, &*self.log.env.entropy)
+                .map_err(|source| StateError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
-        Ok(Position { change, file: Some(LogPlace { bytes, ..place }), ..after })
+        let file = Some(LogPlace { bytes, ..place });
+        Ok(Position { change: changes.last, file, ..after })
     }
 }
 

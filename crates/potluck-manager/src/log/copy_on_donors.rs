@@ -17,7 +17,7 @@ use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::recipe::Entry;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
-use potluck_recovery::log::block::{Base, BlockPart, Lines, Sealed, Sealer};
+use potluck_recovery::log::block::{Base, BlockPart, CutChanges, Lines, Sealed, Sealer};
 use potluck_recovery::log::copying::{Sink, catch_up};
 use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
@@ -113,7 +113,8 @@ impl Sink for Donors<'_> {
         let offload = self.log.env.offload;
         let path = self.log.state.catalog();
         let mut base = offload.run(move || Base::begin(&path)).await?;
-        let mut write = self.write(base.bytes, before, None, base.has_gaps).await?;
+        let mut write = self.write(base.bytes, before, None, base.files).await?;
+        write.sealer.may_lack = base.may_lack;
         loop {
             let (more, next) =
                 offload.run(move || base.next_lines().map(|next| (base, next))).await?;
@@ -125,30 +126,26 @@ impl Sink for Donors<'_> {
         write.commit(base.change).await
     }
 
-    async fn add(
-        &mut self,
-        before: Position,
-        change: ChangeNumber,
-        blocks: Vec<Lines>,
-    ) -> Result<(), MetadataTrouble> {
+    async fn add(&mut self, before: Position, changes: CutChanges) -> Result<(), MetadataTrouble> {
+        let CutChanges { last, files, blocks } = changes;
         let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
-        let mut write = self.write(bytes, Some(before.clone()), Some(before), false).await?;
+        let mut write = self.write(bytes, Some(before.clone()), Some(before), files).await?;
         for lines in &blocks {
             write.block(BlockPart::Log, lines).await?;
         }
-        write.commit(change).await
+        write.commit(last).await
     }
 }
 
 impl<'s> Donors<'s> {
-    /// Begins a write of about `bytes` to the copy, which now ends at `before`. The new blocks follow `position`;
-    /// without one they begin a new generation.
+    /// Begins a write of about `bytes` to the copy, which now ends at `before`, from a catalog of so many `files`. The
+    /// new blocks follow `position`; without one they begin a new generation.
     async fn write(
         &mut self,
         bytes: u64,
         before: Option<Position>,
         position: Option<Position>,
-        has_gaps: bool,
+        files: u64,
     ) -> Result<Write<'s>, MetadataTrouble> {
         let log = self.log;
         *self.attempts += 1;
@@ -166,7 +163,9 @@ impl<'s> Donors<'s> {
             wall_ms: log.time.wall_ms(),
             position,
             first: last.max(epoch.0 << 32) + 1,
-            has_gaps,
+            start: log.term.start,
+            files,
+            may_lack: false,
         };
         let put = MetadataWriter::open(&log.put, bytes).await?;
         Ok(Write { log, before, put, sealer, files: Vec::new() })

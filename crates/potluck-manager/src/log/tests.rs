@@ -6,7 +6,7 @@ use crate::tasks::repair::tests::still;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::{Advance, ChangeNumber, Error, LogCopy, Position};
 use potluck_core::policy::Policy;
-use potluck_recovery::log::block::Lines;
+use potluck_recovery::log::block::CutChanges;
 use potluck_recovery::log::copying::{Sink, catch_up};
 
 #[test]
@@ -79,15 +79,10 @@ impl Sink for Busy {
         self.note(before, last, 0).await
     }
 
-    async fn add(
-        &mut self,
-        before: Position,
-        change: ChangeNumber,
-        blocks: Vec<Lines>,
-    ) -> Result<(), Error> {
-        assert!(!blocks.is_empty());
-        let blocks = before.log.blocks + blocks.len() as u64;
-        self.note(Some(before), change, blocks).await
+    async fn add(&mut self, before: Position, changes: CutChanges) -> Result<(), Error> {
+        assert!(!changes.blocks.is_empty());
+        let blocks = before.log.blocks + changes.blocks.len() as u64;
+        self.note(Some(before), changes.last, blocks).await
     }
 }
 

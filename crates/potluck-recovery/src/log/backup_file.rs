@@ -42,7 +42,7 @@ pub fn write_base(
     mut sealer: Sealer,
     entropy: &dyn Entropy,
 ) -> Result<Position, StateError> {
-    sealer.has_gaps = base.has_gaps;
+    (sealer.files, sealer.may_lack) = (base.files, base.may_lack);
     let io = |source| StateError::Io { path: to.into(), source };
     let mut temp = Temp::beside(to).map_err(io)?;
     let (version, authority) = (VERSION, sealer.pool.to_string());

@@ -49,9 +49,13 @@ pub struct Header {
     pub attempt: u64,
     /// The wall time of the write, for people.
     pub wall_ms: i64,
-    /// True if the block is of the base of a catalog that was itself made of a log with gaps and that no admin has
+    /// The number that the manager which wrote the block drew at its start; 0 in files.
+    pub start: u64,
+    /// The number of files that the catalog had when the block was written.
+    pub files: u64,
+    /// True if the block is of the base of a catalog that may lack changes which another log has, and that no admin has
     /// accepted yet.
-    pub has_gaps: bool,
+    pub may_lack: bool,
 }
 
 /// A block that is not what a manager writes.
@@ -103,6 +107,17 @@ impl BlockCutter {
     }
 }
 
+/// Changes of a catalog, cut into blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutChanges {
+    /// The last of the changes.
+    pub last: ChangeNumber,
+    /// The number of files that the catalog had when the changes were read.
+    pub files: u64,
+    /// The blocks, at least one.
+    pub blocks: Vec<Lines>,
+}
+
 /// Cuts the records of changes into blocks.
 pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
     let mut cutter = BlockCutter::default();
@@ -119,8 +134,10 @@ pub struct Base {
     pub epoch: Epoch,
     /// The size in bytes of the pages that the catalog uses; its records are about as long.
     pub bytes: u64,
-    /// True if the catalog was itself made of a log with gaps, and no admin has accepted it yet.
-    pub has_gaps: bool,
+    /// The number of files that the catalog has.
+    pub files: u64,
+    /// True if the catalog may lack changes that another log has, and no admin has accepted it yet.
+    pub may_lack: bool,
     cutter: BlockCutter,
 }
 
@@ -129,9 +146,9 @@ impl Base {
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let snapshot = CatalogSnapshot::begin(path)?;
         let (change, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
-        let has_gaps = snapshot.is_restored_with_gaps()?;
+        let (files, may_lack) = (snapshot.files()?, snapshot.may_lack()?);
         let cutter = BlockCutter::default();
-        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, has_gaps, cutter })
+        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, files, may_lack, cutter })
     }
 
     /// Returns the name of the pool.
@@ -191,11 +208,27 @@ pub struct Sealer {
     pub position: Option<Position>,
     /// The number of a generation's first block.
     pub first: u64,
-    /// True for the base of a catalog that was itself made of a log with gaps.
-    pub has_gaps: bool,
+    /// The number that the manager drew at its start; 0 in files.
+    pub start: u64,
+    /// The number of files that the catalog has.
+    pub files: u64,
+    /// True for the base of a catalog that may lack changes which another log has.
+    pub may_lack: bool,
 }
 
 impl Sealer {
+    /// Makes the sealer of a copy in a file, which goes on after `position` or begins there.
+    pub fn of_file(
+        key: RecoveryKey,
+        pool: Digest,
+        epoch: Epoch,
+        wall_ms: i64,
+        position: Option<Position>,
+    ) -> Self {
+        let (attempt, first, start, files, may_lack) = (0, 1, 0, 0, false);
+        Self { key, pool, epoch, attempt, wall_ms, position, first, start, files, may_lack }
+    }
+
     /// Seals the next block.
     pub fn seal(
         &mut self,
@@ -208,9 +241,19 @@ impl Sealer {
             Some(position) => (position.sequence + 1, position.generation, Some(position.last)),
             None => (self.first, self.first, None),
         };
-        let has_gaps = self.has_gaps;
-        let header =
-            Header { sequence, generation, part, before, epoch, attempt, wall_ms, has_gaps };
+        let (start, files, may_lack) = (self.start, self.files, self.may_lack);
+        let header = Header {
+            sequence,
+            generation,
+            part,
+            before,
+            epoch,
+            attempt,
+            wall_ms,
+            start,
+            files,
+            may_lack,
+        };
         let text = text(&header, lines)?;
         let bytes = self.key.seal_record(&self.pool, sequence, text, entropy);
         let name = ChunkName::of(&bytes);
@@ -266,9 +309,19 @@ mod tests {
         assert_eq!((cut.len(), cut[0].count), (1, 3));
         let (key, pool) = (RecoveryKey::generate(&SystemEntropy), Digest([7; 32]));
         let (epoch, position) = (Epoch(2), None);
-        let (attempt, wall_ms, first, has_gaps) = (3, 1, 5, false);
-        let mut sealer =
-            Sealer { key: key.clone(), pool, epoch, attempt, wall_ms, position, first, has_gaps };
+        let (attempt, wall_ms, first, start, files, may_lack) = (3, 1, 5, 77, 9, false);
+        let mut sealer = Sealer {
+            key: key.clone(),
+            pool,
+            epoch,
+            attempt,
+            wall_ms,
+            position,
+            first,
+            start,
+            files,
+            may_lack,
+        };
         let base =
             sealer.seal(BlockPart::BaseEnd, &Lines::default(), &SystemEntropy).expect("sealed");
         let sealed = sealer.seal(BlockPart::Log, &cut[0], &SystemEntropy).expect("sealed");
@@ -281,7 +334,9 @@ mod tests {
             epoch,
             attempt,
             wall_ms,
-            has_gaps,
+            start,
+            files,
+            may_lack,
         };
         assert_eq!((sequence, header(6, &text)), (6, Ok(expected)));
         assert!(header(7, &text).is_err());

@@ -3,8 +3,11 @@
 use super::block::{BlockPart, Header};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::str::FromStr;
 
 /// A block that was fetched and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +39,8 @@ pub struct Gaps {
     pub broken: u64,
     /// True if the end of the generation's base is missing; how much is missing is unknown.
     pub base_cut: bool,
-    /// True if the manager that wrote the base had itself been restored from a log with gaps.
+    /// True if the manager that wrote the base may itself have lacked changes, and no admin had accepted its catalog: it
+    /// was restored from a log with gaps or from a file, or its catalog was older than one that ran before.
     pub inherited: bool,
 }
 
@@ -47,32 +51,118 @@ fn write_of(block: &SeenBlock) -> Write {
     (block.header.epoch, block.header.attempt)
 }
 
-/// The rule by which one of several generations that could be replayed is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preference {
-    /// A generation that inherited no gap counts more: the log of a manager that was restored from a log with gaps
-    /// lacks the changes that only donors had which did not answer then.
-    Complete,
-    /// The newest generation counts, whatever the catalog that it was written from lacked.
-    Newest,
+/// The name of a chain, by which people choose one: the number of its first block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChainId(u64);
+
+/// The numbers of generations that begin in one epoch.
+const EPOCH: u64 = 1 << 32;
+
+impl fmt::Display for ChainId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / EPOCH, self.0 % EPOCH)
+    }
 }
 
-/// Chooses the generation to replay; `None` without any block. A generation whose base is whole comes first, then one
-/// whose base is not cut off, then, with [`Preference::Complete`], one that inherited no gap, and then the newest.
-pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
+impl FromStr for ChainId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (epoch, number) = text.split_once('.')?;
+            let (epoch, number): (u32, u32) = (epoch.parse().ok()?, number.parse().ok()?);
+            Some(Self(u64::from(epoch) * EPOCH + u64::from(number)))
+        };
+        parse().ok_or("a chain is named by two numbers, such as 3.1")
+    }
+}
+
+impl Serialize for ChainId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A chain that was found, as people are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoundChain {
+    /// The name of the chain.
+    pub chain: ChainId,
+    /// The time at which its base was written, in milliseconds since 1970.
+    pub from_ms: i64,
+    /// The time at which its last block was written, in milliseconds since 1970.
+    pub until_ms: i64,
+    /// The number of files that the catalog had then.
+    pub files: u64,
+    /// The gaps that are known.
+    #[serde(flatten)]
+    pub gaps: Gaps,
+    /// True if this is the chain that was replayed.
+    pub taken: bool,
+}
+
+impl Chain {
+    /// Returns the name of the chain; `None` without any block.
+    pub fn id(&self) -> Option<ChainId> {
+        self.blocks.first().map(|first| ChainId(first.header.generation))
+    }
+
+    /// Returns whether nothing of it is known to be missing.
+    pub fn is_whole(&self) -> bool {
+        self.whole_base && self.gaps == Gaps::default()
+    }
+
+    /// Returns what is told of the chain, of which `taken` is the one that was replayed.
+    pub fn found(&self, taken: &Self) -> Option<FoundChain> {
+        let (first, last) = (&self.blocks.first()?.header, &self.blocks.last()?.header);
+        let chain = ChainId(first.generation);
+        let (from_ms, until_ms) = (first.wall_ms, last.wall_ms);
+        let (files, gaps, taken) = (last.files, self.gaps, Some(chain) == taken.id());
+        Some(FoundChain { chain, from_ms, until_ms, files, gaps, taken })
+    }
+}
+
+/// Returns the chains that could be replayed, one for each generation, the best first. A generation whose base is whole
+/// comes first, then one whose base is not cut off, then one that inherited no gap, and then the newest: what a manager
+/// wrote that lacked changes takes the place of no log that has them.
+pub fn chains(seen: Vec<SeenBlock>) -> Vec<Chain> {
     let mut generations: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
-    for block in seen {
+    for block in without_branches_of_older_catalogs(seen) {
         generations.entry(block.header.generation).or_default().push(block);
     }
     let chains = generations
         .into_iter()
         .map(|(generation, blocks)| follow(generation, with_one_base(blocks)));
-    chains.max_by_key(|chain| {
+    let mut chains: Vec<Chain> = chains.filter(|chain| !chain.blocks.is_empty()).collect();
+    chains.sort_by_key(|chain| {
         let last = chain.blocks.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
-        let inherited = preference == Preference::Complete && chain.gaps.inherited;
-        (chain.whole_base, !chain.gaps.base_cut, !inherited, at)
-    })
+        Reverse((chain.whole_base, !chain.gaps.base_cut, !chain.gaps.inherited, at))
+    });
+    chains
+}
+
+/// Leaves out what a manager on an older catalog added to the log of the newer one before it heard of that. Its base,
+/// which it wrote when it had heard, has these changes, and its start tells whose they are.
+fn without_branches_of_older_catalogs(mut seen: Vec<SeenBlock>) -> Vec<SeenBlock> {
+    let mut begun: HashMap<u64, u64> = HashMap::new();
+    for Header { start, generation, .. } in
+        seen.iter().map(|block| &block.header).filter(|header| header.may_lack)
+    {
+        let first = begun.entry(*start).or_insert(*generation);
+        *first = (*generation).min(*first);
+    }
+    seen.retain(|SeenBlock { header, .. }| {
+        header.may_lack || begun.get(&header.start).is_none_or(|first| header.generation >= *first)
+    });
+    seen
+}
+
+/// Returns the blocks of generations that inherited no gap.
+pub fn accepted(seen: &[SeenBlock]) -> Vec<SeenBlock> {
+    let lacking = seen.iter().map(|block| &block.header).filter(|header| header.may_lack);
+    let lacking: BTreeSet<u64> = lacking.map(|header| header.generation).collect();
+    seen.iter().filter(|block| !lacking.contains(&block.header.generation)).cloned().collect()
 }
 
 /// Returns how many blocks of changes there are in generations after `generation`, of `epoch` or later: these are not
@@ -134,7 +224,7 @@ fn follow(generation: u64, blocks: Vec<SeenBlock>) -> Chain {
         if missing == 0 && !fits(&block) {
             chain.gaps.broken += 1;
         }
-        chain.gaps.inherited |= block.header.has_gaps;
+        chain.gaps.inherited |= block.header.may_lack;
         if block.header.part == BlockPart::BaseEnd {
             chain.gaps.base_cut = false;
             chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
@@ -148,7 +238,7 @@ fn follow(generation: u64, blocks: Vec<SeenBlock>) -> Chain {
 /// Returns for each block the last write among those that go on from it, itself included.
 fn branches(blocks: &[SeenBlock]) -> HashMap<ChunkName, Write> {
     let mut order: Vec<&SeenBlock> = blocks.iter().collect();
-    order.sort_by_key(|block| std::cmp::Reverse(block.header.sequence));
+    order.sort_by_key(|block| Reverse(block.header.sequence));
     let mut last_of: HashMap<ChunkName, Write> = HashMap::new();
     for block in order {
         let known = last_of.entry(block.name).or_default();
@@ -181,7 +271,9 @@ mod tests {
             epoch,
             attempt: 1,
             wall_ms: 0,
-            has_gaps: false,
+            start: epoch.0,
+            files: 0,
+            may_lack: false,
         };
         SeenBlock { name, header }
     }
@@ -194,7 +286,7 @@ mod tests {
     }
 
     fn newest(seen: Vec<SeenBlock>) -> Option<Chain> {
-        choose(seen, Preference::Complete)
+        chains(seen).into_iter().next()
     }
 
     fn numbers(chain: &Chain) -> Vec<u64> {
@@ -219,17 +311,50 @@ mod tests {
     fn what_a_manager_wrote_that_was_restored_with_gaps_takes_the_place_of_no_whole_log() {
         let mut seen = third();
         let mut base = block(8, 8, BlockPart::BaseEnd, 2);
-        base.header.has_gaps = true;
+        base.header.may_lack = true;
         seen.extend([base.clone(), block(9, 8, BlockPart::Log, 2)]);
-        let chain = choose(seen.clone(), Preference::Complete).expect("a chain");
-        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
         assert_eq!(passed_over(3, Epoch(1), &seen), 1, "it says what it left");
+        assert_eq!(passed_over(3, Epoch(1), &accepted(&seen)), 0);
         let inherited = Gaps { inherited: true, ..Gaps::default() };
-        let chain = choose(seen, Preference::Newest).expect("a chain");
-        assert_eq!((numbers(&chain), chain.gaps), (vec![8, 9], inherited));
+        let found = chains(seen);
+        let all: Vec<_> = found.iter().map(|chain| (numbers(chain), chain.gaps)).collect();
+        assert_eq!(all, [(vec![3, 4, 5, 6, 7], Gaps::default()), (vec![8, 9], inherited)]);
         // This base is all there is, and it says that something is lacking.
-        let chain = choose(vec![base], Preference::Complete).expect("a chain");
+        let chain = newest(vec![base]).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![8], inherited));
+    }
+
+    #[test]
+    fn what_an_older_catalog_added_before_its_manager_heard_of_the_newer_takes_nothing_s_place() {
+        // The newer catalog, of epoch 1, came to number 7. A copy from after number 5 was started as epoch 2, wrote 6
+        // and 7 itself, heard of the newer one, and began a generation of its own.
+        let mut seen = third();
+        let mut own = [6, 7].map(|n| block(n, 3, BlockPart::Log, 2));
+        own[0].header.before = Some(name(5, 1));
+        seen.extend(own);
+        assert_eq!(newest(seen.clone()).expect("a chain").blocks[3].name, name(6, 2));
+        let mut base = block(20, 20, BlockPart::BaseEnd, 9);
+        (base.header.start, base.header.may_lack) = (2, true);
+        seen.push(base);
+        let chain = newest(seen.clone()).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
+        assert_eq!(chain.blocks[3].name, name(6, 1));
+        // An admin says that the copy counts, and its manager begins anew.
+        let mut base = block(30, 30, BlockPart::BaseEnd, 9);
+        base.header.start = 2;
+        seen.push(base);
+        assert_eq!(numbers(&newest(seen).expect("a chain")), [30]);
+    }
+
+    #[test]
+    fn a_chain_is_found_by_the_name_it_is_told_by() {
+        let id = ChainId(3 * EPOCH + 1);
+        assert_eq!((id.to_string(), "3.1".parse()), ("3.1".into(), Ok(id)));
+        assert!(
+            ["3", "", "3.x", "3.1.1", "9999999999.1"]
+                .iter()
+                .all(|text| text.parse::<ChainId>().is_err())
+        );
     }
 
     #[test]

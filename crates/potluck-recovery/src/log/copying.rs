@@ -1,7 +1,7 @@
 //! Has a copy of the log follow the catalog, wherever the copy is kept.
 
-use super::block::{self, Lines};
-use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogAhead, LogCopy, Position};
+use super::block::{self, CutChanges};
+use potluck_catalog::{Advance, Catalog, Error, LogAhead, LogCopy, Position};
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Offload;
 
@@ -27,12 +27,11 @@ pub trait Sink {
         before: Option<Position>,
     ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
 
-    /// Adds changes up to `change` after `before`, and notes them.
+    /// Adds changes after `before`, and notes them.
     fn add(
         &mut self,
         before: Position,
-        change: ChangeNumber,
-        blocks: Vec<Lines>,
+        changes: CutChanges,
     ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
 }
 
@@ -48,7 +47,7 @@ pub async fn catch_up<S: Sink>(
 ) -> Result<(), S::Trouble> {
     let mut until = None;
     loop {
-        let LogAhead { position, changes, last } = catalog.log_ahead(S::COPY, ROWS).await?;
+        let LogAhead { position, changes, last, files } = catalog.log_ahead(S::COPY, ROWS).await?;
         let until = *until.get_or_insert(last);
         let before = match position {
             Some(at) if !at.is_worn(now_ms) && sink.goes_on(&at).await? => at,
@@ -66,7 +65,7 @@ pub async fn catch_up<S: Sink>(
             let advance = Advance { copy: S::COPY, before: Some(before), after, epoch };
             catalog.note_log(Some(advance)).await?;
         } else {
-            sink.add(before, change, blocks).await?;
+            sink.add(before, CutChanges { last: change, files, blocks }).await?;
         }
     }
 }

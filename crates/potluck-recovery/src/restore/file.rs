@@ -33,7 +33,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> 
                 applied.map_err(|why| OpenError::of(from, why))?;
                 (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
                 log.blocks += 1;
-                log.gaps.inherited |= header.has_gaps;
+                log.gaps.inherited |= header.may_lack;
                 is_whole |= header.part == BlockPart::BaseEnd;
             }
             Next::End if is_whole => break,
@@ -45,5 +45,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> 
             Next::Unreadable(_, why) => return Err(damaged(why)),
         }
     }
-    staging.finish(ask, rebuild, epoch, log)
+    // Donors may have what was written after the file: the new catalog counts less than their log until an admin says
+    // so.
+    staging.finish(&ask.advertise, rebuild, epoch, log, true)
 }

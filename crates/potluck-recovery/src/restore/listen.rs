@@ -1,17 +1,16 @@
 //! Listens in the place of the lost manager, and waits until the donors have told what they have.
 
-use super::Restore;
 use super::collect::RestoreProgress;
 use super::server::RestoreServer;
 use super::staging::Staging;
 use crate::ca::{self, Ca};
 use crate::error::StateError;
-use crate::log::chain::Preference;
+use crate::log::chain::ChainId;
 use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
-use potluck_wire::addresses::Address;
+use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::env::Env;
 use potluck_wire::own_addresses::{ToldAddresses, from_this_machine};
 use potluck_wire::serve;
@@ -43,8 +42,8 @@ pub struct ListenOptions {
     pub donors: Option<usize>,
     /// The addresses of donors to visit, because these look for the manager at its old address.
     pub visit: BTreeSet<Address>,
-    /// The preference among several states of the catalog that donors have.
-    pub prefer: Preference,
+    /// The chain to take where donors have several; by default the best.
+    pub chain: Option<ChainId>,
 }
 
 /// A restore server that listens for donors.
@@ -69,7 +68,7 @@ impl RestoreListener {
     /// Begins to listen for donors that look for their manager.
     pub async fn begin(
         staging: &Staging,
-        ask: &Restore,
+        advertise: &Addresses,
         options: &ListenOptions,
         env: Env,
     ) -> Result<Self, StateError> {
@@ -81,7 +80,7 @@ impl RestoreListener {
         let admit = ca::tls(&ca, &dir)?;
         let listener = env.net.listen(&listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
-        let advertise: Vec<String> = ask.advertise.iter().map(ToString::to_string).collect();
+        let advertise: Vec<String> = advertise.iter().map(ToString::to_string).collect();
         let mut addresses = ToldAddresses::of(&*env.net, address, &advertise).await?.addresses;
         if addresses.is_empty() {
             addresses = from_this_machine(address).into();
@@ -233,7 +232,7 @@ mod tests {
             quiet,
             donors: None,
             visit: BTreeSet::new(),
-            prefer: Preference::Complete,
+            chain: None,
         };
         let at = Duration::from_secs;
         let mut waiting = Waiting::since(at(0));

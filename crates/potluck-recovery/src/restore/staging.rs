@@ -6,6 +6,10 @@
 //! ([`StateDir::refuse_unfinished`]), and the next restore into it removes what the last one left.
 //! Renaming the whole directory would be simpler; but a state directory may be a mount point, or the
 //! only one above which this user may not write.
+//!
+//! Where a manager's catalog is exchanged for a newer one, what moves out of its place goes to the directory
+//! [`REPLACING`], which gets its last name when the new catalog is in its place. An exchange that was interrupted is
+//! undone by the next.
 
 use super::{Replayed, Restore, Restored};
 use crate::admin::NewAdmin;
@@ -13,13 +17,15 @@ use crate::ca::Ca;
 use crate::error::StateError;
 use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
-use potluck_catalog::{Authority, Rebuild, Revival};
+use potluck_catalog::{Authority, Catalog, Rebuild, Revival};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The number by which the restored epoch goes beyond the last known one: more starts than a lost manager is likely to
@@ -39,6 +45,10 @@ const NEW_ADMIN: &str = "admin after restore";
 const UNDER_WAY: &str = "catalog.part";
 /// The names that move out of the staging directory before the catalog does.
 const MOVED_FIRST: [&str; 3] = [CA, ADMIN, KIT];
+/// The directory in a state directory for what an exchange that is under way moves out of its place.
+const REPLACING: &str = "replacing";
+/// The beginning of the names of directories with catalogs for which newer ones were taken.
+const OLDER: &str = "older-";
 
 /// A state directory that is being filled, which only this process uses meanwhile.
 pub struct Staging {
@@ -49,6 +59,8 @@ pub struct Staging {
     /// The state directory that is being restored.
     place: StateDir,
     ca: Ca,
+    /// True if the catalog that is in its place makes room for the one that is made.
+    exchanges: bool,
 }
 
 impl Staging {
@@ -62,6 +74,33 @@ impl Staging {
         let place = StateDir::take(&ask.state)?;
         refuse_used(&ask.state)?; // another process may have finished a restore meanwhile
         clear_interrupted(&ask.state)?;
+        Self::fill(place, kit, &ask.kit, false)
+    }
+
+    /// Begins to make a catalog in the place of the one in the state directory `state`, with the kit that is there. An
+    /// exchange that was interrupted is undone first.
+    ///
+    /// Errors: no catalog is there, the kit cannot be read, another process has the directory, or the disk fails.
+    pub fn exchange(state: &Path) -> Result<Self, StateError> {
+        let place = StateDir::take(state)?;
+        undo_exchange(&place).map_err(StateDir::io(state.into()))?;
+        if !place.has_catalog() {
+            return Err(StateError::NotInitialised(state.into()));
+        }
+        let (path, staging) = (place.kit(), place.restoring());
+        if staging.exists() {
+            fs::remove_dir_all(&staging).map_err(StateDir::io(staging))?;
+        }
+        let kit = Kit::load(&path)?;
+        Self::fill(place, kit, &path, true)
+    }
+
+    fn fill(
+        place: StateDir,
+        kit: Kit,
+        kit_path: &Path,
+        exchanges: bool,
+    ) -> Result<Self, StateError> {
         // The staging directory is made before anything else that can fail, so that no empty pool is made where a
         // restore began.
         let state = StateDir::take(&place.restoring())?;
@@ -69,13 +108,24 @@ impl Staging {
         let ca = ca.map_err(|why| match why {
             StateError::Certificates { detail, .. } => {
                 let detail = format!("its authority cannot be read: {detail}");
-                StateError::BadKit { path: ask.kit.clone(), detail }
+                StateError::BadKit { path: kit_path.into(), detail }
             }
             other => other,
         })?;
         kit::keep_key(&state, &kit.recovery_key())?;
         kit.save(&state.kit())?;
-        Ok(Self { kit, state, place, ca })
+        Ok(Self { kit, state, place, ca, exchanges })
+    }
+
+    /// Leaves the catalog that is in its place there.
+    pub fn give_up(self) -> Result<(), StateError> {
+        let staging = self.state.root();
+        fs::remove_dir_all(staging).map_err(StateDir::io(staging.into()))
+    }
+
+    /// Returns the path of the catalog in the state directory, where it lies at the end.
+    pub fn final_catalog(&self) -> PathBuf {
+        self.place.catalog()
     }
 
     /// Begins to make the catalog in the staging directory.
@@ -104,20 +154,22 @@ impl Staging {
     }
 
     /// Checks the catalog that was made, and makes a pool of the state directory. The catalog's epoch
-    /// becomes a later one than `above`, so that donors obey it.
+    /// becomes a later one than `above`, so that donors obey it. With `may_lack` its log counts less than others that
+    /// donors keep, until an admin says so.
     pub fn finish(
         self,
-        ask: &Restore,
+        advertise: &Addresses,
         rebuild: Rebuild,
         above: Epoch,
         log: Replayed,
+        may_lack: bool,
     ) -> Result<Restored, StateError> {
-        let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
+        let moved = Some(advertise).filter(|there| !there.is_empty());
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
         let (pool, wall_ms) = (self.kit.pool.clone(), Env::system().clock.wall());
         let revival = Revival {
             why: if log.has_gaps() { RESTORED_WITH_GAPS } else { RESTORED },
-            gaps: log.has_gaps(),
+            may_lack,
             // It is not known how often the lost manager started since, and members follow the manager of the later
             // epoch.
             above: Epoch(above.0 + STARTS_SINCE),
@@ -128,7 +180,8 @@ impl Staging {
         let admin = NewAdmin { pool: &pool, name: NEW_ADMIN, manager: addresses.clone() };
         let (content, left_out) =
             rebuild.finish(&revival, |id| admin.certify(&self.state, &self.ca, id))?;
-        self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
+        let place = self.place.root().to_path_buf();
+        self.put_in_place().map_err(StateDir::io(place))?;
         Ok(Restored {
             pool,
             addresses,
@@ -137,6 +190,7 @@ impl Staging {
             bytes: content.bytes,
             donors: content.donors,
             log: Replayed { left_out, ..log },
+            chains: Vec::new(),
             unlisted: None,
         })
     }
@@ -149,16 +203,78 @@ impl Staging {
         for dir in [&self.state.ca(), &self.state.admin(), from] {
             File::open(dir)?.sync_all()?;
         }
-        for name in MOVED_FIRST {
+        let moved_first = if self.exchanges { &[ADMIN][..] } else { &MOVED_FIRST };
+        if self.exchanges {
+            move_out(&self.place)?;
+        }
+        for name in moved_first {
             fs::rename(from.join(name), to.join(name))?;
         }
         File::open(to)?.sync_all()?;
         fs::rename(from.join(UNDER_WAY), self.place.catalog())?;
         File::open(to)?.sync_all()?;
+        if self.exchanges {
+            name_replaced(to)?;
+        }
         // The directory is a pool now, and starts. What is left of the restore does no harm.
         let _ = fs::remove_dir_all(from);
         Ok(())
     }
+}
+
+/// Moves the catalog and the first admin's identity out of their places, the catalog first: without it no manager starts
+/// there.
+fn move_out(place: &StateDir) -> io::Result<()> {
+    let replaced = place.root().join(REPLACING);
+    fs::DirBuilder::new().mode(0o700).create(&replaced)?;
+    File::open(place.root())?.sync_all()?;
+    for path in Catalog::stored_in(&place.catalog()).chain([place.admin()]) {
+        if let (true, Some(name)) = (path.exists(), path.file_name()) {
+            fs::rename(&path, replaced.join(name))?;
+        }
+    }
+    File::open(&replaced)?.sync_all()
+}
+
+/// Gives what was replaced its last name, and returns that.
+fn name_replaced(state: &Path) -> io::Result<PathBuf> {
+    let to = last_replaced(state)?.map_or(1, |(number, _)| number + 1);
+    let to = state.join(format!("{OLDER}{to}"));
+    fs::rename(state.join(REPLACING), &to)?;
+    File::open(state)?.sync_all()?;
+    Ok(to)
+}
+
+/// Returns the directory with what an exchange replaced last, with its number.
+pub fn last_replaced(state: &Path) -> io::Result<Option<(u64, PathBuf)>> {
+    let mut last = None;
+    for entry in fs::read_dir(state)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(OLDER)?.parse().ok());
+        last = last.max(number.map(|number: u64| (number, entry.path())));
+    }
+    Ok(last)
+}
+
+/// Puts back what an exchange that was interrupted had moved; ends one that was interrupted in its last step.
+fn undo_exchange(place: &StateDir) -> io::Result<()> {
+    let replaced = place.root().join(REPLACING);
+    if !replaced.exists() {
+        return Ok(());
+    }
+    if !place.restoring().join(UNDER_WAY).exists() {
+        return name_replaced(place.root()).map(drop);
+    }
+    if replaced.join(ADMIN).exists() && place.admin().exists() {
+        fs::remove_dir_all(place.admin())?;
+    }
+    for entry in fs::read_dir(&replaced)? {
+        let entry = entry?;
+        fs::rename(entry.path(), place.root().join(entry.file_name()))?;
+    }
+    File::open(place.root())?.sync_all()?;
+    fs::remove_dir(&replaced)
 }
 
 /// Refuses a state directory that holds more than a lock file: its content may be the last copy of a pool, so nothing
@@ -222,5 +338,45 @@ mod tests {
         assert_eq!(names(state).expect("listed"), ["lock"]);
         fs::write(state.join(CATALOG), "").expect("written");
         assert!(somebodys(state), "a pool");
+    }
+
+    #[test]
+    fn an_exchange_that_was_interrupted_at_any_step_is_undone_or_ended() {
+        for steps in 0..=4 {
+            let dir = tempfile::tempdir().expect("a directory");
+            let place = StateDir::take(&dir.path().join("manager")).expect("taken");
+            let root = place.root().to_path_buf();
+            let write = |name: &str, text: &str| {
+                let path = root.join(name);
+                fs::create_dir_all(path.parent().expect("above")).expect("made");
+                fs::write(path, text).expect("written");
+            };
+            write(CATALOG, "old");
+            write("admin/identity.json", "old");
+            write("restoring/catalog.part", "new");
+            write("restoring/admin/identity.json", "new");
+            let (replaced, staged) = (root.join(REPLACING), root.join(RESTORING));
+            // A crash may come after any of these.
+            let moves = [
+                (root.join(CATALOG), replaced.join(CATALOG)),
+                (root.join(ADMIN), replaced.join(ADMIN)),
+                (staged.join(ADMIN), root.join(ADMIN)),
+                (staged.join(UNDER_WAY), root.join(CATALOG)),
+            ];
+            fs::create_dir(&replaced).expect("made");
+            for (from, to) in &moves[..steps] {
+                fs::rename(from, to).expect("moved");
+                if !root.join(CATALOG).exists() {
+                    assert!(place.refuse_unfinished().is_err(), "no manager starts after {steps}");
+                }
+            }
+            undo_exchange(&place).expect("undone");
+            let read = |name: &str| fs::read_to_string(root.join(name)).expect("there");
+            let expected = if steps == 4 { "new" } else { "old" };
+            assert_eq!(read(CATALOG), expected, "after {steps}");
+            assert_eq!(read("admin/identity.json"), expected, "after {steps}");
+            assert!(!replaced.exists());
+            assert_eq!(root.join("older-1").join(CATALOG).exists(), steps == 4);
+        }
     }
 }

@@ -21,6 +21,10 @@ pub struct ManagerOptions {
     /// Name of the pool, when it is made
     #[arg(long, default_value = "pool", value_name = "NAME")]
     pub name: String,
+    /// First take the newest catalog that donors keep, where the one here is older, as a copy that was put back is;
+    /// the one here is kept beside it
+    #[arg(long)]
+    pub adopt_newer: bool,
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

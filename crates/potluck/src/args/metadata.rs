@@ -4,6 +4,7 @@ use super::members::manager_address;
 use super::safety::Caution;
 use crate::keys::kind;
 use clap::Subcommand;
+use potluck_recovery::ChainId;
 use potluck_wire::addresses::{Address, BadAddress, DONOR_PORT};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,10 +53,10 @@ pub struct AskingArgs {
     /// find it here; again for each further one
     #[arg(long, value_name = "HOST[:PORT]", value_parser = donor_address)]
     pub donor: Vec<Address>,
-    /// From donors: take the newest catalog, also where the manager that wrote it had been restored from a log
-    /// with gaps; without this option the whole log of before counts more
-    #[arg(long)]
-    pub newest: bool,
+    /// From donors, where they have several chains of the log: which to take, by the name that a restore lists it by,
+    /// such as 3.1. By default the newest of those from which nothing is known to be missing
+    #[arg(long, value_name = "CHAIN")]
+    pub chain: Option<ChainId>,
 }
 
 fn donor_address(text: &str) -> Result<Address, BadAddress> {

@@ -86,6 +86,9 @@ pub async fn start(
     }
     let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
+    if options.adopt_newer {
+        restore::adopt_newer(&state, &config.listen, env.clone(), output).await?;
+    }
     let kit = state.join(potluck_recovery::state_dir::KIT);
     let pool_is_new = !kit.exists();
     let made = potluck_manager::init(&config, &env).map_err(failed)?;
@@ -108,6 +111,12 @@ pub async fn start(
         output.note(&format!(
             "keep a copy of {} somewhere else, as secret as a key: with it the pool survives the loss of this machine",
             kit.display()
+        ));
+    }
+    if let Some(why) = manager.may_lack() {
+        output.note(&format!(
+            "{why}. Donors keep the newer catalog: to take it, stop this manager and start it once with --adopt-newer; if this \
+             one is to count: `potluck gc resume`"
         ));
     }
     let controls = manager.controls();

@@ -314,6 +314,11 @@ impl Lab {
 
     /// Starts the manager: at first on a free port, later where it was.
     pub fn start_manager(&mut self) {
+        self.start_manager_with(&[]);
+    }
+
+    /// Starts the manager as [`Self::start_manager`] does, this time with further options.
+    pub fn start_manager_with(&mut self, further: &[&str]) {
         if self.address.is_empty() {
             self.address = format!("127.0.0.1:{}", free_port());
         }
@@ -332,7 +337,7 @@ impl Lab {
             true => &[],
             false => &["--resume-window", "0s"],
         };
-        let args = [&args[..], quiet, at_once].concat();
+        let args = [&args[..], quiet, at_once, further].concat();
         let (running, address) =
             start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
         self.manager = Some(running);

@@ -239,6 +239,18 @@ fn what_a_restore_with_gaps_wrote_takes_the_place_of_no_whole_log_d4() {
 pub fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
     let donors = lab.donor_names().len();
     let ran = lose_and_ask_donors(lab, kit, donors, &["--json"]).ok();
+    started(lab, &ran)
+}
+
+/// Does the same with further options of the restore, where donors have several chains of the log.
+pub fn lose_and_restore_with(lab: &mut Lab, kit: &Path, options: &[&str]) -> Value {
+    let donors = lab.donor_names().len();
+    let ran = lose_and_ask_donors(lab, kit, donors, &[&["--json"], options].concat());
+    assert!([0, 4].contains(&ran.code), "{}", ran.stderr);
+    started(lab, &ran)
+}
+
+fn started(lab: &mut Lab, ran: &Ran) -> Value {
     lab.start_manager();
     lab.wait_live();
     serde_json::from_slice(&ran.stdout).expect("a report")

@@ -7,12 +7,14 @@ use crate::command_settings::CommandSettings;
 use crate::output::{Output, count, time};
 use potluck_core::size::format_size;
 use potluck_recovery::{
-    Gaps, ListenOptions, Preference, Replayed, Restore, RestoreExtent, Restored,
+    Adopted, FoundChain, Gaps, ListenOptions, Replayed, Restore, RestoreExtent, Restored,
 };
 use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub async fn restore(
     args: ManagerRestoreArgs,
@@ -48,8 +50,42 @@ fn listen_options(asking: AskingArgs) -> ListenOptions {
         quiet: asking.wait,
         donors: asking.donors,
         visit: asking.donor.into_iter().collect(),
-        prefer: if asking.newest { Preference::Newest } else { Preference::Complete },
+        chain: asking.chain,
     }
+}
+
+/// The time without anything new from donors after which a manager that adopts a newer catalog goes on.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Takes the newest catalog that donors keep in the place of the one in `state`, before a manager is started there that
+/// listens at `listen`.
+pub async fn adopt_newer(
+    state: &Path,
+    listen: &str,
+    env: Env,
+    output: &Output,
+) -> Result<(), Failure> {
+    let options = ListenOptions {
+        listen: Some(listen.into()),
+        quiet: QUIET,
+        donors: None,
+        visit: BTreeSet::new(),
+        chain: None,
+    };
+    let adopted =
+        potluck_recovery::adopt_newer(state, &options, env, |said| output.note(said)).await;
+    match adopted.map_err(failed)? {
+        Some(Adopted { restored, replaced }) => output.note(&format!(
+            "{}the older catalog lies in {}; look at what is there, then `potluck gc resume`",
+            text(&restored),
+            replaced.display()
+        )),
+        None => output.note(
+            "donors that answered keep no newer catalog from which nothing is missing: the one here stays. If donors are \
+             off that ran with a newer one, start them, and this manager with --adopt-newer again",
+        ),
+    }
+    Ok(())
 }
 
 /// Tells what was restored, and what to do next, such as starting a manager that listens at `listen`.
@@ -110,6 +146,10 @@ fn text(restored: &Restored) -> String {
         count(restored.donors, "donor"),
     );
     text += &log_text(&restored.log);
+    if restored.chains.len() > 1 {
+        text += "donors have these chains of the log (restore into a new directory with --chain to take another):\n";
+        restored.chains.iter().for_each(|chain| text += &chain_text(chain));
+    }
     if let Some(unlisted) = restored.unlisted.as_ref().filter(|unlisted| unlisted.files > 0) {
         text += &format!(
             "{}, {}, cannot be read from what the donors that answered have:\n",
@@ -124,6 +164,20 @@ fn text(restored: &Restored) -> String {
     )
 }
 
+fn chain_text(chain: &FoundChain) -> String {
+    let FoundChain { chain, from_ms, until_ms, files, gaps, taken } = chain;
+    let is_cut = gaps.missing > 0 || gaps.broken > 0 || gaps.base_cut;
+    format!(
+        "  {chain}: {} to {} UTC, {}{}{}{}\n",
+        time(*from_ms),
+        time(*until_ms),
+        count(*files, "file"),
+        if is_cut { ", with gaps" } else { "" },
+        if gaps.inherited { ", of a manager that may have lacked changes" } else { "" },
+        if *taken { "; this one was taken" } else { "" },
+    )
+}
+
 fn log_text(log: &Replayed) -> String {
     let mut text = match log.until_ms {
         Some(until) => format!(
@@ -135,7 +189,8 @@ fn log_text(log: &Replayed) -> String {
     };
     let Gaps { missing, broken, base_cut, inherited } = log.gaps;
     if inherited {
-        text += "the manager that wrote it had itself been restored from a log with gaps: what was missing then is not in it\n";
+        text += "the manager that wrote it may itself have lacked changes: it was restored from a file or from a log with gaps, or on an \
+                 old copy of its directory\n";
     }
     if missing > 0 || broken > 0 || base_cut {
         text += &format!(
@@ -161,7 +216,7 @@ fn log_text(log: &Replayed) -> String {
     if log.passed_over > 0 {
         text += &format!(
             "{} blocks of another generation were passed over: its base is not whole, a catalog that was given up wrote it, or a \
-             manager that had been restored from a log with gaps (`--newest` takes that one)\n",
+             manager that lacked changes itself (`--chain` takes that one)\n",
             log.passed_over
         );
     }
