@@ -177,6 +177,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::LockTake
         | Verb::LockKeep
         | Verb::LockGive
+        | Verb::NameReserve
+        | Verb::NameFree
         | Verb::SharedClaim
         | Verb::SharedLeave
         | Verb::SharedTurn
@@ -262,6 +264,8 @@ fn action(verb: Verb) -> &'static str {
         | Verb::Renew
         | Verb::Commit
         | Verb::LostParts
+        | Verb::NameReserve
+        | Verb::NameFree
         | Verb::Abort => "writing files",
         Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
             "reading files"

@@ -88,7 +88,7 @@ calls! {
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;
     watching::WatchCalls: Watch Refresh;
-    locks::LockCalls: LockTake LockKeep LockGive;
+    locks::LockCalls: LockTake LockKeep LockGive NameReserve NameFree;
     shared_files::SharedFileCalls: SharedClaim SharedLeave SharedTurn SharedWriters;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;

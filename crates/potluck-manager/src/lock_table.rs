@@ -7,7 +7,7 @@ use crate::deadlines::Deadlines;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{LockHolderId, MemberId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{LOCK_LEASE, LOCK_WAIT, LockAuthority, LockLevel};
+use potluck_wire::control::{LOCK_LEASE, LOCK_WAIT, LockAuthority, LockLevel, NameReserved};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -44,9 +44,11 @@ pub enum Taking {
 #[derive(Default)]
 pub struct LockTable {
     files: BTreeMap<PoolPath, LockedFile>,
+    /// The names that are reserved for files which are not published yet.
+    names: BTreeMap<PoolPath, HolderKey>,
     holders: BTreeMap<HolderKey, Holder>,
     /// The number of files in which each member has a part, by an authority or a place in the row, counted once for
-    /// each holder.
+    /// each holder, and of names that it has reserved.
     counts: HashMap<MemberId, usize>,
     /// The moment at which each holder loses its authorities, unless it is heard.
     leases: Deadlines<HolderKey>,
@@ -71,6 +73,7 @@ struct Place {
 
 struct Holder {
     held: BTreeSet<PoolPath>,
+    names: BTreeSet<PoolPath>,
     /// Notified when another holder wants an authority that this one has.
     wanted: Arc<Notify>,
 }
@@ -179,13 +182,8 @@ impl LockTable {
                 self.files.remove(path);
             }
         }
-        if !self.has_part(key, path)
-            && let Some(count) = self.counts.get_mut(&key.0)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&key.0);
-            }
+        if !self.has_part(key, path) {
+            self.count_less(key.0);
         }
     }
 
@@ -279,7 +277,77 @@ impl LockTable {
         file.map(|file| file.in_the_way(key, LockLevel::Exclusive)).unwrap_or_default()
     }
 
-    /// Removes a holder with its authorities. Its places in rows stay until they expire.
+    /// Reserves a name for a holder; the arguments are those of [`Self::take`].
+    ///
+    /// Errors: [`code::TOO_MANY_LOCKS`].
+    pub fn reserve(
+        &mut self,
+        key: HolderKey,
+        is_first: bool,
+        path: &PoolPath,
+        may_grant: bool,
+        now: Tick,
+    ) -> Result<NameReserved, Failure> {
+        self.sweep(now);
+        if !self.holders.contains_key(&key) {
+            if !is_first {
+                return Ok(NameReserved::Unknown);
+            }
+            self.add_holder(key, now)?;
+        }
+        self.hear(key, now);
+        match self.names.get(path) {
+            Some(other) if *other != key => return Ok(NameReserved::Taken),
+            Some(_) => return Ok(NameReserved::Reserved), // the call is repeated
+            None if !may_grant => return Ok(NameReserved::NotYet),
+            None => {}
+        }
+        self.add_name(key, path)?;
+        Ok(NameReserved::Reserved)
+    }
+
+    fn add_name(&mut self, key: HolderKey, path: &PoolPath) -> Result<(), Failure> {
+        self.count_more(key.0)?;
+        self.names.insert(path.clone(), key);
+        if let Some(holder) = self.holders.get_mut(&key) {
+            holder.names.insert(path.clone());
+        }
+        Ok(())
+    }
+
+    /// Believes what a holder says that it has reserved, as [`Self::reclaim`] does just before, and returns the names
+    /// that it has lost.
+    pub fn reclaim_names(
+        &mut self,
+        key: HolderKey,
+        names: Vec<PoolPath>,
+        is_believed: bool,
+    ) -> Vec<PoolPath> {
+        let is_lost = |path: &PoolPath| {
+            !is_believed || self.names.contains_key(path) || self.add_name(key, path).is_err()
+        };
+        names.into_iter().filter(is_lost).collect()
+    }
+
+    /// Frees a name that a holder has reserved.
+    pub fn free(&mut self, key: HolderKey, path: &PoolPath) {
+        if self.names.get(path) == Some(&key) {
+            self.names.remove(path);
+            if let Some(holder) = self.holders.get_mut(&key) {
+                holder.names.remove(path);
+            }
+            self.count_less(key.0);
+        }
+    }
+
+    /// Frees a name under which a file of the member was published.
+    pub fn published(&mut self, member: MemberId, path: &PoolPath) {
+        if let Some(key) = self.names.get(path).copied().filter(|key| key.0 == member) {
+            self.free(key, path);
+        }
+    }
+
+    /// Removes a holder with its authorities and reserved names. Its places in rows stay until they expire.
     pub fn release(&mut self, key: HolderKey) {
         let Some(holder) = self.holders.remove(&key) else { return };
         self.leases.remove(&key);
@@ -287,6 +355,10 @@ impl LockTable {
             self.part(key, path, |file| {
                 file.held.remove(&key);
             });
+        }
+        for path in &holder.names {
+            self.names.remove(path);
+            self.count_less(key.0);
         }
         holder.wanted.notify_waiters();
     }
@@ -296,8 +368,8 @@ impl LockTable {
         if self.holders.range(of_member).count() >= HOLDERS_OF_MEMBER {
             return Err(too_many("mounts with locks", HOLDERS_OF_MEMBER));
         }
-        let (held, wanted) = Default::default();
-        self.holders.insert(key, Holder { held, wanted });
+        let (held, names, wanted) = Default::default();
+        self.holders.insert(key, Holder { held, names, wanted });
         self.leases.set(key, now + LOCK_LEASE);
         Ok(())
     }
@@ -309,6 +381,15 @@ impl LockTable {
         }
         *count += 1;
         Ok(())
+    }
+
+    fn count_less(&mut self, member: MemberId) {
+        if let Some(count) = self.counts.get_mut(&member) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&member);
+            }
+        }
     }
 
     /// Removes the holders that were not heard, with their authorities, and the places in rows of holders that did not

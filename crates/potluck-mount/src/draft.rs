@@ -5,6 +5,7 @@ mod publishing;
 use crate::edit::Edit;
 use crate::errno::errno;
 use crate::joint_content::JointContent;
+use crate::locks::ReservedName;
 use crate::record::DraftNote;
 use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
@@ -46,6 +47,8 @@ pub struct Draft {
     opened: Tick,
     attributes: Attributes,
     condition: Condition,
+    /// The name of the file until it is published for the first time, if it was made with `O_EXCL`.
+    reserved: Option<ReservedName>,
     /// True if something was written or cut off since the file was published last.
     is_dirty: bool,
     /// True if the file was changed after it was made, or cut off by open(). A shell makes a file or cuts it off before
@@ -199,6 +202,7 @@ impl Draft {
             opened,
             attributes,
             condition,
+            reserved: None,
             is_dirty,
             is_written,
             failure,
@@ -302,14 +306,6 @@ impl Draft {
         self.attributes = Attributes { mtime: Some(mtime), permissions, owner };
         self.version = Some(there.version());
         self.has_new_attributes = false;
-    }
-
-    /// Makes the mount's record say that the draft is not published at `path`, if it has unpublished changes and a
-    /// name.
-    pub fn note(&mut self, path: &PoolPath) {
-        if self.is_dirty && !self.is_nameless {
-            self.note.unpublished(path);
-        }
     }
 
     /// Notes that the file has lost its name: the draft is never published, and the mount's record does not name it.

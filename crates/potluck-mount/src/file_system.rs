@@ -32,7 +32,7 @@ use crate::handles::{Handle, OpenHandle, OpenHandles};
 use crate::inodes::{Inodes, ROOT};
 use crate::kernel_retries::KernelRetries;
 use crate::known_capacities::KnownCapacities;
-use crate::locks::MountLocks;
+use crate::locks::{MountLocks, ReservedName};
 use crate::opener::process_of;
 use crate::reading::{ReadBytes, Reading};
 use crate::record::MountRecord;
@@ -479,14 +479,14 @@ impl FileSystem {
         if is_read_only(&path) {
             return Err(Errno::ROFS);
         }
-        let condition = match mode.is_exclusive {
-            true => Condition::IfAbsent,
-            false => Condition::Always,
-        };
         let NewEntry { permissions, owner } = self.inheriting(parent, made, false).await?;
+        let (condition, reserved) = match mode.is_exclusive {
+            true => (Condition::IfAbsent, Some(self.reserve_name(&path).await?)),
+            false => (Condition::Always, None),
+        };
         let attributes = Attributes { mtime: None, permissions, owner };
         let place = self.draft_place();
-        let mut draft = Draft::empty(place, condition, attributes);
+        let mut draft = Draft::empty(place, condition, attributes).with_reserved(reserved);
         draft.note(&path);
         let draft = SharedDraft::new(draft);
         let inode = self.number_of_version(parent, name, None);
@@ -495,6 +495,15 @@ impl FileSystem {
         self.inodes().looked_up(inode, (parent, name), facts.kind);
         self.writes_staged(inode, handle).await;
         Ok((facts, handle))
+    }
+
+    /// Reserves a name in the whole pool.
+    async fn reserve_name(&self, path: &PoolPath) -> Result<ReservedName, Errno> {
+        let reserved = self.locks.reserve(path.clone()).await;
+        if matches!(reserved, Err(Errno::EXIST)) {
+            self.metadata.changed_here(path); // what is known here does not say so
+        }
+        reserved
     }
 
     /// Reads from an open file.
@@ -605,6 +614,9 @@ impl FileSystem {
             removed => removed?,
         }
         self.inodes().unlink(parent, name);
+        if let Some(draft) = &mut draft {
+            draft.free_name().await;
+        }
         self.has_no_name(&path, draft.as_deref_mut());
         Ok(())
     }

@@ -2,11 +2,14 @@
 //! the mount keeps it by a call that also tells what other mounts want. Between programs of this machine the mount
 //! arbitrates by itself (docs/notes/0014-locks-between-mounts.md).
 
+mod names;
 mod ranges;
 
+pub use names::ReservedName;
 pub use ranges::RangeLock;
 
 use crate::errno::errno;
+use names::NameState;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::clock::Tick;
 use potluck_core::ids::LockHolderId;
@@ -42,6 +45,8 @@ pub struct MountLocks {
 #[derive(Default)]
 struct Locks {
     files: HashMap<u64, LockedFile>,
+    /// The names of files that programs make and that are not published yet.
+    names: BTreeMap<PoolPath, NameState>,
     /// The end of the lease, until which the granted authorities hold.
     valid_until: Tick,
     /// True while a task keeps the authorities.
@@ -205,7 +210,7 @@ impl MountLocks {
         }
         let _asking = self.ask(inode, &authority.path).await;
         let is_new = had.is_none();
-        let is_first = self.state().files.values().all(|file| !file.is_granted());
+        let is_first = self.state().has_nothing();
         let asked = self.pool.now();
         let call = LockTake { holder: self.holder, is_first, authority, waits };
         let taken = self.pool.call(&call).await.map_err(|failure| errno(&failure))?;
@@ -248,14 +253,17 @@ impl MountLocks {
     }
 
     fn granted(self: &Arc<Self>, inode: u64, authority: Authority) {
-        let mut state = self.state();
-        state.files.entry(inode).or_default().authority = Some(authority);
-        let starts = !std::mem::replace(&mut state.is_kept, true);
-        drop(state);
+        self.state().files.entry(inode).or_default().authority = Some(authority);
+        self.has_to_be_kept();
+        self.changed.notify_waiters();
+    }
+
+    /// Begins to renew the lease, unless a task does so already.
+    fn has_to_be_kept(self: &Arc<Self>) {
+        let starts = !std::mem::replace(&mut self.state().is_kept, true);
         if starts {
             tokio::spawn(Arc::clone(self).keep());
         }
-        self.changed.notify_waiters();
     }
 
     /// Removes the locks of `owner` from a range of a file.
@@ -407,21 +415,22 @@ impl MountLocks {
         self.concerned.notified().await;
     }
 
-    /// Renews the lease of the authorities until the mount has none.
+    /// Renews the lease of the authorities and reserved names until the mount has none.
     async fn keep(self: Arc<Self>) {
         loop {
-            let (held, busy, says_all) = {
+            let (held, mut reserved, busy, says_all) = {
                 let mut state = self.state();
-                let held = state.held();
-                if held.is_empty() {
+                if state.has_nothing() {
                     state.is_kept = false;
                     return;
                 }
-                (held, state.busy(), state.is_unknown)
+                (state.held(), state.reserved(), state.busy(), state.is_unknown)
             };
             let asked = self.pool.now();
             let held = says_all.then_some(held);
-            let call = LockKeep { holder: self.holder, held, busy: busy.clone() };
+            reserved.retain(|_| says_all);
+            let (holder, busy_now) = (self.holder, busy.clone());
+            let call = LockKeep { holder, held, reserved: reserved.clone(), busy: busy_now };
             let is_outdated = || {
                 let state = self.state();
                 (state.is_unknown || state.busy() != busy).then_some(())
@@ -437,11 +446,13 @@ impl MountLocks {
                         let mut state = self.state();
                         state.is_unknown &= !says_all;
                         kept.lost.iter().for_each(|path| state.lose(path));
+                        state.lose_names(&kept.lost_names);
                         state.valid_until = asked + LOCK_LEASE;
                         state.set_wanted(kept.wanted)
                     };
                     self.changed.notify_waiters();
                     self.concerned.notify_one();
+                    self.free_outdated(reserved).await;
                     for path in strangers {
                         self.give_stranger(path).await;
                     }

@@ -45,7 +45,7 @@ pub use history::{
 pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
 pub use locks::{
     LOCK_LEASE, LOCK_WAIT, LockAuthority, LockGive, LockKeep, LockKept, LockLevel, LockTake,
-    LockTaken,
+    LockTaken, NameFree, NameReserve, NameReserved,
 };
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
@@ -167,7 +167,7 @@ macro_rules! every_call {
             SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList
             KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
             MakeLinks
-            LockTake LockKeep LockGive
+            LockTake LockKeep LockGive NameReserve NameFree
             Join Invite InvitationList InvitationRemove MemberList Leave Find Revoke
             List Stat MakeDir SetAttributes Move CopyFiles Remove Usage
             QuotaSet QuotaList

@@ -10,6 +10,7 @@ use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::known_spaces::KnownSpaces;
+use crate::lock_table::SharedLockTable;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
@@ -51,6 +52,7 @@ handles! {
         wait_until: WaitingForDonors,
         sessions: WriteSessions,
         access: Access,
+        locks: SharedLockTable,
         auditor: Auditor,
     }
 }
@@ -261,6 +263,10 @@ impl CommitCalls {
                 let visible = sizes.iter().zip(&files).filter(|(_, stored)| stored.is_ok());
                 let visible = visible.filter_map(|(size, _)| size.as_ref());
                 let visible: Vec<_> = visible.map(|(path, bytes)| (path, *bytes)).collect();
+                if let Ok(caller) = caller.member() {
+                    let mut locks = self.locks.lock().expect("no holder panics");
+                    visible.iter().for_each(|(path, _)| locks.published(caller.member, path));
+                }
                 let bytes = visible.iter().map(|(_, bytes)| bytes).sum();
                 self.pool.lock().note_visible(&id, bytes);
                 self.rates.visible(id, visible.into_iter(), open, self.time.tick());

@@ -6,11 +6,13 @@ use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::lock_table::{HolderKey, LockTable, SharedLockTable, Taking};
 use crate::pool_time::PoolTime;
+use crate::read_turns::ReadTurns;
+use potluck_catalog::{Catalog, Error};
 use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     Done, LOCK_LEASE, LOCK_WAIT, LockAuthority, LockGive, LockKeep, LockKept, LockLevel, LockTake,
-    LockTaken,
+    LockTaken, NameFree, NameReserve, NameReserved,
 };
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
@@ -21,6 +23,8 @@ handles! {
     pub struct LockCalls {
         time: PoolTime,
         access: Access,
+        catalog: Catalog,
+        read_turns: Arc<ReadTurns>,
         locks: SharedLockTable,
     }
 }
@@ -129,9 +133,9 @@ impl Answer<LockTake> for LockCalls {
 
 impl Answer<LockKeep> for LockCalls {
     async fn answer(self, call: LockKeep, caller: CallingMember) -> Result<LockKept, Failure> {
-        let LockKeep { holder, held, busy } = call;
+        let LockKeep { holder, held, reserved, busy } = call;
         let key = (caller.member()?.member, holder);
-        let mut lost: Vec<PoolPath> = Vec::new();
+        let (mut lost, mut lost_names) = (Vec::new(), Vec::new());
         let says_all = held.is_some();
         if let Some(held) = held {
             let (mut allowed, mut spaces) = (Vec::new(), BTreeSet::new());
@@ -151,7 +155,9 @@ impl Answer<LockKeep> for LockCalls {
                 }
             }
             let (is_believed, now) = (self.is_just_restarted(), self.time.tick());
-            lost.extend(self.table().reclaim(key, allowed, is_believed, now)?);
+            let mut table = self.table();
+            lost.extend(table.reclaim(key, allowed, is_believed, now)?);
+            lost_names = table.reclaim_names(key, reserved, is_believed);
         }
         let woken = self.table().hear(key, self.time.tick());
         let Some(woken) = woken else {
@@ -171,7 +177,7 @@ impl Answer<LockKeep> for LockCalls {
         }
         // The holder counts as heard when the call came, not now, because it may have died during the wait.
         let wanted = self.table().wanted(key);
-        Ok(LockKept { unknown: false, lost, wanted })
+        Ok(LockKept { unknown: false, lost, lost_names, wanted })
     }
 }
 
@@ -179,6 +185,41 @@ impl Answer<LockGive> for LockCalls {
     async fn answer(self, call: LockGive, caller: CallingMember) -> Result<Done, Failure> {
         let key = (caller.member()?.member, call.holder);
         self.table().give(key, &call.path, call.keeps);
+        Ok(Done {})
+    }
+}
+
+impl Answer<NameReserve> for LockCalls {
+    async fn answer(
+        self,
+        call: NameReserve,
+        caller: CallingMember,
+    ) -> Result<NameReserved, Failure> {
+        let NameReserve { holder, is_first, path } = call;
+        self.access.need_in_a_space(&caller, Right::Write, &path).await?;
+        let key = (caller.member()?.member, holder);
+        let (may_grant, now) = (!self.is_just_restarted(), self.time.tick());
+        let reserved = self.table().reserve(key, is_first, &path, may_grant, now)?;
+        if reserved != NameReserved::Reserved {
+            return Ok(reserved);
+        }
+        // A file of this name that was published before has freed it only then, so it is found now.
+        let turn = self.read_turns.take(&caller).await?;
+        let there = self.catalog.stat(path.clone()).await;
+        drop(turn);
+        if matches!(there, Err(Error::NoEntry(_))) {
+            return Ok(NameReserved::Reserved);
+        }
+        self.table().free(key, &path);
+        there?;
+        Ok(NameReserved::Taken)
+    }
+}
+
+impl Answer<NameFree> for LockCalls {
+    async fn answer(self, call: NameFree, caller: CallingMember) -> Result<Done, Failure> {
+        let key = (caller.member()?.member, call.holder);
+        self.table().free(key, &call.path);
         Ok(Done {})
     }
 }

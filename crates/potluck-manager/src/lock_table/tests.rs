@@ -111,3 +111,38 @@ fn what_one_member_may_take_is_bounded_and_nothing_is_left_of_what_is_given_back
     assert_eq!(refused.map(drop).map_err(|failure| failure.code), Err(code::TOO_MANY_LOCKS.into()));
     assert!(!table.files.contains_key(&at("pot://lab/f", Shared).path), "nothing is left of it");
 }
+
+#[test]
+fn a_name_has_one_holder_until_it_is_freed_or_published_or_the_lease_ends() {
+    let mut table = LockTable::default();
+    let path = at("pot://lab/lock", Shared).path;
+    let reserve = |table: &mut LockTable, key: HolderKey, now: Tick| {
+        let is_first = !table.holders.contains_key(&key);
+        table.reserve(key, is_first, &path, true, now).expect("not too many")
+    };
+    assert_eq!(reserve(&mut table, ADA, T), NameReserved::Reserved);
+    assert_eq!(reserve(&mut table, ADA, T), NameReserved::Reserved, "the call is repeated");
+    assert_eq!(reserve(&mut table, BOB, T), NameReserved::Taken);
+    table.free(BOB, &path);
+    table.published(BOB.0, &path);
+    assert_eq!(reserve(&mut table, BOB, T), NameReserved::Taken, "only its holder frees it");
+    table.published(ADA.0, &path);
+    assert_eq!(reserve(&mut table, BOB, T), NameReserved::Reserved);
+    table.free(BOB, &path);
+    assert!(table.counts.is_empty() && table.names.is_empty());
+    assert_eq!(reserve(&mut table, ADA, T), NameReserved::Reserved);
+    let later = T + LOCK_LEASE;
+    table.hear(BOB, T + LOCK_LEASE / 2);
+    assert_eq!(reserve(&mut table, BOB, later), NameReserved::Reserved);
+    let told = table.reserve(ADA, false, &path, true, later).expect("not too many");
+    assert_eq!(told, NameReserved::Unknown);
+
+    let mut restarted = LockTable::default();
+    let reserved = restarted.reserve(EVE, true, &path, false, T).expect("not too many");
+    assert_eq!(reserved, NameReserved::NotYet);
+    for (key, lost) in [(ADA, 0), (BOB, 1)] {
+        assert_eq!(restarted.reclaim(key, Vec::new(), true, T), Ok(Vec::new()));
+        assert_eq!(restarted.reclaim_names(key, vec![path.clone()], true).len(), lost);
+    }
+    assert_eq!(reserve(&mut restarted, EVE, T), NameReserved::Taken);
+}

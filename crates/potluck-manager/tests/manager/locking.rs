@@ -10,7 +10,12 @@ async fn a_holder_that_says_all_that_it_has_is_answered_at_once() {
     let lab = Lab::new().await;
     let admin = lab.admin();
     let answered = async |held, within: Duration| {
-        let keep = LockKeep { holder: LockHolderId([7; 16]), held, busy: Vec::new() };
+        let keep = LockKeep {
+            holder: LockHolderId([7; 16]),
+            held,
+            reserved: Vec::new(),
+            busy: Vec::new(),
+        };
         let kept = tokio::time::timeout(within, admin.call(&keep)).await;
         kept.map(|kept| kept.expect("answered"))
     };

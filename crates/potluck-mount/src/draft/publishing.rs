@@ -2,6 +2,7 @@
 
 use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
 use crate::errno::errno;
+use crate::locks::ReservedName;
 use crate::small_files::SmallFile;
 use crate::stream::FileStream;
 use crate::write_rates::{AllCopies, Published};
@@ -14,6 +15,27 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 
 impl Draft {
+    /// Makes the draft that of a file whose name is reserved until it is published.
+    pub fn with_reserved(mut self, name: Option<ReservedName>) -> Self {
+        self.reserved = name;
+        self
+    }
+
+    /// Frees the name that is reserved for the file, because it is published under another, or not at all.
+    pub async fn free_name(&mut self) {
+        if let Some(name) = self.reserved.take() {
+            name.free().await;
+        }
+    }
+
+    /// Makes the mount's record say that the draft is not published at `path`, if it has unpublished changes and a
+    /// name.
+    pub fn note(&mut self, path: &PoolPath) {
+        if self.is_dirty && !self.is_nameless {
+            self.note.unpublished(path);
+        }
+    }
+
     /// Returns the small file that the draft is, if it can be published at `path` behind its close(): all of it is in
     /// memory, it goes with others of its session, and nothing has failed so far.
     pub fn small_file(&mut self, path: &PoolPath) -> Option<&mut SmallFile> {
@@ -54,6 +76,9 @@ impl Draft {
         if let Some(why) = self.failure {
             return Err(why);
         }
+        if let Some(name) = &self.reserved {
+            name.is_still_reserved().await?;
+        }
         self.note.publishing(path);
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         let finished = match self.content {
@@ -65,6 +90,9 @@ impl Draft {
             Content::Lost { why, .. } => return Err(why),
         };
         let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
+        if let Some(name) = self.reserved.take() {
+            name.published();
+        }
         self.version = Some(visible.version);
         let took = self.pool.now().saturating_sub(self.opened);
         let published = Published { path: path.clone(), bytes: self.size(), took };

@@ -73,6 +73,9 @@ impl FileSystem {
                 draft.iter_mut().for_each(|draft| draft.is_renamed(no_replace));
             }
         }
+        for draft in [&mut draft, &mut replaced].into_iter().flatten() {
+            draft.free_name().await;
+        }
         self.inodes().rename(from, to);
         self.has_no_name(&target, replaced.as_deref_mut());
         drop((draft, replaced, below));

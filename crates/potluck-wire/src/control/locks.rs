@@ -85,6 +85,9 @@ pub struct LockKeep {
     /// All authorities of the holder; sent only to a manager that did not know the holder, and answered without waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Vec<LockAuthority>>,
+    /// All names that the holder has reserved; sent together with [`Self::held`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<PoolPath>,
     /// The paths of files whose authority others want and cannot have yet, because programs of the holder have locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<PoolPath>,
@@ -108,6 +111,9 @@ pub struct LockKept {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<PoolPath>,
+    /// The names that the holder claimed and that are reserved for it no longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_names: Vec<PoolPath>,
     /// The authorities of the holder that others want.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<LockAuthority>,
@@ -125,6 +131,45 @@ pub struct LockGive {
     pub keeps: Option<LockLevel>,
 }
 call!(LockGive => Done, "lock-give");
+
+/// Reserves a name for a file that a program makes with `O_EXCL`, until the file is published, or the holder frees the
+/// name or is not heard for [`LOCK_LEASE`]. Meanwhile no other holder gets the name, and nobody sees it. The caller needs
+/// the right to write there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NameReserve {
+    /// The holder that reserves the name.
+    pub holder: LockHolderId,
+    /// True if the holder has neither authorities nor names yet, as in [`LockTake`].
+    #[serde(default)]
+    pub is_first: bool,
+    /// The path of the file that is made.
+    pub path: PoolPath,
+}
+call!(NameReserve => NameReserved, "name-reserve");
+
+/// The outcome of [`NameReserve`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameReserved {
+    /// The name is the holder's.
+    Reserved,
+    /// There is an entry of that name, or another holder has reserved it.
+    Taken,
+    /// The manager was started a moment ago, and holders that it has not heard yet may have reserved the name.
+    NotYet,
+    /// The manager does not know what the holder has.
+    Unknown,
+}
+
+/// Frees a reserved name whose file was not published under it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NameFree {
+    /// The holder that reserved the name.
+    pub holder: LockHolderId,
+    /// The path that was reserved.
+    pub path: PoolPath,
+}
+call!(NameFree => Done, "name-free");
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ mod attributes;
 mod changing_names;
 mod chunk_cache;
 mod edits;
+mod exclusive_names;
 mod extended_attributes;
 mod links;
 mod locks;
