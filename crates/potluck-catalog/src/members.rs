@@ -174,9 +174,11 @@ pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
     donors.collect()
 }
 
-/// Ends a member's rights, even if no admin is left.
+/// Ends a member's rights, even if no admin is left. The invitations that the member made and that nobody used are
+/// void: otherwise a removed admin would come back by one, or let others in.
 pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
     grantees::forget_member(db, id)?;
+    tokens::void_of(db, id)?;
     get(db, id)?.map_or(Ok(()), |member| changes::tell(db, Record::Member(member)))
 }

@@ -145,6 +145,12 @@ pub(crate) fn remove(db: &Tx, id: u32) -> Result<(), Error> {
     Ok(())
 }
 
+/// Forgets the tokens that a member made and that nobody used.
+pub(crate) fn void_of(db: &Tx, made_by: MemberId) -> Result<(), Error> {
+    db.execute("DELETE FROM tokens WHERE made_by = ?1 AND used_by IS NULL", params![made_by.0])?;
+    Ok(())
+}
+
 /// Returns whether there is a token with this secret, which may be used up or expired.
 pub(crate) fn is_known(db: &Tx, secret: &Digest) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM tokens WHERE hash = ?1")?.exists(params![hash(secret)])

@@ -6,12 +6,13 @@ use super::nodes::{only_there, removable, would_end};
 use crate::args::{self, MembersLsArgs, MembersRmArgs};
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
-use crate::output::{Output, count, table, time};
+use crate::output::{Output, count, duration, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::rights::is_number;
 use potluck_wire::control::{
-    Departing, GivingBack, MayGo, MemberAbout, MemberList, Members, RemovalNeeds, Revoke,
+    Departing, GivingBack, Invitation, InvitationList, MayGo, MemberAbout, MemberList, Members,
+    RemovalNeeds, Revoke,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -76,6 +77,8 @@ pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
 struct RemovedMembers<'a> {
     members: &'a [&'a MemberAbout],
     removed: bool,
+    /// The invitations that these members made and that nobody has used: they let nobody in any more.
+    void_invitations: &'a [Invitation],
     /// The judgement of whether the donors among them may go together; `None` if none is a donor.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_go: Option<&'a MayGo>,
@@ -86,10 +89,16 @@ struct RemovedMembers<'a> {
 }
 
 impl<'a> RemovedMembers<'a> {
-    fn of(members: &'a [&'a MemberAbout], look: Option<&'a GivingBack>, removed: bool) -> Self {
+    fn of(
+        members: &'a [&'a MemberAbout],
+        void_invitations: &'a [Invitation],
+        look: Option<&'a GivingBack>,
+        removed: bool,
+    ) -> Self {
         Self {
             members,
             removed,
+            void_invitations,
             may_go: look.map(|look| &look.may_go),
             lost_files: look.map(|look| look.lost_files),
             less_safe_files: look.map(|look| look.less_safe_files),
@@ -128,8 +137,9 @@ async fn remove(
         }
     };
     let names = donors.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(" and ");
+    let void = open_invitations(&named, client).await?;
     if args.caution.dry_run {
-        let removed = RemovedMembers::of(&named, look.as_ref(), false);
+        let removed = RemovedMembers::of(&named, &void, look.as_ref(), false);
         output.result(&removed, |_| {
             let removed = members(&named);
             let listed = rows(&named, all);
@@ -139,9 +149,13 @@ async fn remove(
                 }
                 Some(look) => {
                     let may = removable(&names, look);
-                    format!("{removed} would be removed from the pool:\n{listed}{may}")
+                    let void = void_said(&void, all);
+                    format!("{removed} would be removed from the pool:\n{listed}{void}{may}")
                 }
-                None => format!("{removed} would be removed from the pool:\n{listed}"),
+                None => {
+                    let void = void_said(&void, all);
+                    format!("{removed} would be removed from the pool:\n{listed}{void}")
+                }
             }
         });
         return Ok(look.as_ref().map_or(Ending::Done, |look| would_end(look, false, false)));
@@ -150,22 +164,62 @@ async fn remove(
         return Err(needed(&names, look));
     }
     if !args.caution.yes {
-        output.note(rows(&named, all).trim_end());
+        output.note(format!("{}{}", rows(&named, all), void_said(&void, all)).trim_end());
         let question = format!("remove {} from the pool for ever?", members(&named));
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
     for member in &named {
         client.call(&Revoke::of(member.member)).await?;
     }
-    output.result(&RemovedMembers::of(&named, look.as_ref(), true), |_| {
+    output.result(&RemovedMembers::of(&named, &void, look.as_ref(), true), |_| {
         let names: Vec<_> = named.iter().map(|member| called(member.member, all)).collect();
         let mut text = format!("removed: {}", names.join(", "));
         if named.iter().any(|member| member.role == Role::Donor) {
             text.push_str("\non a donor's machine, `potluck leave` takes away what is left there");
         }
+        if !void.is_empty() {
+            text.push_str(&format!("\nvoid now: {}", numbers(&void)));
+        }
         text
     });
     Ok(Ending::Done)
+}
+
+/// Returns the invitations that these members made, and by which somebody may still join.
+async fn open_invitations(
+    named: &[&MemberAbout],
+    client: &Pool,
+) -> Result<Vec<Invitation>, Failure> {
+    let mut open = client.call(&InvitationList {}).await?.invitations;
+    let is_theirs = |by: MemberId| named.iter().any(|member| member.member == by);
+    open.retain(|it| it.used_by.is_none() && it.left_seconds > 0 && is_theirs(it.by));
+    Ok(open)
+}
+
+/// Says which invitations are void after a removal; nothing if there are none.
+fn void_said(void: &[Invitation], all: &[MemberAbout]) -> String {
+    let one = |it: &Invitation| {
+        let (by, left) = (called(it.by, all), duration(it.left_seconds));
+        format!(
+            "invitation {} of {by}, for {}, would be void; it is open for {left}\n",
+            it.invitation,
+            an(it.role)
+        )
+    };
+    void.iter().map(one).collect()
+}
+
+fn an(role: Role) -> &'static str {
+    match role {
+        Role::Admin => "an admin",
+        Role::User => "a user",
+        Role::Donor => "a donor",
+    }
+}
+
+fn numbers(void: &[Invitation]) -> String {
+    let numbers = void.iter().map(|it| it.invitation.to_string()).collect::<Vec<_>>().join(", ");
+    format!("{} ({numbers})", count(void.len() as u64, "invitation"))
 }
 
 fn rows(named: &[&MemberAbout], all: &[MemberAbout]) -> String {

@@ -242,10 +242,21 @@ fn members_are_listed_with_who_invited_them_and_a_removed_one_is_refused_at_once
 
     // An admin can be removed by another, and the last one by nobody.
     assert!(lab.cli.fails(10, &["members", "rm", "admin", "-y"]).hint.contains("leave"));
+    // Invitations of whoever is removed let nobody in any more.
+    let [(used, _), (open, number)] = [invite(&lab, "user"), invite(&lab, "admin")];
+    lab.cli.at_home(&lab.dir().join("5")).ok(&["join", &used, "--name", "eve"]);
+    let look = root.json(&["members", "rm", "1", "bob", "-n"]);
+    let void = look["void_invitations"].as_array().expect("invitations");
+    let void: Vec<_> = void.iter().map(|it| it["invitation"].to_string()).collect();
+    assert_eq!(void, [number.clone()]);
+    let text = root.ok(&["members", "rm", "1", "-n"]).text();
+    assert!(text.contains(&format!("invitation {number} of admin (1), for an admin")), "{text}");
     root.ok(&["members", "rm", "1", "bob", "-y"]);
+    let refused = lab.cli.at_home(&lab.dir().join("late")).fails(8, &["join", &open]);
+    assert_eq!(refused.code, "POT-E060", "{refused:?}");
     lab.cli.fails(8, &["members", "ls"]);
     let left = root.json(&["members", "ls"]);
-    assert_eq!(left["members"].as_array().expect("members").len(), 2);
+    assert_eq!(left["members"].as_array().expect("members").len(), 3);
     let ever = root.json(&["members", "ls", "--revoked"]);
     let revoked = ever["members"].as_array().expect("members").iter();
     assert_eq!(revoked.filter(|member| member["revoked"] == true).count(), 3);
