@@ -9,12 +9,14 @@ pub(crate) mod excess;
 pub(crate) mod followed;
 pub(crate) mod placements;
 pub(crate) mod referrers;
+pub(crate) mod seen_chunks;
 pub(crate) mod stats;
 pub(crate) mod units;
 pub(crate) mod unlisted;
 pub(crate) mod unused_chunks;
 
 use crate::chunks::referrers::Change;
+use crate::chunks::seen_chunks::{ChunkAsker, SeenChunks};
 use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
@@ -86,19 +88,27 @@ pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
 pub struct KnownChunk {
     /// True if a file uses the chunk.
     pub used: bool,
+    /// True if only files that the asker may not read use the chunk: nothing else is told then.
+    pub is_hidden: bool,
     /// The donors that have acknowledged the chunk at the level that was asked for.
     pub donors: Vec<DonorId>,
 }
 
 /// Looks up each of `names`, with the donors that have them at level `ack` or better. A chunk that is on its way out is
-/// reported as not known.
+/// reported as not known, and one that the asker is not told of as hidden.
 pub(crate) fn look_up(
     db: &Tx,
     names: &[ChunkName],
     ack: AckLevel,
+    asker: &ChunkAsker,
 ) -> Result<Vec<KnownChunk>, Error> {
+    let mut seen = SeenChunks::new(db, asker);
     let look_up = |name: &ChunkName| match get(db, name)? {
+        Some(chunk) if chunk.refs > 0 && !seen.sees(&chunk)? => {
+            Ok(KnownChunk { is_hidden: true, ..KnownChunk::default() })
+        }
         Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => Ok(KnownChunk {
+            is_hidden: false,
             used: chunk.refs > 0,
             donors: placements::holders_at(db, chunk.id, ack)?,
         }),

@@ -38,6 +38,7 @@ pub use chunks::counted_copies::CountedCopies;
 pub use chunks::followed::{Followed, ToFollow};
 pub use chunks::placements::{Compared, HeldAt, ToldCopies};
 pub use chunks::referrers::Referrers;
+pub use chunks::seen_chunks::ChunkAsker;
 pub use chunks::stats::Stats;
 pub use chunks::units::{Met, PageLimit, SomeUnits, judge as judge_files};
 pub use chunks::unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};

@@ -138,6 +138,30 @@ impl OfferedChunks {
         self.claims.get(name).is_some_and(|claim| claim.has(session))
     }
 
+    /// Returns whether this session committed a file that has the chunk.
+    pub fn is_committed_by(&self, session: &SessionId, name: &ChunkName) -> bool {
+        match self.claims.get(name) {
+            Some(Claim::Committed(one)) => one == session,
+            Some(Claim::Many(many)) => {
+                many.iter().any(|one| one.session == *session && one.committed)
+            }
+            Some(Claim::One(_)) | None => false,
+        }
+    }
+
+    /// Returns whether a session offered the chunk for which `is_such` is true.
+    pub fn is_offered_by_any(
+        &self,
+        name: &ChunkName,
+        mut is_such: impl FnMut(&SessionId) -> bool,
+    ) -> bool {
+        match self.claims.get(name) {
+            None => false,
+            Some(Claim::One(session) | Claim::Committed(session)) => is_such(session),
+            Some(Claim::Many(many)) => many.iter().any(|one| is_such(&one.session)),
+        }
+    }
+
     /// Returns a session that offered the chunk, the first if several did.
     pub fn one_of(&self, name: &ChunkName) -> Option<SessionId> {
         match self.claims.get(name)? {

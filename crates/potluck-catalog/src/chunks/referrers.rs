@@ -5,6 +5,7 @@
 //! both; one that gives up its parity stays, because the same chunk may be data of it too. So the list may name a
 //! version that does not refer to the chunk any more, and never lacks one that does.
 
+use crate::chunks::ChunkRow;
 use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
@@ -145,6 +146,15 @@ fn some_listed(db: &Tx, chunk: ChunkId, limit: i64) -> Result<Vec<VersionId>, Er
     let versions = rows
         .query_map(params![chunk, limit], |row| row.get(0).map(|id: i64| VersionId(id as u64)))?;
     versions.collect()
+}
+
+/// Returns at most `limit` of the versions that refer to a chunk.
+pub(crate) fn some_of(db: &Tx, chunk: &ChunkRow, limit: usize) -> Result<Vec<VersionId>, Error> {
+    match chunk.referrer {
+        None => Ok(Vec::new()),
+        Some(SEVERAL) => some_listed(db, chunk.id, limit as i64),
+        Some(only) => Ok(vec![VersionId(only as u64)]),
+    }
 }
 
 /// A page of the versions that refer to the copies at a donor, whatever the state of the copies.

@@ -149,6 +149,11 @@ impl SeenSpaces {
         Self(Some(Arc::new(spaces)))
     }
 
+    /// Returns whether these are all spaces, with all rights.
+    pub fn are_all(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Returns the rights in the space called `space`.
     pub fn rights(&self, space: &str) -> Rights {
         match &self.0 {

@@ -1,7 +1,7 @@
 //! Operations on write sessions: admission, plans, offers and the end.
 
 use crate::checkpoints::checkpoint_rows;
-use crate::chunks::{self, KnownChunk, UnusedChunk};
+use crate::chunks::{self, KnownChunk, UnusedChunk, seen_chunks::ChunkAsker};
 use crate::history;
 use crate::members::quotas::QuotaLimits;
 use crate::names::{
@@ -72,7 +72,7 @@ impl Catalog {
 
     /// Keeps the names in `new`, which a session has not offered before, from being reclaimed. Then returns what is
     /// known of each of `names`, with the donors that have it at level `ack` or better. A chunk that is reported as
-    /// used stays.
+    /// used stays. Of a chunk that `asker` is not to know of, nothing is known.
     ///
     /// The names survive a power cut before any donor is sent one of these chunks: no session would ever claim a copy
     /// that a donor synced and that the catalog does not know.
@@ -82,11 +82,22 @@ impl Catalog {
         new: Vec<ChunkName>,
         names: Arc<Vec<ChunkName>>,
         ack: AckLevel,
+        asker: ChunkAsker,
     ) -> Result<Vec<KnownChunk>, Error> {
         if !new.is_empty() {
             self.write(Durability::Disk, move |db| sessions::offer(db, &id, &new)).await?;
         }
-        self.read(move |db| chunks::look_up(db, &names, ack)).await
+        self.look_up_chunks(names, ack, asker).await
+    }
+
+    /// Returns what is known of each of `names`, as [`Self::offer`] does.
+    pub async fn look_up_chunks(
+        &self,
+        names: Arc<Vec<ChunkName>>,
+        ack: AckLevel,
+        asker: ChunkAsker,
+    ) -> Result<Vec<KnownChunk>, Error> {
+        self.read(move |db| chunks::look_up(db, &names, ack, &asker)).await
     }
 
     /// Keeps chunks that no file uses for a session, such as those of an interrupted upload, each with its index.

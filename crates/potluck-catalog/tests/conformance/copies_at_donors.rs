@@ -1,6 +1,7 @@
 //! Tests which copies are counted at donors, and how their reports change that.
 
 use crate::stage::Stage;
+use potluck_catalog::ChunkAsker;
 use potluck_catalog::HeldAt;
 use potluck_catalog::ToldCopies;
 use potluck_catalog::fixture::chunk;
@@ -30,7 +31,7 @@ async fn holders(stage: &Stage, at: &str) -> Vec<DonorId> {
 /// Returns the donors that have a chunk at a level.
 async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
     let names = Arc::new(vec![chunk(n)]);
-    let found = stage.catalog.offer(stage.session, Vec::new(), names, ack).await;
+    let found = stage.catalog.offer(stage.session, Vec::new(), names, ack, ChunkAsker::ALL).await;
     found.expect("offered").remove(0).donors
 }
 

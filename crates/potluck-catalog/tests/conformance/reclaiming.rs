@@ -1,6 +1,7 @@
 //! Chunks that no file uses, until no donor has them any more.
 
 use crate::stage::{Stage, when};
+use potluck_catalog::ChunkAsker;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
 use potluck_catalog::{CommitOutcome, DonorNote, ToldCopies, UnusedChunk, UnusedSince};
@@ -24,7 +25,11 @@ fn added(n: u64) -> ToldCopies {
 /// Lets the session offer chunks and end, and accounts for it.
 async fn offered_and_ended(stage: &Stage, names: Vec<ChunkName>, now_ms: u64) {
     let asked = Arc::new(names.clone());
-    stage.catalog.offer(stage.session, names, asked, AckLevel::Memory).await.expect("offered");
+    stage
+        .catalog
+        .offer(stage.session, names, asked, AckLevel::Memory, ChunkAsker::ALL)
+        .await
+        .expect("offered");
     stage.catalog.end_session(stage.session).await.expect("ended");
     account(stage, now_ms).await;
 }
@@ -40,7 +45,11 @@ async fn what_an_aborted_session_wrote_is_reclaimed_from_all_donors_that_tell_of
     let mut stage = Stage::new().await;
     let names: Vec<_> = (0..3).map(chunk).collect();
     let asked = Arc::new(names.clone());
-    stage.catalog.offer(stage.session, names, asked, AckLevel::Memory).await.expect("offered");
+    stage
+        .catalog
+        .offer(stage.session, names, asked, AckLevel::Memory, ChunkAsker::ALL)
+        .await
+        .expect("offered");
     stage.put(file("pot://lab/a", &[0], &[1])).await;
     stage.catalog.end_session(stage.session).await.expect("ended");
     account(&stage, 100).await;
@@ -146,7 +155,10 @@ async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
     catalog.note_donor(DonorId(1), DonorNote::At(at)).await.expect("noted");
     let names = vec![chunk(1)];
     let asked = Arc::new(names.clone());
-    catalog.offer(stage.session, names, asked, AckLevel::Disk).await.expect("offered");
+    catalog
+        .offer(stage.session, names, asked, AckLevel::Disk, ChunkAsker::ALL)
+        .await
+        .expect("offered");
     is_synced("an offer").await;
     let unused = vec![Holding { name: chunk(2), len: 1000 }];
     let told = ToldCopies { unused, ..ToldCopies::default() };
@@ -327,7 +339,10 @@ async fn what_a_donor_had_in_memory_only_counts_for_no_new_file_once_it_was_star
     stage.empty_trash().await;
     let holders = async |stage: &Stage| {
         let names = Arc::new(vec![chunk(1), chunk(2)]);
-        let found = stage.catalog.offer(stage.session, Vec::new(), names, AckLevel::Memory).await;
+        let found = stage
+            .catalog
+            .offer(stage.session, Vec::new(), names, AckLevel::Memory, ChunkAsker::ALL)
+            .await;
         let donors = found.expect("offered").into_iter().map(|known| known.donors);
         donors.collect::<Vec<_>>()
     };

@@ -1,6 +1,7 @@
 //! A manager's start, and what it finds.
 
 use crate::stage::Stage;
+use potluck_catalog::ChunkAsker;
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::{Moment, NewToken, Term};
 use potluck_core::chunk::Digest;
@@ -22,7 +23,10 @@ async fn a_manager_that_starts_finds_what_the_last_one_left() {
     assert_eq!((first.saved_ms, first.gc_frozen, first.repair_paused), (None, None, None));
 
     let names = Arc::new(vec![chunk(1), chunk(2)]);
-    let asked = stage.catalog.offer(stage.session, names.to_vec(), names, AckLevel::Disk).await;
+    let asked = stage
+        .catalog
+        .offer(stage.session, names.to_vec(), names, AckLevel::Disk, ChunkAsker::ALL)
+        .await;
     assert!(asked.expect("offered").iter().all(|found| !found.used && found.donors.is_empty()));
     stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(3), 4000)]).await.expect("saved");
     stage.catalog.save_time(4000, Vec::new(), Vec::new()).await.expect("never goes back");

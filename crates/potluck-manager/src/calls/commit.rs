@@ -19,8 +19,8 @@ use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{
-    Batch, Catalog, CommitOutcome, CommitStep, CommittedFiles, Error, PartsAhead, PreparedFile,
-    Refused, StoredFile, ToldCopies,
+    Batch, Catalog, ChunkAsker, CommitOutcome, CommitStep, CommittedFiles, Error, KnownChunk,
+    PartsAhead, PreparedFile, Refused, StoredFile, ToldCopies,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId};
@@ -34,6 +34,7 @@ use potluck_wire::control::{
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::token::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +100,7 @@ impl Answer<Commit> for CommitCalls {
         let steps = steps(call.files.iter().map(work_of));
         let (mut files, signers) = self.prepare(&caller, id, &ticketed, call.files).await?;
         self.check_offered(&id, &mut files).await?;
+        self.check_proven(&caller, &id, &mut files).await?;
         self.note_receipts(&files, &signers);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
@@ -495,6 +497,47 @@ impl CommitCalls {
                     format!("{}: some of its chunks were never offered in this session", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
                     .hint("offer the file's chunks and send them again"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses files with chunks that nobody sent in the session, as their lack of receipts shows, and of which the
+    /// member may not be told that the pool has them: to make a file of them would tell just that, and would let the
+    /// member read them.
+    async fn check_proven(
+        &self,
+        caller: &CallingMember,
+        session: &SessionId,
+        files: &mut [Prepared],
+    ) -> Result<(), Failure> {
+        if caller.member()?.role == Role::Admin {
+            return Ok(());
+        }
+        for prepared in files {
+            let Ok(file) = prepared else { continue };
+            let proven = file.chunks.iter().filter(|chunk| !chunk.holders.is_empty());
+            let proven: BTreeSet<ChunkName> = proven.map(|chunk| chunk.name).collect();
+            let mut names = file.names();
+            names.retain(|name| !proven.contains(name));
+            if names.is_empty() {
+                continue;
+            }
+            let asker =
+                ChunkAsker { seen: self.access.seen(caller).await?, session: Some(*session) };
+            let names: Arc<Vec<ChunkName>> = Arc::new(names.into_iter().collect());
+            let ack = AckLevel::Memory;
+            let known = self.catalog.look_up_chunks(Arc::clone(&names), ack, asker).await?;
+            let pool = self.pool.lock();
+            let is_told = |(name, known): (&ChunkName, &KnownChunk)| match known.used {
+                true => true,
+                false if known.is_hidden => pool.is_committed_by(session, name),
+                false => pool.tells_of_unused(session, name),
+            };
+            if !names.iter().zip(&known).all(is_told) {
+                let what = format!("{}: some of its chunks were not sent", file.path);
+                *prepared = Err(Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
+                    .hint("send the file's chunks again"));
             }
         }
         Ok(())

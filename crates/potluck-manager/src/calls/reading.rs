@@ -13,8 +13,9 @@ use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
 use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, MOST_LEASES, OpenedPage};
+use potluck_catalog::{Catalog, ChunkAsker, MOST_LEASES, OpenedPage};
 use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     CopyFault, Done, Holding, Open, OpenPart, Opened, RenewLeases, RenewedLeases, Report, Reported,
@@ -137,9 +138,16 @@ impl Answer<Report> for ReadingCalls {
     async fn answer(self, call: Report, caller: CallingMember) -> Result<Reported, Failure> {
         let who = caller.member()?;
         let (name, donor) = (call.chunk, call.donor);
+        // Whoever may read no file of the chunk is told nothing of it.
+        let asker = ChunkAsker { seen: self.access.seen(&caller).await?, session: None };
+        let names = Arc::new(vec![name]);
+        let known = self.catalog.look_up_chunks(names, AckLevel::Memory, asker).await?;
         let Some(chunk) = self.catalog.chunks(vec![name]).await?.pop() else {
             return Ok(Reported { counted: false });
         };
+        if known.iter().any(|chunk| chunk.is_hidden || !chunk.used) {
+            return Ok(Reported { counted: false });
+        }
         let reported = Reported { counted: chunk.holders.contains(&donor) };
         if !reported.counted && !chunk.leaving.contains(&donor) {
             return Ok(reported);

@@ -15,7 +15,9 @@ use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
 use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{AdmittedWrite, Catalog, Error, KnownChunk, StoredSession, UnusedChunk};
+use potluck_catalog::{
+    AdmittedWrite, Catalog, ChunkAsker, Error, KnownChunk, StoredSession, UnusedChunk,
+};
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
 use potluck_core::placement::{Plan, Refusal};
@@ -314,15 +316,19 @@ impl Answer<Offer> for WriteSessionCalls {
         // that is found in use stays.
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
+        let asker = ChunkAsker { seen: self.access.seen(&caller).await?, session: Some(session) };
         let turn = self.read_turns.take(&caller).await?;
-        let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
+        let found = self.catalog.offer(session, new, Arc::clone(&asked), ack, asker).await?;
         drop(turn);
 
         let (mut held, mut unused) = (Vec::new(), Vec::new());
         {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             for (index, (name, found)) in (0..).zip(asked.iter().zip(found)) {
-                let KnownChunk { used, mut donors } = found;
+                let KnownChunk { used, is_hidden, mut donors } = found;
+                if is_hidden || !used && !pool.tells_of_unused(&session, name) {
+                    continue;
+                }
                 // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost
                 // with it.
                 let told = pool.uncommitted_since_start(name);

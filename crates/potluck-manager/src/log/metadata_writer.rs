@@ -12,7 +12,9 @@ use crate::sessions::InSession;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Advance, Batch, Catalog, PreparedChunk, PreparedFile, StoredSession};
+use potluck_catalog::{
+    Advance, Batch, Catalog, ChunkAsker, PreparedChunk, PreparedFile, StoredSession,
+};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
@@ -253,7 +255,7 @@ impl MetadataWriter {
         let handles = &self.handles;
         let new = handles.pool.lock().offer(&self.session, &[name])?;
         let (names, ack) = (Arc::new(vec![name]), AckLevel::Disk);
-        let found = handles.catalog.offer(self.session, new, names, ack).await?;
+        let found = handles.catalog.offer(self.session, new, names, ack, ChunkAsker::ALL).await?;
         let view = handles.pool.lock().view(handles.time.tick());
         let used = found.into_iter().filter(|found| found.used).flat_map(|found| found.donors);
         Ok(used.filter(|donor| view.counts(*donor, &name)).collect())

@@ -1,9 +1,13 @@
 //! Tests what a member finds out about the sessions and chunks of others, and what it can spoil of them.
 
-use crate::granting::{make_space, path};
-use crate::lab::{Lab, commit, file, offer, refused, reserve};
+use crate::granting::{make_space, path, reserve_bytes};
+use crate::lab::{Lab, chunk, commit, file, offer, refused, reserve};
 use potluck_core::ids::SessionId;
-use potluck_wire::control::{Commit, Condition, CopyFiles, List, Outcome};
+use potluck_core::rights::Right;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Commit, Condition, CopyFault, CopyFiles, Holding, List, Outcome, Report, Reported,
+};
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
 
@@ -64,4 +68,71 @@ async fn the_commits_of_a_session_are_repeated_to_its_member_alone() {
     let unknown = refused(&eve, &of(SessionId([9; 16]))).await;
     assert_eq!(ended.code, code::NO_SESSION);
     assert_eq!((ended.message, ended.hint), (unknown.message, unknown.hint));
+}
+
+/// Returns how many of the chunks the pool says it has, when they are offered in a new session.
+async fn held(caller: &Caller, at: &str, chunks: &[u64]) -> (SessionId, usize) {
+    let session = reserve_bytes(caller, at, 1 << 20).await.expect("reserved").session;
+    // What is asked twice is told as little as what is asked once.
+    offer(caller, session, chunks).await;
+    (session, offer(caller, session, chunks).await.held.len())
+}
+
+#[tokio::test]
+async fn who_may_not_read_a_file_is_not_told_that_its_chunks_are_stored() {
+    let lab = Lab::new().await;
+    let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
+    let donor = lab.donor("d").await;
+    make_space(&ada, "hers", false).await;
+    make_space(&eve, "eves", false).await;
+    let session = reserve_bytes(&ada, "pot://hers", 1 << 20).await.expect("reserved").session;
+    offer(&ada, session, &[1]).await;
+    let files = vec![file(&session, "pot://hers/f", &[1], &[&donor])];
+    commit(&ada, session, 0, files, true).await.expect("committed");
+    // A copy that is not in any file yet is as secret.
+    let uploads = reserve_bytes(&ada, "pot://hers", 1 << 20).await.expect("reserved").session;
+    offer(&ada, uploads, &[2]).await;
+    let mut stored = donor.heartbeat(1);
+    stored.added.0.push(Holding { name: chunk(2), len: crate::lab::LEN }.into());
+    donor.send_heartbeat(stored).await;
+    assert_eq!(held(&ada, "pot://hers", &[1, 2]).await.1, 2);
+
+    let (session, told) = held(&eve, "pot://eves", &[1, 2, 3]).await;
+    assert_eq!(told, 0);
+    let report = Report { chunk: chunk(1), donor: donor.id, fault: CopyFault::WrongBytes };
+    assert!(!eve.call(&report).await.expect("answered").counted);
+    // A commit tells no more than an offer, and whoever sent the bytes has the file.
+    let guessed = |n| vec![file(&session, "pot://eves/f", &[n], &[])];
+    for (batch, n) in [(0, 1), (1, 2), (2, 3)] {
+        let told = commit(&eve, session, batch, guessed(n), false).await.expect("told").files;
+        let [Outcome::Refused(why)] = &told[..] else { panic!("{n}: {told:?}") };
+        assert_eq!(why.code, code::NOT_ACKNOWLEDGED, "{why}");
+    }
+    let sent = vec![file(&session, "pot://eves/f", &[1], &[&donor])];
+    let told = commit(&eve, session, 3, sent, false).await.expect("committed").files;
+    assert!(matches!(&told[..], [Outcome::Stored { .. }]), "{told:?}");
+    assert_eq!(held(&eve, "pot://eves", &[1, 2]).await.1, 1, "it is in a file of hers now");
+    assert!(eve.call(&report).await.expect("answered").counted);
+    assert!(matches!(ada.call(&report).await, Ok(Reported { counted: true })));
+}
+
+#[tokio::test]
+async fn who_only_writes_in_a_space_is_told_of_nothing_that_is_stored_there() {
+    let lab = Lab::new().await;
+    let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
+    let donor = lab.donor("d").await;
+    make_space(&ada, "drop", false).await;
+    lab.grant("drop", "eve", &[Right::List, Right::Write]).await;
+    let session = reserve_bytes(&ada, "pot://drop", 1 << 20).await.expect("reserved").session;
+    offer(&ada, session, &[1]).await;
+    let files = vec![file(&session, "pot://drop/f", &[1], &[&donor])];
+    commit(&ada, session, 0, files, true).await.expect("committed");
+    let (session, told) = held(&eve, "pot://drop", &[1, 2]).await;
+    assert_eq!(told, 0);
+    // What the session itself has stored may be in further files of it.
+    for (batch, at, holders) in [(0, "pot://drop/g", &[&donor][..]), (1, "pot://drop/h", &[])] {
+        let files = vec![file(&session, at, &[2], holders)];
+        let told = commit(&eve, session, batch, files, false).await.expect("committed").files;
+        assert!(matches!(&told[..], [Outcome::Stored { .. }]), "{at}: {told:?}");
+    }
 }

@@ -348,6 +348,19 @@ impl Pool {
         self.offered.is_offered_by(id, name)
     }
 
+    /// Returns whether a session's member may be told that the pool has a chunk which no visible file uses: not while
+    /// another member has offered it, who may be the one that stored it.
+    pub fn tells_of_unused(&self, id: &SessionId, name: &ChunkName) -> bool {
+        let member = self.member_of(id);
+        let is_others = |other: &SessionId| self.member_of(other) != member;
+        member.is_some() && !self.offered.is_offered_by_any(name, is_others)
+    }
+
+    /// Returns whether a session committed a file that has the chunk.
+    pub fn is_committed_by(&self, id: &SessionId, name: &ChunkName) -> bool {
+        self.offered.is_committed_by(id, name)
+    }
+
     /// Returns the session to which a chunk of `len` stored bytes counts that no file uses, if any offered it, and how
     /// many bytes count: those of as many of the `copies` as files of the session have.
     pub fn kept_for(&self, name: &ChunkName, len: u32, copies: usize) -> Option<(SessionId, u64)> {
