@@ -92,7 +92,7 @@ use potluck_wire::env::Offload;
 use sql::Tx;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use writer_state::WriterState;
@@ -104,16 +104,33 @@ pub struct Catalog {
     writer: Arc<CatalogWriter>,
     state: WriterState,
     readers: Arc<Readers>,
+    /// The threads that read.
+    reads: Arc<Semaphore>,
     /// The turns of queries that take long.
     long_reads: Arc<Semaphore>,
     /// True if the catalog was checked before it was opened.
     is_checked: bool,
 }
 
+/// The most queries that run at once. Each holds a thread and a connection with a cache of some MiB, whoever asks: the
+/// manager shares turns out among members, and this bounds what is left of mistakes there.
+const READS: usize = 64;
 /// The most queries that take long and run at once; heartbeats and commits read between them.
 const LONG_READS: usize = 2;
 /// The time for which a query that takes long waits for its turn before its caller gets [`Error::Busy`].
 const LONG_READ_WAIT: Duration = Duration::from_secs(10);
+
+/// A query whose caller waits for it until this is dropped.
+#[derive(Default)]
+struct WaitedFor {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for WaitedFor {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Catalog {
     /// Returns whether a catalog is at `path`, sound or not.
@@ -136,7 +153,8 @@ impl Catalog {
         let writer = CatalogWriter::start(path, db, offload, state.clone());
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
-        Ok(Self { offload, writer, state, readers, long_reads, is_checked })
+        let reads = Arc::new(Semaphore::new(READS));
+        Ok(Self { offload, writer, state, readers, reads, long_reads, is_checked })
     }
 
     /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
@@ -182,13 +200,20 @@ impl Catalog {
         self.writer.run(durability, job).await
     }
 
-    /// Runs `query` on a snapshot of all that was committed before the call.
+    /// Runs `query` on a snapshot of all that was committed before the call, when there is a thread for it. The query
+    /// ends when the future is dropped: nobody waits for its answer then.
     async fn read<T: Send + 'static>(
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let readers = Arc::clone(&self.readers);
-        self.offload.run(move || readers.run(query)).await
+        let thread = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Error::Closed)?;
+        let (readers, waited_for) = (Arc::clone(&self.readers), WaitedFor::default());
+        let gone = Arc::clone(&waited_for.is_over);
+        let run = move || {
+            let _thread = thread;
+            readers.run(query, &gone)
+        };
+        self.offload.run(run).await
     }
 
     /// Waits for a turn, then runs a query that may take some tenths of a second.

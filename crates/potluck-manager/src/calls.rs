@@ -3,6 +3,7 @@
 
 mod answer;
 mod audit;
+mod call_terms;
 mod checkpoints;
 mod commit;
 mod concerned;
@@ -43,6 +44,7 @@ use crate::callers::CallingMember;
 use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
+use call_terms::ReadsIn;
 use potluck_core::chunk::Digest;
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::bodies::{Received, SHORT, discard};
@@ -68,7 +70,7 @@ macro_rules! calls {
             let began = handles.time.tick();
             let answered = match verb {
                 $($(Verb::$verb => {
-                    answer_one::<control::$verb, $group>(handles, caller, body).await
+                    answer_one::<control::$verb, $group>(handles, caller, verb, body).await
                 })*)*
             };
             let took = handles.time.tick().saturating_sub(began);
@@ -178,18 +180,27 @@ fn bad_path(request: &serde_json::Value) -> Option<BadPath> {
 async fn answer_one<C: Call, G: Answer<C>>(
     handles: &Handles,
     caller: CallingMember,
+    verb: Verb,
     body: Received,
 ) -> Result<Vec<u8>, Failure> {
-    // The call runs as a task of its own, so that it is not cut short when its caller goes away, and a panic ends the
-    // call and not the connection.
+    // The call runs as a task of its own, so that a change is not cut short when its caller goes away, and a panic ends
+    // the call and not the connection.
     let (group, offload) = (G::from(handles), handles.env.offload);
+    let Received { bytes, claim } = body;
+    let call = read::<C>(offload, bytes).await?;
+    let turns = Arc::clone(&handles.read_turns);
+    let only_looks = verb.ends_with_its_caller() || G::only_looks(&call);
     let task = tokio::spawn(async move {
-        let Received { bytes, claim } = body;
-        let call = read::<C>(offload, bytes).await?;
+        let _turn = match verb.reads_in() {
+            ReadsIn::OneTurn => Some(turns.take_for_call(&caller).await?),
+            ReadsIn::TurnsOfItsOwn | ReadsIn::NoTurn => None,
+        };
         let reply = group.answer(call, caller).await?;
         drop(claim);
         serde_json::to_vec(&reply).map_err(|why| bug(C::NAME, &why.to_string()))
     });
+    // Nobody waits for the answer after the deadline, or when this future is dropped.
+    let _ends = only_looks.then(|| EndsTask(task.abort_handle()));
     match tokio::time::timeout(C::DEADLINE.saturating_sub(MARGIN), task).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(bug(C::NAME, &panic.to_string())),
@@ -199,6 +210,15 @@ async fn answer_one<C: Call, G: Answer<C>>(
             format!("the manager could not answer “{}” in time", C::NAME),
         )
         .hint("it is busy, or its disk is slow: try again")),
+    }
+}
+
+/// Ends a task when it is dropped, unless the task is done.
+struct EndsTask(tokio::task::AbortHandle);
+
+impl Drop for EndsTask {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -1,8 +1,9 @@
 //! The turns of members who read the catalog.
 //!
 //! Each read holds a thread and a connection to the catalog, with a cache of its own, and a member may have a thousand
-//! calls under way. Commits and the manager's own work need no turn. Heartbeats, and calls about the whole pool, wait
-//! only for calls of the same owner.
+//! calls under way. Commits and the manager's own work need no turn. Heartbeats, calls about the whole pool, and calls
+//! that read before they change something, wait only for calls of the same owner. The catalog itself bounds the number
+//! of all reads.
 
 use crate::callers::CallingMember;
 use potluck_core::ids::MemberId;
@@ -29,12 +30,15 @@ const STRANGERS: MemberId = MemberId(0);
 pub struct ReadTurns {
     reads: Turns<MemberId>,
     own: Turns<MemberId>,
+    /// The turns of calls that have one until they are answered.
+    calls: Turns<MemberId>,
 }
 
 impl Default for ReadTurns {
     fn default() -> Self {
         let own = Turns::new(Semaphore::MAX_PERMITS, OWN);
-        Self { reads: Turns::new(ALL, EACH), own }
+        let calls = Turns::new(Semaphore::MAX_PERMITS, EACH);
+        Self { reads: Turns::new(ALL, EACH), own, calls }
     }
 }
 
@@ -44,6 +48,13 @@ impl ReadTurns {
     pub async fn take(&self, caller: &CallingMember) -> Result<ServingTurn, Failure> {
         let member = caller.who.as_ref().map_or(STRANGERS, |who| who.member);
         in_time(self.reads.turn(member)).await
+    }
+
+    /// Waits for a turn that a call has until it is answered, behind such calls of the same member only: it may wait for
+    /// other things meanwhile.
+    pub async fn take_for_call(&self, caller: &CallingMember) -> Result<ServingTurn, Failure> {
+        let member = caller.who.as_ref().map_or(STRANGERS, |who| who.member);
+        in_time(self.calls.turn(member)).await
     }
 
     /// Waits for a turn behind calls of the same owner only: for calls whose answer is made once for all callers, or

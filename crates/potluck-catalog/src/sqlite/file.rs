@@ -13,6 +13,7 @@ use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The format that this release reads and writes. Before 1.0 no release reads the format of another.
 const FORMAT: i64 = 10;
@@ -49,7 +50,19 @@ pub fn exists(path: &Path) -> bool {
 /// of its own, except on a connection that [`open_snapshot`] opened.
 pub struct Database(pub(crate) Tx);
 
+/// The number of a statement's steps between two looks at whether it is to end: some ten microseconds.
+const STEPS: i32 = 4000;
+
 impl Database {
+    /// Has statements of this connection end with an error once `is_over` is set.
+    pub(super) fn end_statements_when(
+        &mut self,
+        is_over: Option<Arc<AtomicBool>>,
+    ) -> Result<(), Error> {
+        let look = is_over.map(|is_over| move || is_over.load(Ordering::Relaxed));
+        Ok(self.0.connection.progress_handler(STEPS, look)?)
+    }
+
     fn connection(&self) -> &Connection {
         &self.0.connection
     }

@@ -4,7 +4,8 @@ use super::file::{Database, open_reader};
 use super::tx::Tx;
 use crate::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// The most idle connections that are kept open; more are opened for a burst of readers, and closed after it.
 const KEPT: usize = 4;
@@ -19,17 +20,24 @@ impl Readers {
         Self { path: path.into(), idle: Mutex::default() }
     }
 
-    pub fn run<T>(&self, query: impl Fn(&Tx) -> Result<T, Error>) -> Result<T, Error> {
+    /// Runs a query on a snapshot. Once `is_over` is set nobody waits for it any more, and it ends with an error soon.
+    pub fn run<T>(
+        &self,
+        query: impl Fn(&Tx) -> Result<T, Error>,
+        is_over: &Arc<AtomicBool>,
+    ) -> Result<T, Error> {
         let kept = self.idle.lock().expect("no holder panics").pop();
-        let db = match kept {
+        let mut db = match kept {
             Some(db) => db,
             None => open_reader(&self.path)?,
         };
+        db.end_statements_when(Some(Arc::clone(is_over)))?;
         // One snapshot serves the whole query. A panic drops the connection and with it the
         // snapshot.
         let snapshot = db.begin()?;
         let answer = query(&snapshot);
         drop(snapshot);
+        db.end_statements_when(None)?;
         let mut idle = self.idle.lock().expect("no holder panics");
         if idle.len() < KEPT {
             idle.push(db);

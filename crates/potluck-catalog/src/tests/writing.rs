@@ -11,6 +11,7 @@ use potluck_wire::metrics::Exposition;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -272,4 +273,39 @@ fn a_transaction_that_has_taken_long_leaves_the_other_jobs_to_the_next() {
         let commits: u64 = count.and_then(|count| count.parse().ok()).expect("counted");
         assert!(expected.contains(&commits), "{commits} commits at {step_ms} ms a job");
     }
+}
+
+/// A query that counts without end, until it is told to stop.
+fn count_for_ever(db: &Tx) -> Result<i64, Error> {
+    let numbers = "WITH RECURSIVE n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n)
+                   SELECT count(*) FROM n";
+    db.query_row(numbers, &[], |row| row.get(0))
+}
+
+#[test]
+fn a_query_ends_when_nobody_waits_for_it_and_the_next_is_answered() {
+    let fixture = Fixture::new();
+    let catalog =
+        Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");
+    runtime().block_on(async {
+        let (ended, hears) = channel();
+        // More of them than may run at once: the others begin when these end, or not at all.
+        for _ in 0..100 {
+            let (catalog, ended) = (catalog.clone(), ended.clone());
+            let read = async move {
+                let query = move |db: &Tx| {
+                    let counted = count_for_ever(db);
+                    ended.send(counted.is_err()).expect("heard");
+                    counted
+                };
+                catalog.read(query).await
+            };
+            let given_up = tokio::time::timeout(Duration::from_millis(1), read).await;
+            assert!(given_up.is_err(), "nobody counted that far");
+        }
+        drop(ended);
+        assert!(hears.iter().all(|was_ended| was_ended));
+        let saved = catalog.read(saved).await.expect("the connections serve others");
+        assert_eq!(saved, None);
+    });
 }

@@ -36,6 +36,10 @@ handles! {
 }
 
 impl Answer<PolicySet> for PolicyCalls {
+    fn only_looks(call: &PolicySet) -> bool {
+        call.dry_run
+    }
+
     async fn answer(
         self,
         call: PolicySet,
