@@ -1,6 +1,7 @@
 //! Drafts: files that are being written, until they are published whole.
 
 mod publishing;
+mod reading;
 
 use crate::edit::Edit;
 use crate::errno::errno;
@@ -12,9 +13,7 @@ use crate::spool::Spool;
 use crate::stream::FileStream;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::{AllCopies, WrittenFiles};
-use potluck_client::{
-    Attributes, File, PendingReport, Pool, PutOptions, Suspended, VisibleFile, Writer,
-};
+use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, VisibleFile};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
@@ -133,6 +132,12 @@ impl Draft {
         let mut draft = Self::new(place, content, attributes, condition, true);
         draft.is_modified_now();
         draft
+    }
+
+    /// Makes a draft of a version that was cut off to nothing when it was opened.
+    pub fn cut_off_version(place: DraftPlace, cut: &File, attributes: Attributes) -> Self {
+        let draft = Self::empty(place, Condition::Always, attributes);
+        Self { version: Some(cut.version()), ..draft }
     }
 
     /// Makes a draft of the content of a version, to be read and written anywhere.
@@ -280,16 +285,19 @@ impl Draft {
         Ok(())
     }
 
-    /// Takes over the version at `path` if others have published one, for a program that opens the file. Only a draft
-    /// that [is published](Self::is_published) does so. Returns false if there is no file any more.
+    /// Takes over the version at `path` if others have published one, for a program that opens the file. A draft that has
+    /// unpublished changes, is lost or is shared does not. Returns false if there is no file any more and the draft's
+    /// content was in that file alone.
     pub async fn take_over(&mut self, path: &PoolPath) -> Result<bool, Errno> {
-        if !self.is_published() {
+        if self.is_dirty || !self.is_common() {
             return Ok(true);
         }
         let there = match self.pool.open(path).await {
             Ok(there) => there,
             Err(failure) => match failure.code.as_str() {
-                code::NO_ENTRY | code::NOT_RECURSIVE | code::WRONG_KIND => return Ok(false),
+                code::NO_ENTRY | code::NOT_RECURSIVE | code::WRONG_KIND => {
+                    return Ok(!self.is_published());
+                }
                 _ => return Err(errno(&failure)),
             },
         };
@@ -363,6 +371,17 @@ impl Draft {
     /// in the published version alone.
     pub fn is_published(&self) -> bool {
         matches!(self.content, Content::Published { .. })
+    }
+
+    /// Returns whether all programs of the mount that have the file open can read it by this draft: false for one that
+    /// is lost, and for one that is shared with other mounts, of which programs read the version before.
+    pub fn is_common(&self) -> bool {
+        self.is_readable() && !self.is_shared()
+    }
+
+    /// Returns whether the draft has changes that a program which opens the file in this mount is to read.
+    pub fn is_changed(&self) -> bool {
+        self.is_dirty && self.failure.is_none() && self.is_common()
     }
 
     /// Returns whether the draft is not published, and nothing was written since it was made, or cut off by open().
@@ -528,22 +547,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the bytes at `offset` as they are now; those of a shared file as they were before this mount wrote.
-    pub async fn read(
-        &mut self,
-        path: &PoolPath,
-        offset: u64,
-        len: usize,
-    ) -> Result<Vec<u8>, Errno> {
-        if let Content::Shared(shared) = &self.content {
-            let read = shared.before().read_at(offset, len).await;
-            return read.map_err(|failure| errno(&failure));
-        }
-        self.open_again(path).await?;
-        self.go_on_as_edit().await?;
-        self.edit()?.read(offset, len).await
-    }
-
     /// Cuts the file off, or extends it by zeros.
     ///
     /// Errors: those of [`Draft::write`].
@@ -611,62 +614,6 @@ impl Draft {
         edit.store(writer).await
     }
 
-    /// Turns a streamed file into one that can be read and changed anywhere. The chunks that were streamed stay with
-    /// their donors.
-    async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
-        let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
-        let (written, size) = (*written, *size);
-        let begun = match stream {
-            Streamed::Stream(_) => std::mem::replace(stream, Streamed::Nothing),
-            in_memory => {
-                let mut edit = Box::new(Edit::empty(&self.spool));
-                if let Streamed::Small(small, _) = in_memory {
-                    edit.write(0, &small.bytes)?;
-                }
-                edit.set_size(size)?;
-                self.content = Content::Edited(edit);
-                return Ok(());
-            }
-        };
-        let Streamed::Stream(stream) = begun else { return Err(Errno::IO) };
-        self.report = None; // the streamed chunks keep the session open
-        self.content = Content::Lost { why: Errno::IO, size }; // until it is known where the bytes are
-        let suspend = async {
-            let writer = stream.end().await?;
-            let suspended = writer.suspend().await.map_err(|failure| errno(&failure))?;
-            let edit = Edit::of_streamed(&suspended, &self.spool).and_then(|mut edit| {
-                edit.set_size(size)?;
-                Ok(Content::Edited(Box::new(edit)))
-            });
-            match edit {
-                Ok(edit) => Ok((edit, Ok(()))),
-                // If the rest does not fit into the spool, the file goes on as a stream, and the program's request
-                // fails.
-                Err(why) => {
-                    self.spool.log_full();
-                    let stream = Streamed::Stream(Box::new(self.stream_on(suspended).await?));
-                    Ok((Content::Streamed { stream, written, size }, Err(why)))
-                }
-            }
-        };
-        let (content, outcome) =
-            suspend.await.unwrap_or_else(|why| (Content::Lost { why, size }, Err(why)));
-        self.content = content;
-        outcome
-    }
-
-    /// Goes on streaming a file that could not be turned into an edit.
-    async fn stream_on(&self, suspended: Suspended) -> Result<FileStream, Errno> {
-        let slot = self.limits.stream().ok_or(Errno::NOSPC)?;
-        let mut writer = Box::new(Writer::anew(&suspended.session(), self.attributes));
-        let streamed = async {
-            writer.keep(suspended.file(), 0..suspended.file().size()).await?;
-            writer.write(suspended.rest()).await
-        };
-        streamed.await.map_err(|failure| errno(&failure))?;
-        Ok(FileStream::begin(writer, Arc::clone(&self.limits), Arc::clone(&self.spool), slot))
-    }
-
     fn edit(&mut self) -> Result<&mut Edit, Errno> {
         match &mut self.content {
             Content::Edited(edit) => Ok(edit),
@@ -675,21 +622,5 @@ impl Draft {
                 Err(Errno::IO)
             }
         }
-    }
-
-    /// Opens the published version of a file that was streamed, so that it can be read and changed, even once the file
-    /// has lost its name after that.
-    pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        if self.is_published() {
-            if self.is_nameless {
-                return Err(Errno::STALE); // what is written would never be published
-            }
-            let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
-            if Some(base.version()) != self.version {
-                return Err(Errno::STALE); // another version would be changed than the one that was written
-            }
-            self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
-        }
-        Ok(())
     }
 }

@@ -383,12 +383,6 @@ impl FileSystem {
             return self.open_for_reading(inode, opener, is_retried).await;
         }
         let inode = self.number_to_write(inode, is_retried)?;
-        // A process that locks a file that it reads and writes must find both under one number. If only other processes
-        // read the file, it gets another number.
-        let is_unread = self.handles().is_unread_by(inode, opener);
-        if !is_retried && (mode.truncates || is_unread) {
-            self.exchange_number(inode)?;
-        }
         self.find_present(inode).await?;
         self.behind_is_published(inode).await;
         let path = self.inodes().path(inode)?;
@@ -397,8 +391,6 @@ impl FileSystem {
             Some(draft) => (draft, false),
             None => (SharedDraft::new(self.begin_draft(inode, mode).await?), true),
         };
-        // The file that these handles read is changed under their number.
-        self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
         let number = self.handles().add(inode, Handle::Writing(draft.clone()), opener);
         let shared = self.handles().draft(inode).filter(|shared| !shared.is_same(&draft));
         if is_begun && shared.is_some() {
@@ -420,13 +412,14 @@ impl FileSystem {
                 return Err(why);
             }
         }
+        self.handles().show_changes(inode); // by cutting the file off
         self.readers_share_by_locks(inode).await;
         self.writes_staged(inode, number).await;
         Ok(number)
     }
 
-    /// Opens a file to be read: its published version, or the draft if there is no version or if programs share the
-    /// file by locks.
+    /// Opens a file to be read: the draft if a program of this mount is changing the file, or shares it by locks, or if
+    /// there is no version; else the published version.
     async fn open_for_reading(
         &self,
         inode: u64,
@@ -439,6 +432,13 @@ impl FileSystem {
         self.find_present(inode).await?;
         if let Some(draft) = self.shared_by_locks(inode).await {
             return Ok(self.handles().add(inode, Handle::ReadingDraft(draft), opener));
+        }
+        if let Some(draft) = self.changed_draft(inode) {
+            let changed = draft.lock().await; // it may be being published
+            if changed.is_changed() && self.handles().is_file_written(inode) {
+                let handle = Handle::ReadingDraft(draft);
+                return Ok(self.handles().add(inode, handle, opener));
+            }
         }
         self.published_when_closed(inode).await;
         let draft = self.handles().draft(inode);
@@ -457,10 +457,7 @@ impl FileSystem {
                 },
             },
         };
-        if self.handles().is_file_written(inode) {
-            reading.note_draft();
-        }
-        Ok(self.handles().add(inode, Handle::Reading(Arc::new(reading)), opener))
+        Ok(self.handles().add_reading(inode, Arc::new(reading), opener))
     }
 
     /// Makes a file, which is seen only in this mount until it is closed; returns its facts and the handle.
@@ -540,6 +537,7 @@ impl FileSystem {
         let mut draft = draft.lock().await;
         draft.claim(opened.opener, offset, bytes.len())?;
         let path = path?;
+        let was_changed = draft.is_changed();
         let mut written = draft.write(&path, offset, bytes).await;
         if written.is_ok()
             && let Some(spooled) = draft.spooled_to_be_checked()
@@ -559,6 +557,11 @@ impl FileSystem {
             draft.set_attributes(Attributes { permissions, ..before });
             drop(draft); // released first, for the kernel may ask at once
             self.forget_attributes(opened.inode);
+        } else {
+            drop(draft);
+        }
+        if !was_changed {
+            self.handles().show_changes(opened.inode);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ const FAILED_DIRS: usize = 1024;
 pub enum Handle {
     /// A version is open for reading.
     Reading(Arc<Reading>),
-    /// A draft is open for reading, because the file has no version yet or programs share it by locks.
+    /// A draft is open for reading: programs of the mount read what others of the mount have written to the file.
     ReadingDraft(SharedDraft),
     /// A draft is open for writing.
     Writing(SharedDraft),
@@ -90,6 +90,29 @@ impl OpenHandles {
         };
         self.open.insert(self.last, opened);
         self.last
+    }
+
+    /// Adds a handle that reads a version of a file, and returns its number. If a program is writing the file, and has
+    /// changed it or opened another version, the handle reads that program's draft.
+    pub fn add_reading(&mut self, inode: u64, reading: Arc<Reading>, opener: Option<u32>) -> u64 {
+        let draft = self.draft(inode).filter(|draft| {
+            let facts = draft.facts();
+            let differs = facts.is_changed || facts.version != Some(reading.file().version());
+            facts.is_common && differs && self.is_file_written(inode)
+        });
+        let handle = draft.map_or(Handle::Reading(reading), Handle::ReadingDraft);
+        self.add(inode, handle, opener)
+    }
+
+    /// Makes the handles that read the version which a program has opened and changed read the changes.
+    pub fn show_changes(&mut self, inode: u64) {
+        let Some(draft) = self.draft(inode) else { return };
+        let facts = draft.facts();
+        if facts.is_changed {
+            self.replace(inode, &Handle::ReadingDraft(draft), |reading| {
+                facts.version == Some(reading.file().version())
+            });
+        }
     }
 
     /// Returns what is open under a handle.
@@ -201,16 +224,6 @@ impl OpenHandles {
         true
     }
 
-    /// Returns whether a process is known, and known not to have a file open for reading.
-    pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
-        let reads = |opened: &OpenHandle| {
-            let reader = opened.opener.or(opened.left_by);
-            let is_read = matches!(opened.handle, Handle::Reading(_));
-            is_read && (reader.is_none() || reader == process)
-        };
-        process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
-    }
-
     /// Returns whether a process may have a file open: false if it is known, and others have opened all handles.
     pub fn may_be_open_in(&self, inode: u64, process: Option<u32>) -> bool {
         self.of_file(inode).any(|(_, opened)| {
@@ -235,10 +248,16 @@ impl OpenHandles {
 
     /// Replaces all handles that read a version of a file by `handle`.
     pub fn replace_readings(&mut self, inode: u64, handle: &Handle) {
+        self.replace(inode, handle, |_| true);
+    }
+
+    fn replace(&mut self, inode: u64, handle: &Handle, is_meant: impl Fn(&Reading) -> bool) {
         for number in self.of_inode.get(&inode).into_iter().flatten() {
-            let opened = self.open.get_mut(number);
-            let reading = opened.filter(|opened| matches!(opened.handle, Handle::Reading(_)));
-            let Some(opened) = reading else { continue };
+            let Some(opened) = self.open.get_mut(number) else { continue };
+            match &opened.handle {
+                Handle::Reading(reading) if is_meant(reading) => {}
+                _ => continue,
+            }
             opened.handle = handle.clone();
             if let Handle::ReadingDraft(draft) = handle {
                 self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;

@@ -4,7 +4,6 @@ use potluck_client::{File, Part, Reader};
 use potluck_core::attributes::EntryAttributes;
 use potluck_wire::error::Failure;
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex};
 use tokio::sync::Mutex;
 
@@ -12,7 +11,6 @@ use tokio::sync::Mutex;
 pub struct Reading {
     file: File,
     attributes: SyncMutex<EntryAttributes>,
-    is_beside_draft: AtomicBool,
     order: Mutex<InOrder>,
 }
 
@@ -60,17 +58,7 @@ impl Reading {
     /// Makes a reading of a version.
     pub fn new(file: File) -> Self {
         let attributes = SyncMutex::new(file.attributes());
-        Self { file, attributes, is_beside_draft: AtomicBool::new(false), order: Mutex::default() }
-    }
-
-    /// Notes that programs write the file at the same time, under the same number.
-    pub fn note_draft(&self) {
-        self.is_beside_draft.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether [`Self::note_draft`] was called.
-    pub fn is_beside_draft(&self) -> bool {
-        self.is_beside_draft.load(Ordering::Relaxed)
+        Self { file, attributes, order: Mutex::default() }
     }
 
     /// Returns the version that is read.

@@ -3,6 +3,7 @@
 
 use crate::draft::Draft;
 use potluck_client::Attributes;
+use potluck_core::ids::VersionId;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -14,14 +15,20 @@ pub struct DraftFacts {
     pub size: u64,
     /// The attributes that the draft will be published with.
     pub attributes: Attributes,
-    /// True if the content is in a published version alone ([`Draft::is_published`]).
-    pub is_published: bool,
+    /// The version that was opened, or published last, if it is known.
+    pub version: Option<VersionId>,
+    /// True if the draft has changes that other programs of the mount are to read ([`Draft::is_changed`]).
+    pub is_changed: bool,
+    /// True if others that have the file open in this mount can read it by the draft ([`Draft::is_common`]).
+    pub is_common: bool,
 }
 
 impl DraftFacts {
     fn of(draft: &Draft) -> Self {
         let (size, attributes) = (draft.size(), draft.attributes());
-        Self { size, attributes, is_published: draft.is_published() }
+        let (version, is_changed, is_common) =
+            (draft.version(), draft.is_changed(), draft.is_common());
+        Self { size, attributes, version, is_changed, is_common }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{FileSystem, OpenMode, ShownEntry};
 use crate::draft::Draft;
 use crate::errno::errno;
+use crate::handles::{Handle, OpenHandle};
 use crate::shared_draft::SharedDraft;
 use potluck_client::Attributes;
 use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
@@ -108,15 +109,37 @@ impl FileSystem {
                     false => self.facts(inode, None).await, // programs may read what had the name
                 };
             }
-            (None, Some(_)) => {
-                if !is_retried {
-                    self.exchange_number(number)?;
-                }
-                let mode = OpenMode { writes: true, ..OpenMode::default() };
-                SharedDraft::new(self.begin_draft(number, mode).await?)
-            }
+            (None, Some(_)) => return self.change_size(number, change, is_retried).await,
         };
         self.change_shared(&shared, number, change).await
+    }
+
+    /// Changes the size, and what else is set, of a file that no program writes. It is open meanwhile, so that whoever
+    /// reads it in this mount finds it as it is now.
+    async fn change_size(
+        &self,
+        inode: u64,
+        change: AttributeChange,
+        is_retried: bool,
+    ) -> Result<ShownEntry, Errno> {
+        let mode = OpenMode { writes: true, ..OpenMode::default() };
+        let handle = self.open_number(inode, mode, None, is_retried).await?;
+        let opened = self.handles().get(handle);
+        let Some(OpenHandle { handle: Handle::Writing(draft), inode, .. }) = opened else {
+            return Err(Errno::BADF);
+        };
+        let changed = async {
+            let facts = self.change_shared(&draft, inode, change).await?;
+            self.handles().leave(handle);
+            self.publish_draft(&mut *draft.lock().await, inode).await?;
+            Ok(facts)
+        };
+        let changed = changed.await;
+        match changed {
+            Ok(_) => self.release(handle, None).await,
+            Err(_) => self.give_up(handle).await, // the program is told
+        }
+        changed
     }
 
     /// Changes a draft, and publishes it if no program has it open.
@@ -144,6 +167,7 @@ impl FileSystem {
             self.capacities_changed();
         }
         drop(draft);
+        self.handles().show_changes(inode);
         Ok(self.facts_of_draft(inode, shared))
     }
 

@@ -190,6 +190,9 @@ impl FileSystem {
                 }
             }
         }
+        if self.handles().is_draft_read(inode) {
+            draft.stays_readable().await;
+        }
         self.publish_at(draft, &path).await?;
         self.readers_keep_version(inode, &path, draft.version()).await;
         Ok(())

@@ -6,10 +6,10 @@ use crate::errno::errno;
 use crate::kernel_retries::KernelRetries;
 use crate::opener::process_of;
 use crate::reading::Reading;
+use crate::shared_draft::SharedDraft;
 use potluck_client::Attributes;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::kept_place::is_read_only;
-use potluck_wire::control::Condition;
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::MutexGuard;
@@ -76,17 +76,11 @@ impl FileSystem {
 
     /// Returns the number under which a file is written that the kernel knows by `inode`. If that has lost its name, the
     /// kernel looks the name up once more. If it loses the name again before the kernel comes back (`is_retried`), the
-    /// program writes what has the name now. Programs that read that keep its number: the kernel is told of another
-    /// when it asks.
+    /// program writes what has the name now.
     pub(super) fn number_to_write(&self, inode: u64, is_retried: bool) -> Result<u64, Errno> {
         if !is_retried || self.has_name(inode) {
             return Ok(inode);
         }
-        let successor = self.inodes().successor(inode).ok_or(Errno::STALE)?;
-        if self.pinned(successor).is_none() {
-            return Ok(successor);
-        }
-        self.inodes().outdate(successor);
         self.inodes().successor(inode).ok_or(Errno::STALE)
     }
 
@@ -95,10 +89,15 @@ impl FileSystem {
     pub(super) async fn open_version(&self, inode: u64) -> Result<Reading, Errno> {
         let path = self.inodes().last_path(inode)?;
         let file = self.pool.open_leased(&path).await.map_err(|failure| not_opened(&failure))?;
-        if self.pinned(inode).is_some_and(|other| other.file().version() != file.version()) {
-            self.exchange_number(inode)?;
-        }
+        self.keep_number_of_others(inode, file.version())?;
         Ok(Reading::new(file))
+    }
+
+    /// Returns the draft of a file that a program of this mount has open and has changed.
+    pub(super) fn changed_draft(&self, inode: u64) -> Option<SharedDraft> {
+        let handles = self.handles();
+        let draft = handles.draft(inode).filter(|draft| draft.facts().is_changed);
+        draft.filter(|_| handles.is_file_written(inode))
     }
 
     /// Waits until a file that all programs have closed is published, or has failed to be.
@@ -109,13 +108,15 @@ impl FileSystem {
         }
     }
 
-    /// Makes a draft of the published version of a file, or of nothing if the file is cut off.
+    /// Makes a draft of the published version of a file, or of nothing if the file is cut off. If programs read another
+    /// version under this number, the number is exchanged.
     pub(super) async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
         let path = self.inodes().path(inode)?;
         if is_read_only(&path) {
             return Err(Errno::ROFS);
         }
         let file = self.pool.open_leased(&path).await.map_err(|failure| not_opened(&failure))?;
+        self.keep_number_of_others(inode, file.version())?;
         let place = self.draft_place();
         if file.is_shared() {
             if mode.truncates && file.size() > 0 {
@@ -127,7 +128,7 @@ impl FileSystem {
         let attributes = Attributes { mtime: None, permissions, owner };
         let mut draft = match mode.truncates {
             false => Draft::of_version(place, file),
-            true => Draft::empty(place, Condition::Always, attributes),
+            true => Draft::cut_off_version(place, &file, attributes),
         };
         draft.note(&path);
         Ok(draft)

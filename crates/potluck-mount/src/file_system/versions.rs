@@ -4,6 +4,7 @@
 
 use super::FileSystem;
 use crate::reading::Reading;
+use crate::shared_draft::SharedDraft;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
@@ -18,7 +19,7 @@ impl FileSystem {
             return None;
         }
         let readings = self.handles().readings(inode);
-        readings.into_iter().find(|reading| !reading.is_beside_draft())
+        readings.into_iter().next()
     }
 
     /// Returns the number of a name that leads to `version`; `None` stands for anything but a version of a file. If
@@ -39,26 +40,36 @@ impl FileSystem {
         self.inodes().of(parent, name)
     }
 
-    /// Takes the number from a name if programs read a version under it, because another version is taking its place.
+    /// Takes the number from a name that leads to `version` now if programs read another version under it.
     ///
     /// Errors: [`Errno::STALE`] if it was taken. On that the kernel looks the name up once more, and gets a new number.
-    pub(super) fn exchange_number(&self, inode: u64) -> Result<(), Errno> {
-        if self.pinned(inode).is_none() {
-            return Ok(());
+    pub(super) fn keep_number_of_others(
+        &self,
+        inode: u64,
+        version: VersionId,
+    ) -> Result<(), Errno> {
+        match self.pinned(inode) {
+            Some(reading) if reading.file().version() != version => {
+                self.inodes().outdate(inode);
+                Err(Errno::STALE)
+            }
+            _ => Ok(()),
         }
-        self.inodes().outdate(inode);
-        Err(Errno::STALE)
     }
 
-    /// Makes a program that opens a file by its name find what is there, though this mount has published the file and a
-    /// program still has it open: others may have replaced or removed it since. Nothing is done for a file that has
-    /// unpublished changes.
+    /// Makes a program that opens a file by its name find what is there, though another program of this mount has it open
+    /// for writing: other mounts may have replaced or removed it since. Nothing is done for a file that has unpublished
+    /// changes.
     ///
     /// Errors: [`Errno::STALE`] if there is no file any more. The number has lost its name then, for the kernel looks the
     /// name up once more, and must not find the same number again.
     pub(super) async fn find_present(&self, inode: u64) -> Result<(), Errno> {
         let draft = self.handles().draft(inode);
-        let Some(draft) = draft.filter(|draft| draft.facts().is_published) else { return Ok(()) };
+        let is_clean = |draft: &SharedDraft| {
+            let facts = draft.facts();
+            facts.is_common && !facts.is_changed
+        };
+        let Some(draft) = draft.filter(is_clean) else { return Ok(()) };
         let mut draft = draft.lock().await;
         let Ok(path) = self.inodes().path(inode) else { return Ok(()) };
         let is_there = draft.take_over(&path).await?;

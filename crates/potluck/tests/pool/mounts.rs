@@ -3,6 +3,7 @@
 mod attributes;
 mod changing_names;
 mod chunk_cache;
+mod coherence;
 mod edits;
 mod exclusive_names;
 mod extended_attributes;
@@ -104,7 +105,7 @@ pub fn mounted(
 }
 
 #[test]
-fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its_version() {
+fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_what_was_replaced() {
     let Some((lab, mut mount)) =
         mounted("a_file_written_to_a_mount_appears_whole_at_close", 2, &["--copies", "2"], &[])
     else {
@@ -125,7 +126,8 @@ fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its
     let mut reader = File::open(&path).expect("opened");
     let mut begin = vec![0; 1000];
     reader.read_exact(&mut begin).expect("read");
-    fs::write(&path, &second).expect("replaced");
+    fs::write(mount.at("next"), &second).expect("written");
+    fs::rename(mount.at("next"), &path).expect("replaced");
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).expect("read");
     drop(reader);

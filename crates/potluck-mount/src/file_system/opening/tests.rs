@@ -1,5 +1,5 @@
 use super::*;
-use crate::file_system::AttributeChange;
+use crate::file_system::{AttributeChange, WriteMode};
 use crate::inodes::ROOT;
 use crate::record::{MountRecord, RecordedMount};
 use crate::small_manager::SmallManager;
@@ -115,31 +115,55 @@ async fn an_open_that_comes_back_reads_what_was_found_though_that_was_replaced_a
 }
 
 #[tokio::test]
-async fn an_open_that_comes_back_writes_what_is_there_though_programs_read_it() {
+async fn who_writes_a_file_that_programs_read_changes_what_they_read_unless_others_replaced_it() {
     let stage = Stage::new().await;
-    let (manager, [slow, reader, other]) = (&stage.manager, stage.threads());
-    for name in ["f", "g"] {
-        manager.put(name, "one");
-        let number = reader.look_up(name).await;
-        reader.opens_to_read(number).await.expect("opened");
-    }
-    let first = slow.look_up("f").await;
-    assert_eq!(slow.opens_to_cut_off(first).await, Err(Errno::STALE), "readers keep their number");
-    let second = slow.look_up("f").await;
-    reader.opens_to_read(second).await.expect("opened");
-    let elsewhere = other.look_up("g").await;
-    assert_eq!(other.opens_to_cut_off(elsewhere).await, Err(Errno::STALE));
-    slow.opens_to_cut_off(second).await.expect("nothing else comes of it");
+    let (manager, [writer, reader]) = (&stage.manager, stage.threads());
+    manager.put("f", "one");
+    let first = reader.look_up("f").await;
+    let opened = reader.opens_to_read(first).await.expect("opened");
+    writer.opens_to_cut_off(first).await.expect("opened under the number that is read");
+    assert_eq!((stage.size(first).await, stage.read(opened).await), (Ok(0), Vec::new()));
+
+    // Readers keep the number under which they read what another mount has replaced.
+    manager.put("g", "one");
+    let first = reader.look_up("g").await;
+    let opened = reader.opens_to_read(first).await.expect("opened");
+    manager.put("g", "second");
+    assert_eq!(writer.opens_to_cut_off(first).await, Err(Errno::STALE));
+    let second = writer.look_up("g").await;
+    assert_ne!(first, second);
+    writer.opens_to_cut_off(second).await.expect("opened");
     assert_eq!((stage.size(first).await, stage.size(second).await), (Ok(3), Ok(0)));
+    assert_eq!(stage.read(opened).await, b"one");
 
     // By truncate(2) a program opens nothing, and the kernel makes that call once more, too.
-    let number = slow.look_up("g").await;
+    manager.put("h", "one");
+    let number = writer.look_up("h").await;
     reader.opens_to_read(number).await.expect("opened");
-    let cut = AttributeChange { size: Some(3), ..AttributeChange::default() };
-    assert_eq!(slow.change(number, cut).await, Err(Errno::STALE));
-    let again = slow.look_up("g").await;
+    manager.put("h", "second");
+    let cut = AttributeChange { size: Some(6), ..AttributeChange::default() };
+    assert_eq!(writer.change(number, cut).await, Err(Errno::STALE));
+    let again = writer.look_up("h").await;
     reader.opens_to_read(again).await.expect("opened");
-    assert_eq!(slow.change(again, cut).await, Ok(3));
+    assert_eq!(writer.change(again, cut).await, Ok(6));
+}
+
+#[tokio::test]
+async fn who_opens_a_file_that_a_program_is_changing_reads_the_changes() {
+    let stage = Stage::new().await;
+    let (manager, [writer, reader]) = (&stage.manager, stage.threads());
+    manager.put("f", "one");
+    let number = writer.look_up("f").await;
+    let writing = writer.opens_to_write(number).await.expect("opened");
+    let before = reader.opens_to_read(number).await.expect("opened");
+    let mode = WriteMode { appends: true, ..WriteMode::default() };
+    let write = stage.files.write(writing, writer.id, 0, b" more".into(), mode);
+    assert_eq!(write.await, Ok(()));
+    let after = reader.opens_to_read(number).await.expect("opened");
+    for reading in [before, after] {
+        assert_eq!(stage.read(reading).await, b"one more");
+    }
+    assert_eq!(stage.size(number).await, Ok(8));
 }
 
 #[tokio::test]
@@ -161,8 +185,7 @@ async fn a_number_that_lost_its_name_before_it_was_opened_stands_for_what_has_th
     slow.opens_to_cut_off(second).await.expect("nothing else comes of it");
     let written = reader.look_up("f").await;
     assert!(stage.files.handles().draft(written).is_some(), "all in the mount find it");
-    assert_eq!(stage.size(written).await, Ok(0));
-    assert_eq!(stage.size(third).await, Ok(9), "who reads keeps its version");
+    assert_eq!((written, stage.size(third).await), (third, Ok(0)), "who reads it, too");
     let fstat = stage.files.facts(second, None).await;
     assert_eq!(fstat.map(|facts| (facts.inode, facts.size)), Ok((written, 0)));
     // Another program whose number lost its name at the same time shares what is being written.

@@ -1,0 +1,157 @@
+//! Tests that all programs of one mount see a file as it was written so far, as on a local disk, and those of other mounts
+//! the version of the last close.
+
+use super::{Mount, mounted};
+use crate::pool::content::{arg, assert_same, bytes};
+use crate::pool::shared_files::truncate;
+use crate::pool::waiting::{DEADLINE, has_program, skip, wait_until};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Returns all that a descriptor reads from the beginning, of a file that is as large as fstat() says.
+fn seen(file: &File) -> Vec<u8> {
+    let size = file.metadata().expect("open").len() as usize;
+    let mut bytes = vec![0; size + 10];
+    let mut read = 0;
+    loop {
+        match file.read_at(&mut bytes[read..], read as u64).expect("read") {
+            0 => break,
+            more => read += more,
+        }
+    }
+    assert_eq!(read, size, "the size that fstat tells");
+    bytes.truncate(read);
+    bytes
+}
+
+fn appending(path: &Path) -> File {
+    OpenOptions::new().append(true).open(path).expect("opened")
+}
+
+fn said(script: &str, dir: &Path) -> String {
+    let ran = Command::new("bash").args(["-c", script]).current_dir(dir).output().expect("bash");
+    let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    assert!(ran.status.success(), "{script}: {said}");
+    said
+}
+
+/// Promise M1 is kept for each way in which a program reads a file.
+#[test]
+fn programs_of_a_mount_see_what_was_written_so_far_and_other_mounts_the_last_close() {
+    let test = "programs_of_a_mount_see_what_was_written_so_far";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let (here, there) = (mount.at("f"), other.at("f"));
+    fs::write(&here, "old").expect("written");
+    wait_until("it to be seen", DEADLINE, || there.exists());
+
+    let elsewhere = File::open(&there).expect("opened");
+    let before = File::open(&here).expect("opened");
+    assert_eq!(seen(&before), b"old");
+    let mut writer = appending(&here);
+    let between = File::open(&here).expect("opened");
+    writer.write_all(b"NEW").expect("written");
+    let after = File::open(&here).expect("opened");
+    for (which, reader) in [("before", &before), ("between", &between), ("after", &after)] {
+        assert_eq!(seen(reader), b"oldNEW", "opened {which}");
+    }
+    assert_eq!(fs::metadata(&here).expect("there").len(), 6);
+    assert_eq!(
+        said("cat f; tail -c 3 f; grep -c NEW f; stat -c %s f", &mount.dir),
+        "oldNEWNEW1\n6\n"
+    );
+    said("tar -cf /dev/null f; cmp f <(printf oldNEW)", &mount.dir);
+    assert_eq!(seen(&elsewhere), b"old", "another mount, before the close");
+    assert_eq!(fs::read(&there).expect("read"), b"old", "another mount, before the close");
+    drop(writer);
+    wait_until("it to be seen", DEADLINE, || fs::read(&there).is_ok_and(|it| it == b"oldNEW"));
+    assert_eq!(seen(&elsewhere), b"old", "it keeps the version that it opened");
+
+    // Readers go on with the file, also when it is cut off: by a path, by open(), and by a descriptor.
+    assert_eq!(truncate(&here, 4), Ok(()));
+    assert_eq!(seen(&before), b"oldN");
+    let mut writer = File::create(&here).expect("opened");
+    assert_eq!(seen(&before), b"");
+    writer.write_all(b"again").expect("written");
+    assert_eq!((seen(&before), seen(&after)), (b"again".to_vec(), b"again".to_vec()));
+    writer.set_len(2).expect("cut off");
+    assert_eq!(seen(&before), b"ag");
+    drop(writer);
+    // What takes the file's name is another file.
+    fs::write(mount.at("next"), "next").expect("written");
+    fs::rename(mount.at("next"), &here).expect("replaced");
+    assert_eq!((seen(&before), fs::read(&here).expect("read")), (b"ag".to_vec(), b"next".to_vec()));
+
+    // A large file that goes to donors in order is read while it is written, and goes on.
+    let content = bytes(1, 3 << 20);
+    let mut writer = File::create(&here).expect("opened");
+    let reader = File::open(&here).expect("opened");
+    let mut written = 0;
+    for third in content.chunks(1 << 20) {
+        writer.write_all(third).expect("written");
+        written += third.len();
+        assert_same(&seen(&reader), &content[..written], "so far");
+        assert_same(&fs::read(&here).expect("read"), &content[..written], "so far");
+    }
+    drop(writer);
+    assert_same(&seen(&reader), &content, "closed");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "in the pool");
+    lab.cli.ok(&["verify", "--read", "pot://lab/f"]);
+}
+
+/// The option `copytruncate` of logrotate copies a log and cuts it off while its program goes on (promise M1).
+#[test]
+fn a_log_that_is_copied_and_cut_off_while_a_program_appends_to_it_loses_nothing() {
+    let test = "a_log_that_is_copied_and_cut_off_while_a_program_appends";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    for is_synced in [false, true] {
+        fs::write(mount.at("log"), "").expect("made");
+        let mut log = appending(&mount.at("log"));
+        let mut expected = String::new();
+        for rotation in 1..=3 {
+            for number in 0..100 {
+                let line = format!("rotation {rotation}, line {number}\n");
+                log.write_all(line.as_bytes()).expect("written");
+                expected += &line;
+                if is_synced && number % 20 == 0 {
+                    log.sync_all().expect("synced");
+                }
+            }
+            if rotation < 3 {
+                said(&format!("cp log log.{rotation}; truncate -s 0 log"), &mount.dir);
+            }
+        }
+        drop(log);
+        let kept = ["log.1", "log.2", "log"].map(|name| lab.cli.cat(&format!("pot://lab/{name}")));
+        assert_same(&kept.concat(), expected.as_bytes(), "all lines");
+    }
+    if !has_program("python3") {
+        return skip(test, "a mapping takes python3");
+    }
+    // What a program changes in memory and syncs is in the memory of others.
+    let script = "
+import mmap, os, sys
+path = sys.argv[1] + '/m'
+open(path, 'wb').write(b'-' * 100000)
+r = os.open(path, os.O_RDONLY)
+seen = mmap.mmap(r, 100000, prot=mmap.PROT_READ)
+assert seen[99990:] == b'-' * 10
+w = os.open(path, os.O_RDWR)
+m = mmap.mmap(w, 100000)
+m[5:8] = b'NEW'
+m.flush()
+other = os.open(path, os.O_RDONLY)
+assert os.pread(other, 4, 5) == b'NEW-' and seen[5:8] == b'NEW', 'what was flushed'
+os.write(w, b'first')
+os.ftruncate(w, 200000)
+os.pwrite(w, b'last', 199996)
+assert os.fstat(other).st_size == os.fstat(r).st_size == 200000
+more = mmap.mmap(other, 200000, prot=mmap.PROT_READ)
+assert more[:8] == b'firstNEW' and more[199996:] == b'last' and seen[:5] == b'first'
+";
+    let ran = Command::new("python3").args(["-c", script, arg(&mount.dir)]).status();
+    assert!(ran.expect("started").success());
+}
