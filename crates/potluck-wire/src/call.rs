@@ -356,7 +356,8 @@ impl Caller {
 
 fn no_manager(what: String) -> Failure {
     Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint(
-        "check that it runs (`potluck up` or `potluck manager`) and can be reached, then try again",
+        "check on its own machine that it runs (`potluck service status`, or what it was started with), and that it can \
+         be reached from here; if it has another address: `potluck find-manager HOST`",
     )
 }
 

@@ -13,6 +13,7 @@ use mdns_sd::{
     ServiceInfo,
 };
 use potluck_core::chunk::Digest;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,8 @@ const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// The most records that are remembered before the network counts as flooded.
 const MOST_RECORDS: i64 = 2_000;
+/// The most pools that a look at the network tells of.
+const MOST_POOLS: usize = 8;
 /// The time for which nothing is announced after a flood, or after announcing failed.
 const REST: Duration = Duration::from_secs(600);
 
@@ -172,9 +175,9 @@ pub struct Nearby {
 }
 
 impl Nearby {
-    fn take(&mut self, answer: &ResolvedService, pool: &Digest, networks: &[Interface]) {
+    fn take(&mut self, answer: &ResolvedService, pool: &str, networks: &[Interface]) {
         let said = |key| answer.get_property_val_str(key);
-        if said(POOL) != Some(pool.to_string().as_str()) || answer.get_port() == 0 {
+        if said(POOL) != Some(pool) || answer.get_port() == 0 {
             return;
         }
         let of = match said(ROLE) {
@@ -219,28 +222,50 @@ fn networks() -> Vec<Interface> {
 
 /// Asks this machine's networks which members of `pool` they have.
 pub(crate) async fn look_around(pool: &Digest) -> Nearby {
-    let mut nearby = Nearby::default();
+    let (mut nearby, pool) = (Nearby::default(), pool.to_string());
+    browse(|answer, networks| nearby.take(answer, &pool, networks)).await;
+    nearby
+}
+
+/// Asks this machine's networks which pools they have, and returns a few of them by the beginnings of their
+/// fingerprints. Anybody can answer: this is to be shown, and not to be trusted.
+pub async fn pools_around() -> Vec<(String, Nearby)> {
+    let mut pools = BTreeMap::<String, Nearby>::new();
+    browse(|answer, networks| {
+        let is_digest =
+            |pool: &&str| pool.len() == 64 && pool.bytes().all(|b| b.is_ascii_hexdigit());
+        let Some(pool) = answer.get_property_val_str(POOL).filter(is_digest) else { return };
+        if pools.len() < MOST_POOLS || pools.contains_key(pool) {
+            pools.entry(pool.to_owned()).or_default().take(answer, pool, networks);
+        }
+    })
+    .await;
+    let is_near = |(_, near): &(String, Nearby)| *near != Nearby::default();
+    pools.into_iter().filter(is_near).map(|(pool, near)| (pool[..8].to_owned(), near)).collect()
+}
+
+/// Hands what answers on this machine's networks to `take`, with these networks.
+async fn browse(mut take: impl FnMut(&ResolvedService, &[Interface])) {
     if is_off() {
-        return nearby;
+        return;
     }
     let asked = Responder::start().and_then(|asking| Ok((asking.0.browse(SERVICE)?, asking)));
     let (answers, _asking) = match asked {
         Ok(asked) => asked,
         Err(why) => {
             tracing::debug!("cannot ask by multicast DNS: {why}");
-            return nearby;
+            return;
         }
     };
     let networks = networks();
     let collect = async {
         while let Ok(event) = answers.recv_async().await {
             if let ServiceEvent::ServiceResolved(answer) = event {
-                nearby.take(&answer, pool, &networks);
+                take(&answer, &networks);
             }
         }
     };
     let _ = tokio::time::timeout(LOOK, collect).await;
-    nearby
 }
 
 /// Returns the host and port of an address whose name belongs to multicast DNS; `None` for others, and while multicast
@@ -325,16 +350,24 @@ mod tests {
             answer(&ours, "manager", 3, "10.0.0.9", 0),
             answer(&ours, "manager", 4, "127.0.0.1,192.0.2.1,::1,fe80::1,::ffff:127.0.0.1", 22),
         ] {
-            nearby.take(&hostile, &ours, &networks);
+            nearby.take(&hostile, &ours.to_string(), &networks);
         }
         assert_eq!(nearby, Nearby::default());
-        nearby.take(&answer(&ours, "manager", 5, "10.0.0.7,192.0.2.1", 7700), &ours, &networks);
-        nearby.take(&answer(&ours, "donor", 6, "10.0.0.8", 7701), &ours, &networks);
+        nearby.take(
+            &answer(&ours, "manager", 5, "10.0.0.7,192.0.2.1", 7700),
+            &ours.to_string(),
+            &networks,
+        );
+        nearby.take(&answer(&ours, "donor", 6, "10.0.0.8", 7701), &ours.to_string(), &networks);
         let found = (nearby.managers.to_string(), nearby.donors.to_string());
         assert_eq!(found, ("10.0.0.7:7700".into(), "10.0.0.8:7701".into()));
         for instance in 0..200 {
             let ip = format!("10.0.0.{instance}");
-            nearby.take(&answer(&ours, "manager", instance, &ip, 7700), &ours, &networks);
+            nearby.take(
+                &answer(&ours, "manager", instance, &ip, 7700),
+                &ours.to_string(),
+                &networks,
+            );
         }
         assert_eq!(nearby.managers.iter().count(), Addresses::MOST);
     }

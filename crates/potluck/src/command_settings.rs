@@ -315,7 +315,8 @@ pub struct JoinedPool {
 }
 
 impl JoinedPool {
-    fn load(dir: &Path) -> Option<Self> {
+    /// Loads the identity in `dir`, if one is there that can be used.
+    pub fn load(dir: &Path) -> Option<Self> {
         let load = Identity::exists(dir).then(|| Identity::load(dir))?;
         let unusable = |why| tracing::warn!("the identity in {} is unusable: {why}", dir.display());
         let identity = load.map_err(unusable).ok()?;

@@ -37,6 +37,9 @@ pub struct Said {
     /// The notes for the user who changed the settings.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The directories that it lends, after it read its settings again.
+    #[serde(default)]
+    pub lent: Vec<PathBuf>,
 }
 
 /// The lock and the file of a daemon, held while it runs.
@@ -84,6 +87,11 @@ impl Running {
     /// Notes that the daemon serves at `address` from now on.
     pub fn serves(&mut self, address: SocketAddr) {
         self.say(|said| said.address = Some(address));
+    }
+
+    /// Notes which directories the daemon lends.
+    pub fn lends(&mut self, dirs: Vec<PathBuf>) {
+        self.said.lent = dirs;
     }
 
     /// Notes that the daemon has read its settings again, or could not, for the command that asked for it.

@@ -204,7 +204,10 @@ impl UnitPlace {
         let mut add = |line: String| writeln!(text, "{line}").expect("a string takes it");
         add("ExecStart=".into());
         // `$` begins a variable in a command, so it is doubled.
-        add(format!("ExecStart={} -v {}", quoted(program)?.replace('$', "$$"), role.verb()));
+        // Nobody can be asked whether a new pool is wanted, and whoever installs the service said so.
+        let flags = if role == UnitRole::Lend { "" } else { " --new-pool" };
+        let program = quoted(program)?.replace('$', "$$");
+        add(format!("ExecStart={program} -v {}{flags}", role.verb()));
         match self.scope {
             // The service does not inherit the user's XDG_STATE_HOME.
             Scope::User => {

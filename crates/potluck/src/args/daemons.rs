@@ -25,6 +25,9 @@ pub struct ManagerOptions {
     /// the one here is kept beside it
     #[arg(long)]
     pub adopt_newer: bool,
+    /// Make a new pool also where this machine is in one already, or others answer on its network
+    #[arg(long)]
+    pub new_pool: bool,
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -14,9 +14,9 @@ use crate::output::Output;
 use crate::running::Running;
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
-pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, state_of, states};
+pub use further::{OwnDonor, daemon_of, donors_of, forget, lend_no_more, state_of, states};
 use lent::LentStarted;
-pub use lent::{Lent, STATES};
+pub use lent::{Lent, STATES, own_dir};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::size::{format_size, parse_size};
@@ -144,7 +144,7 @@ pub async fn start<O>(
 ) -> Result<Lent, Failure> {
     let mut file = SettingsFile::read(Daemon::Donor, &state)?;
     let dirs = asked.dirs.iter().map(|dir| absolute(dir)).collect::<Result<Vec<_>, _>>()?;
-    let before = lent::own_dir(&file, &state);
+    let before = own_dir(&file, &state);
     let known = file.lent();
     let own = match &before {
         Some(before) if dirs.is_empty() || dirs.contains(before) => Some(before),

@@ -2,7 +2,7 @@
 
 mod restore;
 
-use super::Ending;
+use super::{Ending, new_pool};
 use crate::args::{self, ManagerAction, ManagerOptions};
 use crate::command_settings::{self, CommandSettings};
 use crate::keys::Daemon;
@@ -29,6 +29,9 @@ pub async fn run(
         None => {}
     }
     let (stopped, hangups) = signals::daemon_signals();
+    if args.state.is_none() {
+        new_pool::agree(&args.options, &settings.manager_dir(), settings, output).await?;
+    }
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let ManagerStarted { mut made, manager, mut tuning } =
         start(&args.options, state, output).await?;

@@ -29,6 +29,7 @@ mod members;
 mod mkdir;
 mod mount;
 mod mv;
+mod new_pool;
 mod nodes;
 mod pin;
 mod policy;
@@ -77,7 +78,10 @@ pub async fn run(
     let shown = settings.progress && output.wants_progress();
     let watched = |client: Pool| client.watched(progress_bar::waits(shown, output));
     let command = match command {
-        Command::Lend(args) if args.remove => Command::Leave(leave::of_directory(&args, settings)?),
+        Command::Lend(args) if args.remove => match leave::of_directory(&args, settings)? {
+            Some(leave) => Command::Leave(leave),
+            None => return lend::forget(&args, settings, output).await,
+        },
         Command::Lend(args::LendArgs { action: Some(args::LendAction::Status(asked)), .. }) => {
             return until_stopped_alone(lend::status::run(asked, settings, output)).await;
         }

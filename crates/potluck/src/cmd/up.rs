@@ -2,7 +2,7 @@
 
 use super::lend::{LendAsked, LendPlace};
 use super::manager::ManagerStarted;
-use super::{Ending, join, lend, manager};
+use super::{Ending, join, lend, manager, new_pool};
 use crate::args::UpArgs;
 use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
@@ -32,6 +32,10 @@ pub async fn run(
         Some(state) => (state.join("manager"), state.join("donor")),
         None => (settings.manager_dir(), settings.donor_dir()),
     };
+    // Whoever names a place for the pool knows of the others.
+    if args.state.is_none() {
+        new_pool::agree(&args.manager, &manager_dir, settings, output).await?;
+    }
     let admin_dir = manager_dir.join("admin");
     let donor_dir = lend::absolute(&donor_dir)?;
     let lent_before = SettingsFile::read(Daemon::Donor, &donor_dir)?.lent();

@@ -5,6 +5,7 @@ use super::lab::{Cli, Lab, start_daemon, stop};
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// Returns a user who has no pool, with a home of their own.
@@ -49,6 +50,26 @@ fn a_start_that_fails_leaves_no_empty_pool() {
         let ran = cli.run(args);
         assert_ne!(ran.code, 0, "{when}");
         assert_no_pool(&cli, &home, when);
+    }
+}
+
+#[test]
+fn a_machine_that_is_in_a_pool_makes_another_only_when_it_is_told_to() {
+    let lab = Lab::with_donors(1);
+    let (cli, home) = (nobody(&lab), lab.dir().join("nobody"));
+    fs::create_dir_all(home.join("state/potluck")).expect("made");
+    symlink(lab.donor_state("donor-1"), home.join("state/potluck/donor")).expect("linked");
+    for verb in ["up", "manager"] {
+        let why = cli.fails(10, &[verb, "--listen", "127.0.0.1:0"]);
+        assert_eq!(why.code, "POT-E064", "{why:?}");
+        assert!(why.message.contains("donor “donor-1” of pool"), "{why:?}");
+        assert!(why.hint.contains("--new-pool") && why.hint.contains("lend"), "{why:?}");
+        assert!(!home.join("state/potluck/manager").exists(), "{verb}");
+    }
+    let again = ["manager", "--listen", "127.0.0.1:0"];
+    let first = [&again[..], &["--new-pool"]].concat();
+    for args in [&first[..], &again] {
+        stop(&mut start_daemon(&cli, lab.dir(), "another", args).0, Signal::TERM);
     }
 }
 

@@ -69,6 +69,10 @@ fn a_manager_with_a_new_address_is_found_on_its_network() {
     // The name is found where no system can look it up, and the token leads to the new address.
     laptop.sh("getent hosts lab-head.local").exits(2);
     laptop.sh("potluck find-manager lab-head.local").ok();
+    // Somebody else there, who types what the manuals begin with, hears of the pool before there are two.
+    let asked = laptop.sh("HOME=$(mktemp -d) potluck up --max 1GiB").exits(10);
+    assert!(asked.stderr.contains("10.77.0.101:7700"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("--new-pool"), "{}", asked.stderr);
     laptop.sh(&format!("potluck join {unused}")).ok();
 }
 

@@ -4,9 +4,11 @@
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
 use super::machines::{Machine, Machines, Naming};
+use super::ports::free_port;
 use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
 
 /// Adds a directory to what `donor-1` lends, and returns it and where its donor has its state.
@@ -68,6 +70,50 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     wait_until("the label of both", DEADLINE, || {
         ["donor-1", "donor-1-2"].iter().all(|name| lab.cli.donor(name)["label"] == "room-3")
     });
+}
+
+#[test]
+fn an_added_directory_that_cannot_be_lent_leaves_nothing_and_is_removed_in_any_case() {
+    let mut lab = Lab::with_donors(1);
+    let state = lab.donor_state("donor-1");
+    let settings = || fs::read_to_string(state.join("settings.toml")).expect("settings");
+    let before = settings();
+    let (no_dir, disk) = (lab.dir().join("a-file"), lab.dir().join("disk-2"));
+    fs::write(&no_dir, "not a directory").expect("written");
+    let add = |dir: &PathBuf| {
+        let line = ["lend", "--add", arg(dir), "--max", "1GiB", "--state", arg(&state)];
+        line.map(str::to_owned)
+    };
+    let add = |dir: &PathBuf| lab.cli.run(&add(dir).each_ref().map(String::as_str));
+    let ran = add(&no_dir).exits(1);
+    assert!(ran.stderr.contains("nothing is changed"), "{}", ran.stderr);
+    assert_eq!((settings(), state.join("dirs").exists()), (before.clone(), false));
+    assert_eq!(donors(&lab), ["donor-1"], "nobody is left in the pool");
+    wait_until("a pool without complaints", DEADLINE, || {
+        lab.cli.run(&["status", "--check"]).code == 0
+    });
+
+    // The port of a further directory is one at which nothing listens.
+    let (first, _held) = loop {
+        let port = free_port();
+        if let Ok(held) = TcpListener::bind(("127.0.0.1", port + 1)) {
+            break (port, held);
+        }
+    };
+    let listen = format!("127.0.0.1:{first}");
+    lab.cli.ok(&["set", "lend.listen", &listen, "--state", arg(&state)]);
+    add(&disk).exits(0);
+    wait_until("the second directory's donor", DEADLINE, || is_live(&lab, "donor-1-3"));
+    let taken = format!("127.0.0.1:{}", first + 1);
+    assert!(!lab.cli.donor("donor-1-3")["addresses"].to_string().contains(&taken));
+    lab.cli.ok(&["lend", "--remove", arg(&disk), "--state", arg(&state), "-y"]);
+
+    // A directory that was added while nothing ran has no donor yet, and is taken out all the same.
+    lab.kill_donor("donor-1");
+    let with_port = settings();
+    lab.cli.ok(&["lend", "--add", arg(&disk), "--state", arg(&state)]);
+    lab.cli.ok(&["lend", "--remove", arg(&disk), "--state", arg(&state)]);
+    assert_eq!(settings(), with_port);
 }
 
 #[test]

@@ -10,8 +10,11 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
 /// Turns the arguments of `potluck lend --remove` into those of `potluck leave`: the donor of one directory leaves, and
-/// the others stay.
-pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<LeaveArgs, Failure> {
+/// the others stay. Returns `None` for a directory that only the settings name: no donor lends it, so none leaves.
+pub fn of_directory(
+    args: &LendArgs,
+    settings: &CommandSettings,
+) -> Result<Option<LeaveArgs>, Failure> {
     let state = lend::state_of(args, settings)?;
     let [dir] = args.dirs.as_slice() else {
         let what = "one directory is lent no more at a time";
@@ -29,6 +32,9 @@ pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<Leave
         None => lend::states(&state)?.into_iter().find(began),
     };
     let Some(own) = own else {
+        if file.lent().contains(&dir) && lend::own_dir(&file, &state).as_ref() != Some(&dir) {
+            return Ok(None);
+        }
         let lent = file.lent().contains(&dir);
         let what = match lent {
             true => format!("{} is the directory this donor began with", dir.display()),
@@ -41,5 +47,5 @@ pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<Leave
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint));
     };
     let caution = Caution { dry_run: args.dry_run, yes: args.yes };
-    Ok(LeaveArgs { now: false, pool_is_gone: false, caution, state: Some(own) })
+    Ok(Some(LeaveArgs { now: false, pool_is_gone: false, caution, state: Some(own) }))
 }

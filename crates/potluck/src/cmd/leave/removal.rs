@@ -93,25 +93,31 @@ impl Left<'_> {
             self.stays.push(Stays { path: dir.clone(), empty, why });
         }
         let dir = &membership.dir;
-        let failed = |why: io::Error| local(dir, "remove the identity in", &why);
-        for file in potluck_donor::STATE_FILES.iter().chain(&OWN_FILES) {
-            remove_file(&dir.join(file)).map_err(failed)?;
-        }
-        Identity::remove(dir).map_err(failed)?;
-        remove_file(&dir.join(LEAVING)).map_err(failed)?;
-        match fs::remove_dir(dir) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                let why = "the identity is gone; other files are there".into();
-                self.stays.push(Stays { path: dir.clone(), empty: false, why });
-            }
-            _ => self.removed.push(dir.clone()),
-        }
-        if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
-            // This fails if other directories are lent, whose donors have their state there.
-            let _ = fs::remove_dir(above);
+        if remove_state(dir)? {
+            self.removed.push(dir.clone());
+        } else {
+            let why = "the identity is gone; other files are there".into();
+            self.stays.push(Stays { path: dir.clone(), empty: false, why });
         }
         Ok(())
     }
+}
+
+/// Removes a member's identity and a donor's state from `dir`. Returns whether the directory is gone, and not only
+/// these files.
+pub fn remove_state(dir: &Path) -> Result<bool, Failure> {
+    let failed = |why: io::Error| local(dir, "remove the identity in", &why);
+    for file in potluck_donor::STATE_FILES.iter().chain(&OWN_FILES) {
+        remove_file(&dir.join(file)).map_err(failed)?;
+    }
+    Identity::remove(dir).map_err(failed)?;
+    remove_file(&dir.join(LEAVING)).map_err(failed)?;
+    let removed = fs::remove_dir(dir);
+    if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
+        // This fails if other directories are lent, whose donors have their state there.
+        let _ = fs::remove_dir(above);
+    }
+    Ok(removed.is_ok() || removed.is_err_and(|why| why.kind() == io::ErrorKind::NotFound))
 }
 
 /// Removes a store as soon as it is unlocked. A daemon that was told to stop keeps the lock until its last thread ends,
@@ -140,7 +146,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
 /// Returns the removed files of the service.
 async fn stop(own: &Membership, settings: &CommandSettings) -> Result<Vec<PathBuf>, Failure> {
     if let Some(daemon) = lend::daemon_of(&own.dir) {
-        lend::lend_no_more(daemon, &own.lent).await?;
+        lend::lend_no_more(daemon, Some(&own.dir), &own.lent).await?;
         return Ok(Vec::new());
     }
     let removed = match service_of(&own.dir, UnitRole::Lend, settings) {

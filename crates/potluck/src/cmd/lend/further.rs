@@ -49,12 +49,43 @@ pub async fn add(
         }
         Told::Nobody => output.note(&format!("lent once `potluck lend` runs: {named}")),
         Told::Refused(why) | Told::Unheard(why) => {
-            let what = format!("in the settings and not lent yet: {named}: {why}");
-            return Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what).hint(
-                "mend what is said and send the donor a hangup, or take it out again with --remove",
-            ));
+            // The daemon may have refused another directory, such as one whose disk is not there.
+            let lent =
+                running::find(&state).ok().flatten().map(|said| said.lent).unwrap_or_default();
+            let (lent, not): (Vec<_>, Vec<_>) =
+                dirs.into_iter().partition(|dir| lent.contains(dir));
+            lent.iter().for_each(|dir| output.note(&format!("lent now: {}", dir.display())));
+            if not.is_empty() {
+                output.note(&format!("warning: {why}"));
+                return Ok(Ending::Done);
+            }
+            lend_no_more(&state, None, &not).await?;
+            let named: Vec<_> = not.iter().map(|dir| dir.display().to_string()).collect();
+            let what = format!("{} is not lent, and nothing is changed: {why}", named.join(", "));
+            return Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what)
+                .hint("mend what is said, and run the same command again"));
         }
     }
+    Ok(Ending::Done)
+}
+
+/// Takes a directory that no donor lends out of the settings (`potluck lend --remove`).
+pub async fn forget(
+    args: &LendArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let state = state_of(args, settings)?;
+    let dirs = args.dirs.iter().map(|dir| absolute(dir)).collect::<Result<Vec<_>, _>>()?;
+    let named = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
+    if args.dry_run {
+        output.note(&format!(
+            "nothing was lent of {named} yet: it would be taken out of the settings"
+        ));
+        return Ok(Ending::Done);
+    }
+    lend_no_more(&state, None, &dirs).await?;
+    output.note(&format!("{named} is lent no more; nothing was stored there"));
     Ok(Ending::Done)
 }
 
@@ -98,10 +129,20 @@ pub fn daemon_of(state: &Path) -> Option<&Path> {
     state.parent().filter(|above| above.ends_with(STATES))?.parent()
 }
 
-/// Has the daemon whose state is in `state` lend `dirs` no more.
-pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
+/// Has the daemon whose state is in `state` lend `dirs` no more, nor what the settings say of the donor whose state is
+/// in `own`: a donor that never began has lent nothing, and has its directory in the settings alone.
+pub async fn lend_no_more(
+    state: &Path,
+    own: Option<&Path>,
+    dirs: &[PathBuf],
+) -> Result<(), Failure> {
     SettingsFile::edit(Daemon::Donor, state, |file| {
-        dirs.iter().for_each(|dir| file.lend_no_more(dir));
+        for dir in file.lent() {
+            let of_own = own.is_some() && file.lent_state(&dir).as_deref() == own;
+            if of_own || dirs.contains(&dir) {
+                file.lend_no_more(&dir);
+            }
+        }
         Ok(())
     })?;
     match running::reload(state).await {

@@ -7,6 +7,7 @@
 use super::traffic::{DirTraffic, TrafficNotes};
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
+use crate::cmd::leave::remove_state;
 use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
@@ -16,7 +17,7 @@ use crate::signals::Hangups;
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender};
-use potluck_wire::control::Invite;
+use potluck_wire::control::{Invite, Leave};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity, fingerprint};
@@ -252,6 +253,7 @@ impl Lent {
         }
         notes.iter().for_each(|note| tracing::info!("{note}"));
         let done = done.and(self.find_manager().await);
+        self.running.lends(self.donors.keys().cloned().collect());
         self.running.reloaded(done, notes)
     }
 
@@ -339,19 +341,34 @@ impl Lent {
             Some(state) => state,
             None => {
                 let state = self.enrol(file, dir).await?;
+                let started = match self.start(file, dir, &state).await {
+                    Ok(started) => started,
+                    Err(why) => {
+                        disenrol(&state, dir).await;
+                        return Err(why);
+                    }
+                };
                 *file = SettingsFile::edit(Daemon::Donor, &self.state, |file| {
                     file.lend(dir);
                     file.set_lent_state(dir, &state);
                     Ok(())
                 })?;
-                state
+                return self.begun(file, dir, started);
             }
         };
-        let identity = CommandSettings::donor_identity(&state)?;
-        let claiming = Claiming::Own;
-        let started =
-            LentStarted::begin(file, dir, &state, claiming, &identity, &self.machine).await?;
+        let started = self.start(file, dir, &state).await?;
         self.begun(file, dir, started)
+    }
+
+    /// Starts the donor of a directory, whose state is in `state`.
+    async fn start(
+        &self,
+        file: &SettingsFile,
+        dir: &Path,
+        state: &Path,
+    ) -> Result<LentStarted, Failure> {
+        let identity = CommandSettings::donor_identity(state)?;
+        LentStarted::begin(file, dir, state, Claiming::Own, &identity, &self.machine).await
     }
 
     /// Lends a directory with a donor that was started. Returns the terms and the address as text.
@@ -399,11 +416,12 @@ impl Lent {
             Identity::exists(&state(*number))
                 && (lends(*number).is_empty() || lends(*number) == [dir])
         });
-        let new = || free().find(|number| !Identity::exists(&state(*number)));
-        let Some(number) = known.or_else(new) else {
-            let what = format!("a machine lends at most {MOST} directories");
-            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("lend larger ones, or end one: potluck lend --remove DIR"));
+        let number = match known {
+            Some(number) => number,
+            None => {
+                let new = free().filter(|number| !Identity::exists(&state(*number)));
+                self.with_free_port(file, dir, new.map(|number| (number, state(number)))).await?
+            }
         };
         let own = state(number);
         if known.is_none() {
@@ -412,6 +430,31 @@ impl Lent {
             join::donor(&token, Some(name), &own).await?;
         }
         Ok(own)
+    }
+
+    /// Returns the first of these numbers, each with the state directory of its donor, at whose port nobody listens
+    /// yet: the port of a donor follows from its number.
+    ///
+    /// Errors: somebody listens at all of them, or there is no number.
+    async fn with_free_port(
+        &self,
+        file: &SettingsFile,
+        dir: &Path,
+        numbers: impl Iterator<Item = (u16, PathBuf)>,
+    ) -> Result<u16, Failure> {
+        let mut taken = None;
+        for (number, state) in numbers {
+            let address = terms(file, dir, &state, 0, &self.machine)?.listen;
+            match Env::system().net.listen(&address).await {
+                Ok(_) => return Ok(number),
+                Err(why) => taken.get_or_insert(failed(DonorError::Listen { address, why })),
+            };
+        }
+        Err(taken.unwrap_or_else(|| {
+            let what = format!("a machine lends at most {MOST} directories");
+            Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("lend larger ones, or end one: potluck lend --remove DIR")
+        }))
     }
 
     async fn stop(&mut self, dir: &Path) {
@@ -430,6 +473,22 @@ fn tell_end(dir: &Path, ended: Result<(), Failure>) {
     match ended {
         Ok(()) => tracing::info!("{} is lent no more", dir.display()),
         Err(why) => tracing::error!("{} is lent no more: {why}", dir.display()),
+    }
+}
+
+/// Ends the membership of a donor that was enrolled for `dir`, which then could not be lent, and removes what it wrote.
+/// Where that fails, the next directory that is lent takes the donor.
+async fn disenrol(state: &Path, dir: &Path) {
+    let undo = async {
+        let identity = CommandSettings::donor_identity(state)?;
+        let leave = Leave { now: false, agreed: None };
+        command_settings::guided(&identity, state)?.call(&leave).await?;
+        // The directory was never lent, so there is no store, or an empty one.
+        let _ = potluck_donor::remove_store(dir, &owner(&identity));
+        remove_state(state).map(drop)
+    };
+    if let Err(why) = undo.await {
+        tracing::warn!("the donor that was to lend {} stays a member: {why}", dir.display());
     }
 }
 
@@ -521,4 +580,28 @@ fn terms(
         advertise: config.advertise.into_iter().map(moved).collect(),
         ..config
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::addresses::{DONOR_PORT, MANAGER_PORT};
+
+    #[test]
+    fn no_documented_port_is_that_of_another_daemon_or_lent_directory() {
+        let ours =
+            |port: u16| port == MANAGER_PORT || (DONOR_PORT..DONOR_PORT + MOST).contains(&port);
+        let monitoring = include_str!("../../../../../docs/monitoring.md");
+        let scraped = include_str!("../../../../../contrib/monitoring/prometheus.yml");
+        let said = |text: &str, before: &str| -> u16 {
+            let (_, after) = text.split_once(before).expect(before);
+            let port: String = after.chars().take_while(char::is_ascii_digit).collect();
+            port.parse().expect("a port")
+        };
+        let metrics = said(monitoring, "manager.metrics-listen 0.0.0.0:");
+        assert!(!ours(metrics), "{metrics}");
+        assert_eq!(metrics, said(scraped, "[\"alice:"));
+        let second = said(include_str!("../../../../../docs/operations.md"), "--listen '[::]:");
+        assert!(!ours(second), "a second donor beside one that lends several: {second}");
+    }
 }
