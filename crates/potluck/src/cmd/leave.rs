@@ -26,7 +26,6 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::Role;
 use record::{LEAVING, Membership};
-pub use removal::remove_state;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};

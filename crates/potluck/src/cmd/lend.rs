@@ -2,6 +2,7 @@
 
 mod further;
 mod lent;
+mod state_files;
 pub mod status;
 mod traffic;
 
@@ -16,7 +17,7 @@ use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
 pub use further::{OwnDonor, daemon_of, donors_of, forget, lend_no_more, state_of, states};
 use lent::LentStarted;
-pub use lent::{Lent, STATES, own_dir};
+pub use lent::{Lent, own_dir};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::size::{format_size, parse_size};
@@ -24,6 +25,7 @@ use potluck_donor::{Claiming, DonorConfig, DonorError, Owner, StoreError};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::mdns::{self, Announced};
+pub use state_files::{STATES, remove_state};
 use std::path::{Path, PathBuf};
 pub use traffic::FILE as TRAFFIC;
 

@@ -8,16 +8,13 @@ use crate::running::{self, Said};
 use crate::systemd::{self, UnitPlace, UnitRole};
 use potluck_donor::{Owner, StoreError, StoreRemoved, remove_store};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::{About, Identity};
+use potluck_wire::identity::About;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The files that this program keeps in a donor's state directory, besides those of the donor and the identity.
-const OWN_FILES: [&str; 4] = ["settings.toml", "daemon.json", "joining.json", lend::TRAFFIC];
 /// How long a daemon may take to end, and a store to be unlocked.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time between two looks whether that has happened.
@@ -93,7 +90,8 @@ impl Left<'_> {
             self.stays.push(Stays { path: dir.clone(), empty, why });
         }
         let dir = &membership.dir;
-        if remove_state(dir)? {
+        let failed = |why: io::Error| local(dir, "remove the identity in", &why);
+        if lend::remove_state(dir, &[LEAVING]).map_err(failed)? {
             self.removed.push(dir.clone());
         } else {
             let why = "the identity is gone; other files are there".into();
@@ -101,23 +99,6 @@ impl Left<'_> {
         }
         Ok(())
     }
-}
-
-/// Removes a member's identity and a donor's state from `dir`. Returns whether the directory is gone, and not only
-/// these files.
-pub fn remove_state(dir: &Path) -> Result<bool, Failure> {
-    let failed = |why: io::Error| local(dir, "remove the identity in", &why);
-    for file in potluck_donor::STATE_FILES.iter().chain(&OWN_FILES) {
-        remove_file(&dir.join(file)).map_err(failed)?;
-    }
-    Identity::remove(dir).map_err(failed)?;
-    remove_file(&dir.join(LEAVING)).map_err(failed)?;
-    let removed = fs::remove_dir(dir);
-    if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
-        // This fails if other directories are lent, whose donors have their state there.
-        let _ = fs::remove_dir(above);
-    }
-    Ok(removed.is_ok() || removed.is_err_and(|why| why.kind() == io::ErrorKind::NotFound))
 }
 
 /// Removes a store as soon as it is unlocked. A daemon that was told to stop keeps the lock until its last thread ends,
@@ -133,13 +114,6 @@ async fn remove_unlocked(dir: &Path, owner: &Owner) -> Result<StoreRemoved, Stor
     };
     let in_time = tokio::time::timeout(STOP_TIMEOUT, unlocked).await;
     in_time.unwrap_or_else(|_| Err(StoreError::Locked(dir.to_owned())))
-}
-
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-        _ => Ok(()),
-    }
 }
 
 /// Stops the daemon that uses what is to be removed, or has it lend the directories no more, and removes its service.
@@ -233,7 +207,7 @@ mod tests {
             pool_name: "lab".into(),
             name: "bob".into(),
         };
-        let held = fs::File::open(dir.path()).expect("opened");
+        let held = std::fs::File::open(dir.path()).expect("opened");
         held.try_lock().expect("nobody else has it");
         let let_go = async { drop(held) };
         let (removed, ()) = tokio::join!(remove_unlocked(dir.path(), &owner), let_go);

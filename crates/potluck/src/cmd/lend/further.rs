@@ -2,7 +2,8 @@
 //! directories, and a running daemon follows them at once.
 
 use super::absolute;
-use super::lent::{STATES, own_dir};
+use super::lent::own_dir;
+use super::state_files::STATES;
 use crate::args::LendArgs;
 use crate::cmd::Ending;
 use crate::cmd::set::one_of;

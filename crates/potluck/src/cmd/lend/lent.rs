@@ -4,10 +4,10 @@
 //! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
 //! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
+use super::state_files::{STATES, remove_state};
 use super::traffic::{DirTraffic, TrafficNotes};
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
-use crate::cmd::leave::remove_state;
 use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
@@ -32,8 +32,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
-/// The directory below the daemon's own state that holds the state directories of further donors.
-pub const STATES: &str = "dirs";
 /// The most directories that a daemon lends: more than a desktop has disks.
 const MOST: u16 = 64;
 /// How long a change of settings waits for the manager to be told of it.
@@ -485,7 +483,9 @@ async fn disenrol(state: &Path, dir: &Path) {
         command_settings::guided(&identity, state)?.call(&leave).await?;
         // The directory was never lent, so there is no store, or an empty one.
         let _ = potluck_donor::remove_store(dir, &owner(&identity));
-        remove_state(state).map(drop)
+        remove_state(state, &[]).map(drop).map_err(|why| {
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("{}: {why}", state.display()))
+        })
     };
     if let Err(why) = undo.await {
         tracing::warn!("the donor that was to lend {} stays a member: {why}", dir.display());
