@@ -1,6 +1,7 @@
 //! The publishing of drafts: a file that was written becomes visible whole, wherever its content is.
 
 use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
+use crate::edit::Edit;
 use crate::errno::errno;
 use crate::locks::ReservedName;
 use crate::small_files::SmallFile;
@@ -13,6 +14,9 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, SetAttributes};
 use potluck_wire::error::code;
 use rustix::io::Errno;
+
+/// The bytes of a published edit that may stay in the spool: each fsync stores these again.
+const MOST_SPOOLED: u64 = 4 << 20;
 
 impl Draft {
     /// Makes the draft that of a file whose name is reserved until it is published.
@@ -102,6 +106,38 @@ impl Draft {
         (self.is_dirty, self.is_written, self.has_new_attributes) = (false, false, false);
         self.condition = Condition::Always;
         Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
+    }
+
+    /// Returns the content of a file that is in memory as a whole.
+    pub fn small_content(&self) -> Option<Vec<u8>> {
+        let size = Some(self.size()).filter(|size| SmallFile::may_have(*size))?;
+        self.read_in_memory(0, size as usize)
+    }
+
+    /// Keeps the content that was just published at `path` within reach of a program that goes on writing, for others may
+    /// replace or remove that version at once. The content of a `small` file goes to the spool; any other is read from
+    /// the version, which is leased, so that the spool does not grow with what was published.
+    pub async fn goes_on(&mut self, path: &PoolPath, small: Option<Vec<u8>>) {
+        let is_in_spool = match &self.content {
+            Content::Published { .. } => false,
+            Content::Edited(edit) => edit.spooled() < MOST_SPOOLED,
+            Content::Streamed { .. } | Content::Shared(_) | Content::Lost { .. } => return,
+        };
+        if self.is_dirty || self.is_nameless || is_in_spool {
+            return;
+        }
+        if let (true, Some(small)) = (self.is_published(), small) {
+            let mut edit = Box::new(Edit::empty(&self.spool));
+            if edit.write(0, &small).is_ok() {
+                self.content = Content::Edited(edit);
+                return;
+            }
+        }
+        // If others were faster, or nobody answers, the content is where it is.
+        let base = self.pool.open_leased(path).await.ok();
+        if let Some(base) = base.filter(|base| Some(base.version()) == self.version) {
+            self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
+        }
     }
 
     /// Ends this mount's part of the next version of a shared file.

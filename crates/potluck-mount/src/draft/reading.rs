@@ -34,7 +34,7 @@ impl Draft {
     }
 
     /// Returns the bytes at `offset` of a file that is in memory as a whole.
-    fn read_in_memory(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
+    pub(super) fn read_in_memory(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
         let Content::Streamed { stream, size, .. } = &self.content else { return None };
         let bytes = match stream {
             Streamed::Nothing => &[][..],

@@ -1,12 +1,13 @@
-//! Syncs open files: donors have what was written when fsync(2) returns, or a write with `O_SYNC` or `O_DSYNC`.
+//! Syncs open files: what was written is published when fsync(2) returns, or a write with `O_SYNC` or `O_DSYNC`, so that it
+//! survives the death of this mount.
 
 use super::FileSystem;
 use crate::draft::Draft;
 use rustix::io::Errno;
 
 impl FileSystem {
-    /// Returns when what was written to a file so far, by whichever handle, is as safe as [`Draft::sync`] says; a file
-    /// that programs lock is published as well.
+    /// Returns when what was written to a file so far, by whichever handle, is published; what cannot be is as safe as
+    /// [`Draft::sync`] says.
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let draft = self.handles().draft(opened.inode);
@@ -15,16 +16,25 @@ impl FileSystem {
         self.sync_draft(&mut draft, opened.inode).await
     }
 
-    /// Syncs a draft that the caller has locked. A file of which a write failed is never published, and so not safe.
+    /// Syncs a draft that the caller has locked. A file of which a write failed is never published, and so not safe. Of a
+    /// file that other mounts write, too, donors have what this mount wrote, which outlives the mount. A file without a
+    /// name is never published.
+    ///
+    /// Rejected: to keep what is synced on this machine and publish it in the next mount. That is as safe as one disk,
+    /// whatever the policy says, and lost with the machine.
     pub(super) async fn sync_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
         if let Some(why) = draft.failure() {
             return Err(why);
         }
         let path = self.inodes().last_path(inode)?;
-        draft.sync(&path).await?;
-        match self.locks.is_locked(inode) {
-            true => self.publish_in_turn(draft, inode).await,
-            false => Ok(()),
+        if draft.is_shared() || draft.is_nameless() {
+            return draft.sync(&path).await;
         }
+        let (was_dirty, small) = (draft.is_dirty(), draft.small_content());
+        self.publish_in_turn(draft, inode).await?;
+        if was_dirty {
+            draft.goes_on(&path, small).await;
+        }
+        Ok(())
     }
 }

@@ -14,7 +14,7 @@ pub fn sentence(file: &Unpublished) -> String {
     match &file.state {
         UnpublishedState::Open => {
             format!(
-                "{path} was not closed: what was written to it is lost, and what was there before stays"
+                "{path} was not closed: what was written to it since it was opened or synced last is lost, and what was there before stays"
             )
         }
         UnpublishedState::Publishing => format!(

@@ -355,7 +355,8 @@ fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() 
     }
     let mut streamed = File::create(mount.at("streamed")).expect("opened");
     streamed.write_all(&bytes(6, 2 << 20)).expect("written");
-    streamed.sync_all().expect("donors have it");
+    streamed.sync_all().expect("published");
+    streamed.write_all(b"not synced").expect("written");
     let open = |name: &str| OpenOptions::new().read(true).write(true).open(mount.at(name));
     let changed = open("changed").expect("opened");
     changed.write_all_at(b"new", 1 << 20).expect("written");
@@ -371,7 +372,9 @@ fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() 
     mount.running.kill_9();
     assert!(streamed.write_all(b"x").is_err(), "nobody serves");
     drop((streamed, changed, only_read, renamed, removed));
-    for name in ["streamed", "changed", "only read"] {
+    let synced = bytes(6, 2 << 20);
+    assert_same(&lab.cli.cat("pot://lab/streamed"), &synced, "what was synced");
+    for name in ["changed", "only read"] {
         assert_same(&lab.cli.cat(&format!("pot://lab/{name}")), &old, name);
     }
     assert_eq!(lab.cli.cat("pot://lab/closed"), b"closed");
@@ -384,7 +387,7 @@ fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() 
     for name in ["only read", "pot://lab/closed", "removed", "first name"] {
         assert!(!said.contains(name), "{name}: {said}");
     }
-    assert_same(&fs::read(next.at("streamed")).expect("served again"), &old, "the mount's");
+    assert_same(&fs::read(next.at("streamed")).expect("served again"), &synced, "the mount's");
     let spool = super::lent::all_files(lab.dir()).into_iter();
     let spool: Vec<_> =
         spool.filter(|path| path.parent().is_some_and(|dir| dir.ends_with("spool"))).collect();

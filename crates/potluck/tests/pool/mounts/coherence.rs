@@ -1,5 +1,5 @@
-//! Tests that all programs of one mount see a file as it was written so far, as on a local disk, and those of other mounts
-//! the version of the last close.
+//! Tests that all programs of one mount see a file as it was written so far, as on a local disk, those of other mounts the
+//! version of the last close, and that what was synced survives the mount.
 
 use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
@@ -7,7 +7,7 @@ use crate::pool::shared_files::truncate;
 use crate::pool::waiting::{DEADLINE, has_program, skip, wait_until};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -154,4 +154,84 @@ assert more[:8] == b'firstNEW' and more[199996:] == b'last' and seen[:5] == b'fi
 ";
     let ran = Command::new("python3").args(["-c", script, arg(&mount.dir)]).status();
     assert!(ran.expect("started").success());
+}
+
+/// The size in bytes of a record that a program writes and syncs.
+const RECORD: usize = 64 << 10;
+
+/// Promise M3 is kept for each way in which a program writes and syncs.
+#[test]
+fn what_fsync_acknowledged_is_in_the_pool_when_its_mount_is_killed_m3() {
+    let test = "what_fsync_acknowledged_is_in_the_pool";
+    let Some((lab, mut mount)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
+    let record = |number: usize| bytes(number as u64, RECORD);
+    let old = bytes(1000, 40 * RECORD);
+    for name in ["old", "changed"] {
+        fs::write(mount.at(name), &old).expect("written");
+    }
+    let names = ["new", "old", "changed", "dsync"];
+    let mut expected = [Vec::new(), old.clone(), old, Vec::new()];
+    let open = names.map(|name| {
+        let mut options = OpenOptions::new();
+        let flags = if name == "dsync" { libc::O_DSYNC } else { 0 };
+        let options = options.create(true).write(true).custom_flags(flags);
+        options.open(mount.at(name)).expect("opened")
+    });
+    let mut write = |which: usize, at: usize, bytes: &[u8]| {
+        open[which].write_all_at(bytes, at as u64).expect("written");
+        let content = &mut expected[which];
+        content.resize(content.len().max(at + bytes.len()), 0);
+        content[at..at + bytes.len()].copy_from_slice(bytes);
+        if names[which] != "dsync" {
+            open[which].sync_data().expect("synced");
+        }
+    };
+    for number in 0..100 {
+        write(0, number * 100, &record(number)[..100]);
+    }
+    for number in 0..20 {
+        write(1, (40 + number) * RECORD, &record(number));
+        write(2, (number * 7 % 40) * RECORD, &record(number));
+        write(3, number * 3000, &record(number)[..3000]);
+    }
+    let streamed = bytes(5, 3 << 20);
+    let mut stream = File::create(mount.at("streamed")).expect("made");
+    stream.write_all(&streamed).expect("written");
+    stream.sync_all().expect("synced");
+    stream.write_all(b"not synced").expect("written");
+    for file in &open[..3] {
+        file.write_all_at(b"not synced", 0).expect("written");
+    }
+    mount.running.kill_9();
+    for (name, content) in names.iter().zip(&expected) {
+        assert_same(&lab.cli.cat(&format!("pot://lab/{name}")), content, name);
+    }
+    assert_same(&lab.cli.cat("pot://lab/streamed"), &streamed, "streamed");
+    lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
+}
+
+/// A program that syncs its file and goes on with it does not depend on what others make of the name.
+#[test]
+fn a_file_that_was_synced_goes_on_when_others_replace_or_remove_it() {
+    let test = "a_file_that_was_synced_goes_on_when_others_replace_or_remove_it";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    for size in [1000, 600_000] {
+        for is_replaced in [false, true] {
+            let content = bytes(1, size);
+            let mut file = File::create(mount.at("f")).expect("made");
+            file.write_all(&content).expect("written");
+            file.sync_all().expect("synced");
+            assert_same(&lab.cli.cat("pot://lab/f"), &content, "synced");
+            match is_replaced {
+                true => {
+                    fs::write(lab.dir().join("other"), "other").expect("written");
+                    lab.cli.ok(&["cp", arg(&lab.dir().join("other")), "pot://lab/f"]);
+                }
+                false => drop(lab.cli.ok(&["rm", "pot://lab/f"])),
+            }
+            file.write_all(b"more").expect("written");
+            drop(file);
+            assert_same(&lab.cli.cat("pot://lab/f"), &[&content[..], b"more"].concat(), "closed");
+        }
+    }
 }
