@@ -273,20 +273,23 @@ fn no_file_of_a_checkpoint_is_written_behind() {
     assert_same(&lab.cli.cat("pot://lab/step/f"), &bytes(1, LARGE), "the pool's");
 }
 
-/// A file that was synced, as one that is too large, is closed as without write-behind.
+/// A file that is synced is published at once, and what is written to it after that at its close, which waits.
 #[test]
 fn close_of_a_file_that_was_synced_waits_until_others_see_it() {
     let Some((mut lab, mount)) = one_donor("close_of_a_file_that_was_synced_waits") else { return };
     for number in 0..3 {
+        let seen = |lab: &Lab| lab.cli.cat(&format!("pot://lab/{number}"));
         let mut synced = File::create(mount.at(&number.to_string())).expect("made");
         synced.write_all(b"synced").and_then(|()| synced.sync_all()).expect("written");
+        assert_eq!(seen(&lab), b"synced");
+        synced.write_all(b" and more").expect("written");
         lab.manager().signal(Signal::STOP);
         let closing = thread::spawn(move || drop(synced));
         pause(Duration::from_millis(50));
         assert!(!closing.is_finished());
         lab.manager().signal(Signal::CONT);
         closing.join().expect("no panic");
-        assert_eq!(lab.cli.cat(&format!("pot://lab/{number}")), b"synced");
+        assert_eq!(seen(&lab), b"synced and more");
     }
 }
 
