@@ -62,7 +62,7 @@ impl Alarms {
         alarms.extend(self.signpost.alarm());
         alarms.extend(self.unseen());
         alarms.extend(self.own_settings());
-        for sort in [disk_fails, unreachable, unreached_by_some, bad_settings] {
+        for sort in [twins, disk_fails, unreachable, unreached_by_some, bad_settings] {
             alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
         }
         alarms.extend(others(self.log.file.failed()).map(|why| {
@@ -225,6 +225,20 @@ fn settings(whose: &str, why: &str) -> Alarm {
     )
 }
 
+/// Makes the alarm for two daemons that report with one identity, as after a virtual machine was cloned.
+fn twins(donor: &DonorStatus) -> Option<Alarm> {
+    let DonorStatus { name, addresses, twin_at, .. } = donor;
+    let twin = twin_at.as_ref()?;
+    let what = format!(
+        "two daemons report as {name}, at {addresses} and at {twin}, as after its machine was cloned: they replace each other all \
+         the time, and nothing that they hold can be relied on"
+    );
+    let advice = "keep one of the two. On the other stop `potluck lend`, remove its state directory (potluck/donor in the state \
+                  directory of its user, /var/lib/potluck-lend of the service) and the copy of what it lends, and let it join as a \
+                  donor of its own: `potluck invite --role donor` here, `potluck lend DIR --token TOKEN` there";
+    Some(Alarm::new(Kind::DonorTwins, what, advice))
+}
+
 /// Makes the alarm for a donor's disk that fails.
 fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
     let fault = donor.disk_fault.as_ref()?;
@@ -353,6 +367,7 @@ mod tests {
     use super::*;
     use crate::verdict::degrades;
     use potluck_core::ids::DonorId;
+    use potluck_wire::addresses::Addresses;
     use potluck_wire::control::DiskFault;
 
     #[test]
@@ -381,6 +396,24 @@ mod tests {
         donor.quarantined = Some("it served wrong bytes".into());
         assert_eq!(bad_copies(&donor), None, "it holds nothing that counts");
         assert!(quarantined(&donor).expect("told").advice.contains("nodes trust desk"));
+    }
+
+    #[test]
+    fn two_daemons_with_one_identity_are_told_with_both_addresses_and_what_to_do() {
+        let at = |text: &str| text.parse::<Addresses>().expect("an address");
+        let mut donor = DonorStatus {
+            name: "desk".into(),
+            addresses: at("10.0.0.1:7701"),
+            ..DonorStatus::default()
+        };
+        assert_eq!(twins(&donor), None);
+        donor.twin_at = Some(at("10.0.0.2:7701"));
+        let alarm = twins(&donor).expect("told");
+        assert!(degrades(&alarm));
+        for said in ["desk", "10.0.0.1:7701", "10.0.0.2:7701"] {
+            assert!(alarm.what.contains(said), "{alarm}");
+        }
+        assert!(alarm.advice.contains("potluck invite --role donor"), "{alarm}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::limits::PoolLimits;
 use super::reach_record::ReachRecord;
 use super::receipts::ReceiptSigner;
 use super::record::DonorRecord;
+use super::twins::Twins;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::load::Load;
@@ -32,6 +33,8 @@ pub struct KnownDonor {
     pub(crate) heard: Option<Tick>,
     /// The time at which the donor last registered with a new incarnation while the earlier one was still heard.
     pub(crate) restarted: Option<Tick>,
+    /// The other daemons that register with the donor's identity, if there are any.
+    pub(crate) twins: Twins,
     /// The connection over which the donor was last heard.
     pub(crate) connection: u64,
     /// True if that connection ended and the donor was then reached nowhere; false again once it is heard.

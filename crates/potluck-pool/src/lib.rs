@@ -27,6 +27,7 @@ mod record;
 pub mod redundancy;
 mod running_probations;
 mod tasks;
+mod twins;
 mod uncommitted;
 mod write_session;
 

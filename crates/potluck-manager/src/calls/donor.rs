@@ -102,7 +102,7 @@ impl Answer<Register> for DonorCalls {
                 told.1
             ),
             Enlisted::InTurns => tracing::warn!(
-                "{} registers anew again and again, now at {}: it restarts all the time, or two machines use one identity",
+                "{} registers anew again and again, now at {}: it restarts all the time, or two machines use one identity (`potluck status` tells)",
                 self.pool.lock().called(donor),
                 told.0
             ),

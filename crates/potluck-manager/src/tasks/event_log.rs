@@ -224,6 +224,7 @@ fn over(kind: AlarmKind, donor: &str) -> String {
         }
         AlarmKind::DonorBadCopies => format!("{donor} lacks few chunks again"),
         AlarmKind::DonorQuarantined => format!("{donor} is trusted again"),
+        AlarmKind::DonorTwins => format!("{donor} is one daemon again"),
         AlarmKind::DonorUnproven => format!("{donor} tells of no unknown manager any more"),
         AlarmKind::DonorFalseReceipts => format!("the receipts of {donor} are its own again"),
         AlarmKind::MemberUnreliable => "what members say of donors is believed again".into(),

@@ -115,6 +115,9 @@ impl Pool {
             .map_or(now, |registration| registration.keyed);
         let earlier_load =
             earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
+        if let Some(other) = earlier.as_ref().filter(|_| !again) {
+            donor.twins.note(other.incarnation, &other.addresses, register.incarnation, now);
+        }
         let earlier = earlier.filter(|_| again);
         let registered_before =
             earlier.as_ref().map_or(register.registered_before, |known| known.registered_before);
@@ -463,6 +466,7 @@ impl Pool {
             }
             if let Some(registration) = &donor.registration {
                 status.addresses.clone_from(&registration.addresses);
+                status.twin_at = donor.twins.other(now).cloned();
                 status.unreachable = registration.reach.unreachable().map(str::to_owned);
                 status.version = registration.version.clone();
                 status.used = registration.disk.lent_used;

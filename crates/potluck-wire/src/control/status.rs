@@ -137,6 +137,8 @@ pub enum AlarmKind {
     DonorBadCopies,
     /// A donor is not trusted.
     DonorQuarantined,
+    /// Two daemons report with the identity of one donor.
+    DonorTwins,
     /// A donor tells of a manager that cannot have existed.
     DonorUnproven,
     /// Members got receipts of a donor that are not its own.
@@ -322,6 +324,9 @@ pub struct DonorStatus {
     pub name: String,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
+    /// The addresses of another daemon that reports with the identity of this donor, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin_at: Option<Addresses>,
     /// The reason why the manager reaches the donor at none of its addresses though it reports, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
