@@ -114,6 +114,9 @@ pub enum CutError {
     /// The source could not be read.
     #[error(transparent)]
     Read(#[from] io::Error),
+    /// The source changed while it was read, so that what was read may never have been its content.
+    #[error("the local file changed while it was read, so nothing of it is stored")]
+    Changed,
     /// The encoded chunks do not decode to what they were made from (promise I2).
     #[error("its erasure code does not give back what was encoded")]
     Miscoded,
@@ -132,6 +135,8 @@ impl CutError {
                 Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read it: {error}"))
                     .hint("check that the file exists and that you may read it")
             }
+            CutError::Changed => Failure::new(ErrorKind::Partial, code::CHANGED, self.to_string())
+                .hint("copy it when nothing writes to it; --allow-changing stores a log as it is read"),
             CutError::Miscoded => {
                 Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, self.to_string())
                     .hint("check the memory of this machine; nothing of the file was stored")
@@ -177,6 +182,8 @@ pub struct Cutter {
     grouping: Option<Grouping>,
     /// True if small content goes into the catalog.
     inline: bool,
+    /// True if local files may change while they are read.
+    allow_changing: bool,
     next_file: Arc<AtomicU32>,
     current: Option<Current>,
     /// A buffer for pieces of chunks that are left in their file; empty until the first such chunk.
@@ -208,6 +215,8 @@ struct Current {
     permissions: Permissions,
     owner: Option<FileOwner>,
     stream: bool,
+    /// The local file that is read, with its length and time of modification when it was opened.
+    opened: Option<(Arc<File>, u64, Option<FileTime>)>,
 }
 
 impl Cutter {
@@ -227,6 +236,7 @@ impl Cutter {
             key,
             grouping: policy.ec.map(Grouping::new),
             inline: true,
+            allow_changing: false,
             next_file,
             current: None,
             piece: Vec::new(),
@@ -236,6 +246,11 @@ impl Cutter {
     /// Returns this cutter set to cut even the smallest content into chunks.
     pub fn without_inline(self) -> Self {
         Self { inline: false, ..self }
+    }
+
+    /// Returns this cutter set to take local files as they are read, if `allowed`, though they change meanwhile.
+    pub fn allowing_changes(self, allowed: bool) -> Self {
+        Self { allow_changing: allowed, ..self }
     }
 
     /// Returns the bytes of buffers that are to be claimed for one call of [`Cutter::next`] under `policy`.
@@ -328,6 +343,19 @@ impl Cutter {
         current: &mut Current,
         claim: &mut Claim,
     ) -> Result<Option<Piece>, CutError> {
+        let piece = self.cut_piece(current, claim)?;
+        let is_last = !matches!(piece, Some(Piece::Group { .. }));
+        match is_last && !self.allow_changing && current.has_changed()? {
+            true => Err(CutError::Changed),
+            false => Ok(piece),
+        }
+    }
+
+    fn cut_piece(
+        &mut self,
+        current: &mut Current,
+        claim: &mut Claim,
+    ) -> Result<Option<Piece>, CutError> {
         if current.ended {
             return Ok(None);
         }
@@ -379,7 +407,8 @@ impl Cutter {
     fn cut_chunk(&mut self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
         // The length of a stream is not known: a chunk that is not whole means its end.
         let want = current.most_left().clamp(1, self.chunk_size);
-        if self.key.is_none() && want >= LEFT_IN_FILE && current.reader.local().is_some() {
+        let may_stay = self.key.is_none() && !self.allow_changing;
+        if may_stay && want >= LEFT_IN_FILE && current.reader.local().is_some() {
             return self.cut_in_file(current, claim);
         }
         let mut body = claim.split(want).buffer(want);
@@ -492,7 +521,7 @@ enum Piece {
 
 impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
-        let mut owner = None;
+        let (mut owner, mut local) = (None, None);
         let is_archived = matches!(input, Input::Archived(_));
         let (reader, left, mtime, permissions): (Box<dyn ContentReader>, _, _, _) = match input {
             Input::Stream(reader) => {
@@ -522,7 +551,11 @@ impl Current {
                 let has_owner = is_archived && about.is_file();
                 owner = has_owner.then(|| FileOwner { uid: about.uid(), gid: about.gid() });
                 let reader: Box<dyn ContentReader> = match about.is_file() {
-                    true => Box::new(LocalBytes::new(Arc::new(opened), 0)),
+                    true => {
+                        let opened = Arc::new(opened);
+                        local = Some((Arc::clone(&opened), about.len(), mtime));
+                        Box::new(LocalBytes::new(opened, 0))
+                    }
                     false => Box::new(StreamedBytes(opened)),
                 };
                 (reader, left, mtime, permissions)
@@ -544,7 +577,16 @@ impl Current {
             permissions,
             owner,
             stream: left.is_none(),
+            opened: local,
         })
+    }
+
+    /// Returns whether the local file that is read has another length or time of modification than when it was opened.
+    fn has_changed(&self) -> io::Result<bool> {
+        let Some((file, len, mtime)) = &self.opened else { return Ok(false) };
+        let about = file.metadata()?;
+        let now = about.modified().ok().map(FileTime::of_system);
+        Ok(about.len() != *len || now != *mtime)
     }
 
     /// Returns the most bytes that are still to be read; [`usize::MAX`] if that is not known. A buffer for no more of

@@ -192,7 +192,7 @@ pub mod code {
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog cannot be read or written, or the manager failed at a call or has not finished its work for it.
     pub const CATALOG: &str = "POT-E080";
-    /// A local file, directory or program failed, or a file changed while it was being stored.
+    /// A local file, directory or program failed.
     pub const LOCAL_IO: &str = "POT-E081";
     /// All of several files failed, each for a reason that was told before.
     pub const SOME_FAILED: &str = "POT-E082";

@@ -4,6 +4,7 @@ use super::*;
 use crate::buffer::Buffers;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 
 const CHUNK: usize = 64 << 10;
 
@@ -194,6 +195,41 @@ async fn what_a_writer_feeds_is_cut_as_a_stream_is_and_takes_no_larger_buffers_t
     let Some(Cut::Group { data, .. }) = cuts.first_mut() else { panic!("no chunk") };
     let Body::Memory(body) = &mut data[0].1 else { panic!("it is in no file") };
     assert!(body.bytes_mut().capacity() < CHUNK / 2, "no room for a whole chunk");
+}
+
+#[tokio::test]
+async fn a_local_file_that_changes_while_it_is_read_ends_only_where_that_is_allowed() {
+    let later = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    let touch: fn(&File) = |file| file.write_all_at(&[1], 0).expect("written");
+    let truncate: fn(&File) = |file| file.set_len(2 * CHUNK as u64).expect("cut off");
+    let append: fn(&File) = |file| file.set_len(4 * CHUNK as u64).expect("appended");
+    for change in [touch, truncate, append] {
+        for (key, allowed) in
+            [(None, false), (Some(SpaceKey::from_bytes([3; 32])), false), (None, true)]
+        {
+            let mut file = tempfile::NamedTempFile::new().expect("a file");
+            file.write_all(&content(3 * CHUNK)).expect("written");
+            let items =
+                Box::new(std::iter::once(item("f", Input::File(file.path().to_path_buf()))));
+            let cutter = Cutter::new(items, &policy(), key, Default::default());
+            let mut cutter = cutter.allowing_changes(allowed);
+            let buffers = Buffers::new(64 << 20);
+            assert!(matches!(cutter.next(buffers.claim(CHUNK).await)[..], [Cut::Group { .. }]));
+            change(file.as_file());
+            file.as_file().set_modified(later).expect("a time that surely differs");
+            let last = loop {
+                match cutter.next(buffers.claim(CHUNK).await).pop() {
+                    Some(Cut::Group { .. }) => {}
+                    last => break last.expect("an end"),
+                }
+            };
+            match last {
+                Cut::End { .. } => assert!(allowed),
+                Cut::Failed { error: CutError::Changed, .. } => assert!(!allowed),
+                _ => panic!("neither stored nor refused"),
+            }
+        }
+    }
 }
 
 #[tokio::test]

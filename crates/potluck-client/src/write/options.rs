@@ -14,6 +14,8 @@ pub struct PutOptions {
     pub bytes: Option<u64>,
     /// If true, a stream that brings nothing replaces no file that has content.
     pub spare_content: bool,
+    /// If true, a local file that changes while it is read is stored as it was read.
+    pub allow_changing: bool,
     /// If true, no file becomes visible before those that were begun before it in the session. One that is stored in
     /// parts, or has to be sent again because donors went away, may become visible later.
     pub in_order: bool,

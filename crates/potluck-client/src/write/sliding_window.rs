@@ -210,7 +210,7 @@ impl Window {
             groups: Groups::new(policy),
             report: PutReport::default(),
             opened: client.env.clock.now(),
-            cutting: Cutting::new(pushes),
+            cutting: Cutting::new(pushes, options),
             offering: Offering::default(),
             sending: Sending::default(),
             room: Room::default(),
@@ -280,8 +280,15 @@ impl Window {
     }
 
     /// Notes that a file does not become visible: its writer is told, or the report has the failure where there is no
-    /// writer.
+    /// writer. A local file that changed while it was read is read once more instead.
     fn fail(&mut self, path: PoolPath, failure: Failure, finished: Option<Finished>) {
+        if failure.code == code::CHANGED
+            && finished.is_none()
+            && let Some((item, bytes)) = self.rereads.local.once_more(&path)
+        {
+            self.progress.expect(bytes);
+            return self.cutting.later.push_front(Box::new(std::iter::once(item)));
+        }
         self.rereads.local.forget(&path);
         match finished {
             Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone

@@ -19,7 +19,7 @@ pub struct CpArgs {
     /// and the times of directories; only root can give local copies away
     #[arg(short, long, conflicts_with = "dereference")]
     pub archive: bool,
-    /// Of a local tree, store the files that symbolic links lead to, not the links; links to directories are passed over
+    /// Of a local tree, store what symbolic links lead to, files and directories, not the links
     #[arg(short = 'L', long, requires = "recursive")]
     pub dereference: bool,
     #[command(flatten)]
@@ -40,6 +40,10 @@ pub struct CpArgs {
     /// Let a stream that brings nothing, as of a command that failed, replace a file that has content
     #[arg(long)]
     pub allow_empty: bool,
+    /// Store a local file as it is read though it changes meanwhile, as a log does; by default it is read
+    /// twice at most, and not stored if it changed both times
+    #[arg(long)]
+    pub allow_changing: bool,
 }
 
 #[derive(Debug, clap::Args)]

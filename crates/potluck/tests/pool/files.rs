@@ -8,9 +8,12 @@ use super::waiting::{DEADLINE, has_program, pause, skip, wait_until};
 use potluck_core::chunk::Digest;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
 #[test]
@@ -176,10 +179,18 @@ fn links_stay_links_wherever_a_tree_is_copied_and_with_l_count_as_the_files_they
     lab.cli.ok(&["rm", "pot://lab/kept/moved"]);
     assert_eq!(lab.cli.cat("pot://lab/kept/file"), b"content");
 
-    let report = lab.cli.json(&["cp", "-rL", arg(&from), "pot://lab/odd"]);
-    assert_eq!((&report["files"], &report["links"]), (&2.into(), &0.into()), "{report}");
-    assert_eq!(report["skipped"].as_array().map(Vec::len), Some(2), "{report}");
-    assert_eq!(lab.cli.cat("pot://lab/odd/link"), b"content");
+    // With -L links to directories are followed; one that leads to nothing or in a circle is told, even with -q.
+    fs::create_dir(lab.dir().join("other")).expect("a directory");
+    fs::write(lab.dir().join("other/inner"), "inner").expect("a file");
+    symlink("../other", from.join("sub")).expect("a link");
+    let ran = lab.cli.run(&["cp", "-q", "-rL", arg(&from), "pot://lab/odd"]).exits(4);
+    for what in ["broken", "dir/loop"] {
+        assert!(ran.stderr.contains(what), "{}", ran.stderr);
+    }
+    for (path, content) in [("link", "content"), ("file", "content"), ("sub/inner", "inner")] {
+        assert_eq!(lab.cli.cat(&format!("pot://lab/odd/{path}")), content.as_bytes());
+    }
+    assert_eq!(lab.cli.json(&["du", "pot://lab/odd"])["files"], 3);
 }
 
 #[test]
@@ -221,6 +232,61 @@ fn a_link_that_was_copied_leads_no_later_copy_out_of_its_tree() {
     for name in ["file", "another"] {
         assert_eq!(fs::read(to.join(name)).expect("others are copied"), b"theirs", "{name}");
     }
+}
+
+/// Writes to a file without a pause until it is dropped.
+struct KeptChanging {
+    ends: Arc<AtomicBool>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl KeptChanging {
+    fn new(path: &Path) -> Self {
+        let opened = File::options().write(true).open(path).expect("open");
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        let writer = thread::spawn(move || {
+            let mut number: u64 = 0;
+            while !told.load(Ordering::Relaxed) {
+                opened.write_all_at(&number.to_le_bytes(), 5 << 20).expect("written");
+                number += 1;
+            }
+        });
+        Self { ends, writer: Some(writer) }
+    }
+}
+
+impl Drop for KeptChanging {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.writer.take().expect("it runs").join();
+    }
+}
+
+#[test]
+fn a_local_file_that_keeps_changing_is_stored_only_when_that_is_allowed() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "sealed"]);
+    lab.cli.ok(&["space", "create", "plain", "--plain"]);
+    let (log, _) = file(lab.dir(), "log", 9, 24 << 20);
+    let (_, still) = file(lab.dir(), "still", 10, 1000);
+    let changing = KeptChanging::new(&log);
+    for space in ["sealed", "plain"] {
+        let path = format!("pot://{space}/log");
+        let refused = lab.cli.fails(4, &["cp", arg(&log), &path]);
+        assert_eq!(refused.code, "POT-E012");
+        assert!(refused.message.contains("changed while it was read"), "{refused:?}");
+        assert!(refused.hint.contains("--allow-changing"), "{refused:?}");
+        lab.cli.fails(3, &["stat", &path]);
+        lab.cli.ok(&["cp", "--allow-changing", arg(&log), &path]);
+        assert_eq!(lab.cli.cat(&path).len(), 24 << 20);
+    }
+    // Of several files the others are stored.
+    let both = [arg(&log), arg(&lab.dir().join("still")), "pot://sealed/both/"].map(str::to_owned);
+    lab.cli.run(&["cp", &both[0], &both[1], &both[2]]).exits(4);
+    assert_same(&lab.cli.cat("pot://sealed/both/still"), &still, "the other");
+    drop(changing);
+    lab.cli.ok(&["cp", arg(&log), "pot://sealed/log"]);
 }
 
 #[test]

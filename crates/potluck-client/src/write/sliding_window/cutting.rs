@@ -21,10 +21,12 @@ impl Window {
         let reserved = &self.session.reserved;
         let next_file = &self.cutting.next_file;
         let local = self.rereads.local.clone();
+        let allow_changing = self.cutting.allow_changing;
         let begin = |items: Items| {
             let items = Box::new(items.inspect(move |item| local.note(item)));
             let key = reserved.space_key.clone();
-            Box::new(Cutter::new(items, &reserved.policy, key, Arc::clone(next_file)))
+            let cutter = Cutter::new(items, &reserved.policy, key, Arc::clone(next_file));
+            Box::new(cutter.allowing_changes(allow_changing))
         };
         let cutter = self.cutting.cutter.take();
         let Some(mut cutter) = cutter.or_else(|| self.cutting.later.pop_front().map(begin)) else {

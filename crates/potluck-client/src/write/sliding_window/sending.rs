@@ -3,6 +3,7 @@
 use super::{Event, Window};
 use crate::body::Body;
 use crate::link::{LinkError, PutResult};
+use crate::source::CutError;
 use crate::write::groups::{Place, Send, StoredChunk, StoredGroup, Stranded};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -17,14 +18,6 @@ use std::time::Duration;
 const HEDGE_EVERY: Duration = Duration::from_millis(50);
 /// The most chunks of a write that may arrive damaged: more have a reason that trying again does not cure.
 const MAX_MISMATCHES: u32 = 3;
-
-/// Returns the failure of a file that changed: the bytes read first and those sent later belong to different states of
-/// it.
-fn changed() -> Failure {
-    let what = "the local file was changed while it was being stored, so nothing of it is stored";
-    Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
-        .hint("run the same command again when nobody writes to it")
-}
 
 impl Window {
     pub(super) fn send(&mut self) -> Result<(), Failure> {
@@ -90,7 +83,7 @@ impl Window {
                 let ack = (donor, stored.ack, stored.receipt);
                 self.groups.acked(&name, ack, &stored.forwarded);
             }
-            Err(LinkError::FileChanged) => self.give_up(&name, &changed()),
+            Err(LinkError::FileChanged) => self.give_up(&name, &CutError::Changed.failure()),
             Err(LinkError::Unread(failure)) => self.give_up(&name, &failure),
             Err(error) => {
                 self.groups.failed(&name, donor);

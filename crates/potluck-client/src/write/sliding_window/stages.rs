@@ -32,11 +32,13 @@ pub(super) struct Cutting {
     /// The number of plaintext bytes that were cut so far. Chunks that are kept of another version are added when they
     /// are first sent.
     pub bytes: u64,
+    /// True if local files may change while they are read.
+    pub allow_changing: bool,
 }
 
 impl Cutting {
     /// Makes the stage with nothing cut yet of what comes from `pushes`.
-    pub fn new(pushes: Pushes) -> Self {
+    pub fn new(pushes: Pushes, options: &PutOptions) -> Self {
         let Pushes { from, tell, next_file, .. } = pushes;
         Self {
             cutter: None,
@@ -47,6 +49,7 @@ impl Cutting {
             listening: false,
             tell,
             bytes: 0,
+            allow_changing: options.allow_changing,
         }
     }
 

@@ -62,6 +62,7 @@ pub async fn copy(
         condition: destination.replacing().condition,
         bytes: bytes(&found.files),
         spare_content: destination.replacing().spare_content,
+        allow_changing: args.allow_changing,
         ..PutOptions::default()
     };
     let mut report =
@@ -301,11 +302,11 @@ impl Found {
         self.failed.push(FailedFile { path: path.display().to_string(), error });
     }
 
-    /// Finds everything in a tree. Links are stored as links. With `-L`, links to files are stored as the files, and
-    /// links to directories, which could lead in circles, are skipped.
+    /// Finds everything in a tree. Links are stored as links, and with `-L` as what they lead to. Then one that
+    /// leads to nothing, or back to a directory above it, is a failure.
     fn walk(&mut self, local: &Path, target: &PoolPath, args: &CpArgs) {
         let mut last_dir: Option<PoolPath> = None;
-        for entry in WalkDir::new(local).sort_by_file_name() {
+        for entry in WalkDir::new(local).follow_links(args.dereference).sort_by_file_name() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
@@ -347,14 +348,8 @@ impl Found {
                 Ok(about) if about.is_file() => {
                     self.add_file(path, entry.into_path(), Some(about.len()));
                 }
-                Ok(about) if about.is_dir() => {
-                    self.skipped.push(format!("{}: a link to a directory", entry.path().display()));
-                }
                 Ok(_) => {
                     self.skipped.push(format!("{}: not a regular file", entry.path().display()));
-                }
-                Err(_) if entry.path_is_symlink() => {
-                    self.skipped.push(format!("{}: a link to nothing", entry.path().display()));
                 }
                 Err(error) => self.fail(entry.path(), cannot_read(entry.path(), &error)),
             }

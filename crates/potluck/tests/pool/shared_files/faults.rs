@@ -66,7 +66,7 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
     writable.write_all_at(&changed, 0).expect("changed in place");
     lab.donor(&donor).signal(Signal::CONT);
     let failure = runtime.block_on(writer.finish()).expect_err("it is not what was hashed");
-    assert!(failure.message.contains("was changed while it was being stored"), "{failure}");
+    assert!(failure.message.contains("changed while it was read"), "{failure}");
     assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, code::NOT_TOGETHER);
     lab.cli.fails(3, &["stat", OUT]);
 }
