@@ -36,11 +36,13 @@ impl ApplyingTaskResults {
         for TaskResult { task, outcome } in results {
             let purpose = self.pool.lock().task_answered(donor, task, now);
             match (purpose, outcome) {
-                (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
+                (Some(Purpose::Make { chunk, len, reads, .. }), TaskOutcome::Done) => {
                     made.push((chunk, len));
+                    self.pool.lock().worked(reads.iter().map(|(source, _)| *source));
                 }
                 (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
                     self.pool.lock().parity_made(&group, now);
+                    self.pool.lock().worked([donor]);
                     computed.extend(self.compared(donor, &group, asked, parity.0));
                 }
                 (
@@ -103,6 +105,7 @@ impl ApplyingTaskResults {
             let mut pool = self.pool.lock();
             for (chunk, len) in made.into_iter().filter(|(chunk, _)| !not_there.contains(chunk)) {
                 pool.chunk_made(chunk, len, now);
+                pool.worked([donor]);
             }
             if let Some(chunk) = not_there.first() {
                 tracing::debug!(%donor, %chunk, "a donor says that it made what it does not list");
@@ -144,10 +147,10 @@ impl ApplyingTaskResults {
         match (why, source) {
             (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
                 pool.accuse(source, copy, MemberId(donor.0), now);
-                pool.leave_alone(source, now);
+                pool.let_rest(source, now);
             }
             (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),
-            _ => pool.leave_alone(donor, now),
+            _ => pool.let_rest(donor, now),
         }
         drop(pool);
         self.scan_state.changed(now);

@@ -10,6 +10,7 @@ mod removal;
 
 pub use removal::{RemovalTerms, needs};
 
+use crate::failure::too_few_donors;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -20,6 +21,8 @@ use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Error, Met, PageLimit, Space};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId, SpaceId, VersionId};
+use potluck_core::policy::Redundancy;
+use potluck_core::size::count;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
 use potluck_wire::control::{Health, HeldOf};
@@ -75,6 +78,44 @@ pub struct Outlook {
     pub less_safe: LessSafe,
     /// The number of files, spaces and members whose data the donors hold.
     pub held_of: HeldOf,
+    /// The files whose change to another redundancy cannot go on without the donors.
+    pub stopped: StoppedChanges,
+}
+
+/// The files that are being changed to a redundancy for which too few donors are left once some leave. A change is no
+/// promise yet, so that it never keeps a donor from leaving.
+#[derive(Debug, Clone, Default)]
+pub struct StoppedChanges {
+    /// The number of donors that would take new copies.
+    others: usize,
+    /// The number of donors that take new copies now.
+    takers: usize,
+    /// The number of files.
+    files: u64,
+    /// The redundancy of one of these files, of those that need most donors.
+    widest: Option<Redundancy>,
+}
+
+impl StoppedChanges {
+    /// Counts a file if its change goes on now, and would not any more.
+    fn count(&mut self, version: &Version, is_next: bool) {
+        let needs = |goal: Redundancy| goal.donors() as usize;
+        let stops = |goal: &Redundancy| (self.others + 1..=self.takers).contains(&needs(*goal));
+        if let Some(goal) = version.goal.filter(stops) {
+            self.files += u64::from(is_next);
+            self.widest = self.widest.into_iter().chain([goal]).max_by_key(|goal| needs(*goal));
+        }
+    }
+
+    /// Says which changes stop and why; `None` if none does.
+    pub fn why(&self) -> Option<String> {
+        let goal = self.widest?;
+        Some(format!(
+            "the change of {} to {goal} waits from then on, for {}; every file keeps the redundancy that it has",
+            count(self.files, "file"),
+            too_few_donors(goal, self.others)
+        ))
+    }
 }
 
 /// The files that are not lost if the donors go, but are less safe without them.
@@ -130,7 +171,7 @@ impl Departures {
                 }
             }
         }
-        let Looking { findings, mut loss, less_safe, files_held, spaces_held, .. } = looking;
+        let Looking { findings, mut loss, less_safe, files_held, spaces_held, stopped, .. } = looking;
         let makers: BTreeSet<_> = spaces_held.values().flatten().collect();
         let held_of = HeldOf {
             files: files_held,
@@ -150,14 +191,22 @@ impl Departures {
             let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
             leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
         }
-        Ok(Outlook { leaving, loss, less_safe, held_of })
+        Ok(Outlook { leaving, loss, less_safe, held_of, stopped })
     }
 
     /// Prepares the look at a departure: the views of the pool by which files are judged.
     async fn looking(&self, departure: &Departure) -> Result<Looking, Error> {
         let donors = &departure.donors;
         let now = self.time.tick();
-        let view = self.pool.lock().view(now);
+        let (view, stopped) = {
+            let pool = self.pool.lock();
+            let takers = |but| pool.willing(but, now).count();
+            let (others, takers) = match departure.over {
+                None => (takers(donors), takers(&BTreeSet::new())),
+                Some(_) => Default::default(),
+            };
+            (pool.view(now), StoppedChanges { others, takers, ..StoppedChanges::default() })
+        };
         let leaves = match departure.over {
             None => view.leaving(donors),
             Some(over) => {
@@ -186,6 +235,7 @@ impl Departures {
             less_safe: LessSafe::default(),
             files_held: 0,
             spaces_held: BTreeMap::new(),
+            stopped,
             counted: Default::default(),
         })
     }
@@ -210,9 +260,10 @@ struct Looking {
     files_held: u64,
     /// The spaces of these files, each with the member who made it.
     spaces_held: BTreeMap<SpaceId, Option<MemberId>>,
-    /// The paths of the files that were counted last, as lost, as less safe and as held: the parts of a file are met
-    /// one after the other, and it counts once.
-    counted: [String; 3],
+    stopped: StoppedChanges,
+    /// The paths of the files that were counted last, as lost, as less safe, as held and as being changed: the parts of
+    /// a file are met one after the other, and it counts once.
+    counted: [String; 4],
 }
 
 impl Looking {
@@ -272,6 +323,12 @@ impl Looking {
     fn judge(&mut self, space: &Space, files: Vec<(String, Met)>) {
         let at = |path: &str| format!("pot://{}/{path}", space.name);
         for (path, met) in files {
+            if let Met::File(version, _) | Met::Part(version, _) = &met
+                && version.goal.is_some()
+            {
+                let is_next = is_next(&mut self.counted[3], &at(&path));
+                self.stopped.count(version, is_next);
+            }
             match met {
                 Met::File(version, layout) | Met::Part(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>

@@ -8,6 +8,7 @@
 //! donor alone, is moved first.
 
 use crate::departure::{Departure, Departures, Outlook, needs};
+use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::Leaving;
@@ -15,6 +16,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, DonorNote, Error, Goal};
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::size::count;
 use potluck_pool::Giving;
 use potluck_wire::control::{GivingBack, Going};
 use std::sync::Arc;
@@ -25,6 +27,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
         departures: Departures,
     }
@@ -71,7 +74,7 @@ impl GiveBacks {
         departure: &Departure,
         outlook: Outlook,
     ) -> Result<GivingBack, Error> {
-        let Outlook { leaving, loss, less_safe, held_of } = outlook;
+        let Outlook { leaving, loss, less_safe, held_of, stopped } = outlook;
         let back = self.of(departure, leaving).await?;
         Ok(GivingBack {
             needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
@@ -82,8 +85,19 @@ impl GiveBacks {
             less_safe: less_safe.paths,
             less_safe_files: less_safe.files,
             held_of: departure.over.is_none().then_some(held_of),
+            stops_changes: stopped.why(),
             ..back
         })
+    }
+
+    /// Returns the reason why no copies in excess are deleted at any donor, if there is one.
+    fn no_deletion(&self) -> Option<String> {
+        let frozen = self.gc_freeze.why().map(|why| format!("{why}: `potluck gc resume`"));
+        let damaged = self.scan_state.kept().damaged.files;
+        let damaged = (damaged > 0).then(|| {
+            format!("the records of {} are damaged: `potluck fsck`", count(damaged, "file"))
+        });
+        Some(format!("no copy is deleted, {}", frozen.or(damaged)?))
     }
 
     async fn of(&self, departure: &Departure, leaving: Leaving) -> Result<GivingBack, Error> {
@@ -94,6 +108,9 @@ impl GiveBacks {
         let only = donors.first().copied().filter(|_| donors.len() == 1);
         let giving = only.and_then(|donor| Some((donor, pool.giving(donor)?)));
         let repair = pool.repair_state(now);
+        let to_make = leaving.moving.chunks + leaving.unreached;
+        let paused = repair.paused.clone().filter(|_| to_make > 0);
+        let given_up = donors.iter().all(|donor| pool.has_nothing(*donor, now));
         let mut back = GivingBack {
             active: giving.is_some(),
             held: donors.iter().map(|donor| pool.held(*donor)).sum(),
@@ -101,15 +118,21 @@ impl GiveBacks {
             last_donor: pool.staying(donors, now) == 0,
             room_elsewhere: Some(pool.room(donors, now)),
             silent: donors.iter().any(|donor| !pool.is_heard(*donor, now)),
+            held_up: paused.map(|why| format!("repair rests, {why}: `potluck repair resume`")),
             may_go,
             ..GivingBack::default()
         };
         drop(pool);
+        back.held_up = back.held_up.or_else(|| self.no_deletion());
         let Leaving { moving, blocked, .. } = leaving;
         // A chunk that several files use was counted for each, so this may be more than the donor
         // holds.
         (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes.min(back.held));
         back.stuck = blocked.chunks;
+        if given_up && leaving.unreached > 0 {
+            // Nothing leaves it any more. What it had is among what repair makes, or cannot make.
+            back.stuck = repair.stuck;
+        }
         if let Some((donor, giving)) = giving {
             back.held_at_start = giving.start;
             back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));

@@ -46,7 +46,7 @@ pub struct DonorView {
     pub over_quota: bool,
     /// True while new copies may go to the donor.
     pub takes: bool,
-    /// True while the donor can be asked for copies: it did not fail at that lately.
+    /// True unless the donor failed again and again, lately, when it was asked for copies.
     pub sends: bool,
 }
 

@@ -3,10 +3,11 @@
 use crate::crew::{Crew, Member};
 use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
 use potluck_core::ids::MemberId;
+use potluck_core::policy::Override;
 use potluck_manager::ManagerConfig;
 use potluck_wire::control::{
-    Away, Departing, DonorState, GiveBack, GiveBackStatus, GivingBack, Going, Outcome,
-    RepairAction, RepairControl, Revoke,
+    AlarmKind, Away, Departing, DonorState, GiveBack, GiveBackStatus, GivingBack, Going, Outcome,
+    PolicySet, RepairAction, RepairControl, Revoke,
 };
 use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
@@ -87,8 +88,54 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
     let told = look(2).await;
     assert_eq!(told.verdict, Going::Stuck, "three copies need three");
     assert!(told.why.contains("3 donors") && told.why.contains("2 are available"), "{told:?}");
+    let pause = RepairControl { action: RepairAction::Pause };
+    crew.lab.admin().call(&pause).await.expect("paused");
+    let paused = crew.lab.admin().call(&departing(&crew, &[2])).await.expect("told");
+    let why = paused.held_up.clone().unwrap_or_default();
+    assert!(why.contains("repair resume"), "{paused:?}");
     let begun = crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun").may_go;
     assert_eq!((&begun, progress(&crew, 2).await.may_go), (&told, begun.clone()), "and goes on so");
+}
+
+/// A change of redundancy may need the very donor that leaves. It is no promise yet, so that it waits, and is told to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_donor_leaves_though_files_are_being_changed_to_what_needs_it() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    let three = Override { copies: Some(3), ..Override::default() };
+    let path = "pot://lab".parse().expect("path");
+    let set = PolicySet { path, policy: three, new_files_only: false, dry_run: false };
+    assert_eq!(crew.lab.admin().call(&set).await.expect("set").files, 1);
+    crew.until("the change to use the third donor", async |crew: &Crew| {
+        (!crew.members[2].holds.is_empty()).then_some(())
+    })
+    .await;
+    let told = crew.lab.admin().call(&departing(&crew, &[2])).await.expect("told");
+    let stops = told.stops_changes.clone().unwrap_or_default();
+    assert!(stops.contains("1 file to 3 copies") && stops.contains("2 are available"), "{told:?}");
+    assert_ne!(told.may_go.verdict, Going::Stuck, "{told:?}");
+
+    crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun");
+    crew.until("safe to remove", async |crew: &Crew| {
+        progress(crew, 2).await.safe_to_remove.then_some(())
+    })
+    .await;
+    assert!(crew.members[2].holds.is_empty());
+    assert_eq!(crew.holders(&chunk(1)), [0, 1], "it keeps what it has");
+    let stuck = crew
+        .until("the change to be called stuck", async |crew: &Crew| {
+            crew.status().await.alarms.into_iter().find(|at| at.kind == AlarmKind::PolicyStuck)
+        })
+        .await;
+    assert!(stuck.what.contains("d2 gives its space back"), "{stuck}");
+
+    let cancel = GiveBack { cancel: true, ..give_back(&crew, 2) };
+    crew.lab.admin().call(&cancel).await.expect("called off");
+    crew.until("the change to go on", async |crew: &Crew| {
+        crew.health("pot://lab/a/1").await.changing_to.is_none().then_some(())
+    })
+    .await;
+    crew.until("whole", async |crew: &Crew| crew.tolerates(2).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,7 +58,7 @@ impl Pool {
                 disk_below: if record.disk_lacks > 0 { record.disk_below } else { 0 },
                 over_quota: record.excess > 0,
                 takes: self.takes(id, now),
-                sends: !self.repairs.is_left_alone(id, now),
+                sends: !self.repairs.is_failing(id, now),
             };
             (id, status)
         };

@@ -484,11 +484,12 @@ impl Findings {
         let status = self.view.get(copy.donor)?;
         let name = &look.layout.pieces[piece].name;
         let (leaves, rule) = (status.leaves(name), status.rule_of(name));
+        if leaves && look.goal {
+            // A goal is no promise yet. It may need the very donor that leaves, which would then never be empty.
+            return Some((Ground::Leaves(rule), Keep::new()));
+        }
         if leaves && rule == LeavingRule::AtOnce {
             let ground = Ground::Leaves(LeavingRule::AtOnce);
-            if look.goal {
-                return Some((ground, Keep::new())); // a goal is no promise yet
-            }
             let live = |donor| self.view.get(donor).is_some_and(|at| at.worth == Worth::Counts);
             let keep = look.relied(|_, stand| match stand {
                 Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor).filter(|at| live(*at)),

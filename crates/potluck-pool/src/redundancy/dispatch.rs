@@ -3,9 +3,7 @@
 mod encoding;
 mod state;
 
-use super::repairs::{
-    Handed, LEFT_ALONE, NO_ROOM, Purpose, Reads, Repairs, SPARE_SOURCES, UNREACHABLE,
-};
+use super::repairs::{Handed, NO_ROOM, Purpose, Reads, Repairs, SPARE_SOURCES, UNREACHABLE};
 use super::{Encode, RepairJob, ShardAt};
 use crate::donor_table::DonorContact;
 use crate::pool::Pool;
@@ -247,8 +245,8 @@ impl Pool {
                     helpers.push(self.helper(*donor, round.now, round.over_quota));
                 }
             }
-            let alone = |helper: &Helper| self.repairs.is_left_alone(helper.donor, round.now);
-            able += usize::from(!helpers.iter().all(alone));
+            let failing = |helper: &Helper| self.repairs.is_failing(helper.donor, round.now);
+            able += usize::from(!helpers.iter().all(failing));
             by_burden(&mut helpers);
             let Some(best) = helpers.first().cloned() else { continue };
             let sources = helpers.iter().take(1 + SPARE_SOURCES).map(|helper| helper.donor);
@@ -289,11 +287,11 @@ impl Pool {
     fn drop_expired(&mut self, now: Tick) {
         for (donor, task) in self.repairs.tasks.expired(now) {
             self.repairs.landed(donor, &task.purpose);
-            self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
+            self.repairs.let_rest(donor, now);
             // The job of the task is in no queue any more, so only the next scan finds that the chunk is still lacking.
             self.repairs.more = true;
         }
-        self.repairs.left_alone.retain(|_, until| now < *until);
+        self.repairs.forget_failures(now);
     }
 
     /// Forgets the tasks of a donor that will not answer them: it has a new incarnation, is dead, or was removed.
@@ -315,6 +313,11 @@ impl Pool {
         self.repairs.made(chunk, len, now);
     }
 
+    /// Notes that donors sent or stored what a task asked for, so that they may be asked again.
+    pub fn worked(&mut self, donors: impl IntoIterator<Item = DonorId>) {
+        donors.into_iter().for_each(|donor| self.repairs.ask_again(donor));
+    }
+
     /// Notes that a donor computed a group's parity, and holds it.
     pub fn parity_made(&mut self, group: &Encode, now: Tick) {
         self.repairs.wrote(group.parity_bytes(), now);
@@ -325,18 +328,24 @@ impl Pool {
         self.repairs.tasks.give(donor, now, Purpose::Scrub, Work::Scrub { rate });
     }
 
-    /// Notes that a source did not answer the donor that a task had sent to it. The source is left alone for a while,
+    /// Notes that a source did not answer the donor that a task had sent to it. The source rests for a while,
     /// unless it has registered since the task was given: the task then names the addresses it had before.
     pub fn source_is_away(&mut self, source: DonorId, task: u64, now: Tick) {
         if self.donors.registration(source).is_none_or(|registration| task > registration.last_task)
         {
-            self.leave_alone(source, now);
+            self.let_rest(source, now);
         }
     }
 
-    /// Notes that a donor failed at what it was asked for; it is asked for nothing for a while.
+    /// Notes that a donor failed at what it was asked for. It is asked for nothing for a moment, and for longer when it
+    /// fails again: a live donor that missed one task is not worth an alarm.
+    pub fn let_rest(&mut self, donor: DonorId, now: Tick) {
+        self.repairs.let_rest(donor, now);
+    }
+
+    /// Notes that a donor gave an answer that cannot be right; it is asked for nothing for a while.
     pub fn leave_alone(&mut self, donor: DonorId, now: Tick) {
-        self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
+        self.repairs.leave_alone(donor, now);
     }
 }
 

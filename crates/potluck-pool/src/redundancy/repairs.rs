@@ -20,8 +20,15 @@ pub(super) const SECONDS_AHEAD: u64 = 3;
 pub(super) const OVER_QUOTA_AHEAD: u64 = 2 << 30;
 /// The most tasks under way at one donor.
 pub(super) const MAX_UNDER_WAY: usize = 512;
-/// The time for which a donor is left alone that failed as a source or a target.
+/// The time for which a donor is left alone that failed again and again as a source or a target.
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
+/// The time for which a donor is left alone after its first failure. It doubles with each failure that follows one.
+const FIRST_REST: Duration = Duration::from_secs(2);
+/// The number of failures, one after each rest, from which a donor counts as failing. A live donor that failed once or
+/// twice is waited for, without a word.
+const FAILING: u32 = 3;
+/// The time without failures after which a donor's earlier failures are forgotten.
+const FAILURES_KEPT: Duration = Duration::from_secs(120);
 /// The window in which the rate is measured.
 pub(super) const LATELY: Duration = Duration::from_secs(10);
 /// The reason given for chunks that cannot be made because their sources are silent, or failed lately.
@@ -81,7 +88,7 @@ pub struct Repairs {
     /// The bytes that each donor was asked to read and has not confirmed.
     pub(super) reading: BTreeMap<DonorId, u64>,
     pub(super) writing: BTreeMap<DonorId, u64>,
-    pub(super) left_alone: BTreeMap<DonorId, Tick>,
+    pub(super) resting: BTreeMap<DonorId, Rest>,
     pub(super) made: u64,
     pub(super) made_bytes: u64,
     pub(super) lately: VecDeque<(Tick, u64)>,
@@ -89,6 +96,15 @@ pub struct Repairs {
     pub(super) scanned: Option<Tick>,
     /// The time at which the scan began that found the jobs which wait.
     pub(super) looked: Tick,
+}
+
+/// A rest of a donor that failed at what it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// The time until which the donor is asked for nothing.
+    until: Tick,
+    /// The number of failures without a success between them, where all that fail during one rest count as one.
+    failures: u32,
 }
 
 /// The chunks for which the scan found no source, or that could not be handed out since.
@@ -136,7 +152,7 @@ impl Repairs {
             writers: BTreeMap::new(),
             reading: BTreeMap::new(),
             writing: BTreeMap::new(),
-            left_alone: BTreeMap::new(),
+            resting: BTreeMap::new(),
             made: 0,
             made_bytes: 0,
             lately: VecDeque::new(),
@@ -231,14 +247,41 @@ impl Repairs {
         self.stuck.for_room || self.queue.restores() || self.over_quota.restores()
     }
 
-    /// Returns whether a donor failed lately at what it was asked for.
+    /// Returns whether a donor failed lately at what it was asked for, so that it is asked for nothing now.
     pub fn is_left_alone(&self, donor: DonorId, now: Tick) -> bool {
-        self.left_alone.get(&donor).is_some_and(|until| now < *until)
+        self.resting.get(&donor).is_some_and(|rest| now < rest.until)
     }
 
-    /// Ends leaving a donor alone, because it registered: its failures before say nothing of now.
+    /// Returns whether a donor is left alone because it failed again and again: what only this donor has cannot be
+    /// made, as far as anybody knows.
+    pub fn is_failing(&self, donor: DonorId, now: Tick) -> bool {
+        self.resting.get(&donor).is_some_and(|rest| now < rest.until && rest.failures >= FAILING)
+    }
+
+    /// Leaves a donor alone for a while because it failed at something: for a moment at first, and longer each time.
+    pub(super) fn let_rest(&mut self, donor: DonorId, now: Tick) {
+        let rest = self.resting.entry(donor).or_insert(Rest { until: now, failures: 0 });
+        if now >= rest.until {
+            let doubled = FIRST_REST.saturating_mul(1 << rest.failures.min(8));
+            rest.until = now + doubled.min(LEFT_ALONE);
+            rest.failures += 1;
+        }
+    }
+
+    /// Leaves a donor alone as one that failed again and again.
+    pub(super) fn leave_alone(&mut self, donor: DonorId, now: Tick) {
+        self.resting.insert(donor, Rest { until: now + LEFT_ALONE, failures: FAILING });
+    }
+
+    /// Forgets failures that were long ago.
+    pub(super) fn forget_failures(&mut self, now: Tick) {
+        self.resting.retain(|_, rest| now < rest.until + FAILURES_KEPT);
+    }
+
+    /// Ends leaving a donor alone, because it registered or did what it was asked for: its failures before say nothing
+    /// of now.
     pub fn ask_again(&mut self, donor: DonorId) {
-        self.left_alone.remove(&donor);
+        self.resting.remove(&donor);
     }
 
     pub(super) fn waiting(&mut self, over_quota: bool) -> &mut RepairQueue {

@@ -209,6 +209,14 @@ pub struct GivingBack {
     pub may_go: MayGo,
     /// True if the donor is not heard now: nothing moves until it is.
     pub silent: bool,
+    /// The reason why nothing moves or nothing is deleted in the whole pool until somebody ends that: a pause of
+    /// repair, a GC freeze, or damaged records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_up: Option<String>,
+    /// The files whose change to another redundancy cannot go on once the donor leaves, and why, as [`Departing`]
+    /// tells. They keep the redundancy that they have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops_changes: Option<String>,
     /// True if no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
     /// The number of chunks on the donor that this pool's catalog does not know; they are deleted only if an admin has

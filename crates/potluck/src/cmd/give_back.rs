@@ -13,6 +13,7 @@ use crate::output::{self, Output, count, told};
 use crate::progress_bar;
 use crate::settings_file::SettingsFile;
 use potluck_client::Pool;
+use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::size::{format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
@@ -29,6 +30,9 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time between two messages about what keeps a give-back from going on.
 const SAY_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a command waits without a word before it says what it waits for.
+const SAY_FIRST: Duration = Duration::from_secs(5);
 
 /// The donor that is emptied, and the words about it for the user.
 pub struct GiveBackPlace<'a> {
@@ -183,11 +187,12 @@ pub async fn empty(
             "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",
             place.name
         );
-        let blocked = blockers(place, &begun).into_iter();
+        let blocked = begun.stops_changes.clone().into_iter().chain(blockers(place, &begun));
         let text = blocked.fold(text, |text, what| text + "\n! " + &what);
         return done(begun, text);
     }
     let background = GoesOn::new(output, place);
+    begun.stops_changes.iter().for_each(|what| output.note(what));
     blockers(place, &begun).iter().for_each(|what| output.note(what));
     wait(place, client, background, shown).await
 }
@@ -257,6 +262,17 @@ pub fn ending(planned: &GivingBack) -> Ending {
 
 /// Says what happens to the chunks that leave a donor, and whether all of them can move.
 pub fn moving(planned: &GivingBack) -> String {
+    let mut text = what_moves(planned);
+    if let Some(stops) = &planned.stops_changes {
+        let _ = write!(text, "\n! {stops}");
+    }
+    if let Some(why) = planned.held_up.as_ref().filter(|_| planned.held > 0) {
+        let _ = write!(text, "\n! it would wait: {why}");
+    }
+    text
+}
+
+fn what_moves(planned: &GivingBack) -> String {
     let MayGo { verdict, why, .. } = &planned.may_go;
     match verdict {
         Going::Now => format!("nothing has to move first: {why}; nothing is lost"),
@@ -275,9 +291,10 @@ pub fn moving(planned: &GivingBack) -> String {
 
 /// Says which files are less safe if a donor goes at once, and whether repair can change that.
 pub fn weakened(planned: &GivingBack) -> String {
-    let until = match planned.may_go.verdict {
-        Going::Stuck => "and the pool as it is could not make them whole",
-        _ => "until repair made them whole",
+    // A donor that is given up or not heard moves nothing itself, but repair makes what it held from other copies.
+    let until = match planned.stuck {
+        0 => "until repair made them whole",
+        _ => "and the pool as it is could not make them whole",
     };
     let shown = planned.less_safe.iter().take(3).map(|path| told(&output::name(path)).to_string());
     let more = if planned.less_safe_files > 3 { ", …" } else { "" };
@@ -323,7 +340,36 @@ pub fn blockers(place: &GiveBackPlace<'_>, back: &GivingBack) -> Vec<String> {
             place.cancel
         )
     });
-    silent.into_iter().chain(stuck).collect()
+    silent.into_iter().chain(stuck).chain(back.held_up.clone()).collect()
+}
+
+/// Says now and then what a command waits for, so that none of them waits without a word.
+pub struct WaitNotes {
+    /// The time at which the command last said something.
+    said: Tick,
+    /// The time until it says something again.
+    every: Duration,
+}
+
+impl WaitNotes {
+    /// Begins to wait.
+    pub fn new(now: Tick) -> Self {
+        Self { said: now, every: SAY_FIRST }
+    }
+
+    /// Returns what is to be said now: what keeps the give-back from going on, else what it waits for.
+    pub fn due(
+        &mut self,
+        now: Tick,
+        blocked: Vec<String>,
+        waits_for: impl FnOnce() -> String,
+    ) -> Vec<String> {
+        if now.saturating_sub(self.said) < self.every {
+            return Vec::new();
+        }
+        (self.said, self.every) = (now, SAY_EVERY);
+        if blocked.is_empty() { vec![format!("waiting: {}", waits_for())] } else { blocked }
+    }
 }
 
 /// A guard that says on drop that the work goes on in the background, such as when the user stops waiting.
@@ -364,7 +410,7 @@ async fn wait(
 ) -> Result<GiveBackOutcome, Failure> {
     let bar = progress_bar::level(shown);
     let started = client.now();
-    let (mut moved, mut all_stuck, mut said) = (started, None, None);
+    let (mut moved, mut all_stuck, mut notes) = (started, None, WaitNotes::new(started));
     let mut least = (u64::MAX, u64::MAX);
     background.output.note(&meaning(place));
     loop {
@@ -392,11 +438,8 @@ async fn wait(
             drop(bar);
             return Err(stuck(place, found));
         }
-        let blocked = blockers(place, &back);
-        if !blocked.is_empty() && said.is_none_or(|said| now - said >= SAY_EVERY) {
-            said = Some(now);
-            blocked.iter().for_each(|what| background.output.note(what));
-        }
+        let said = notes.due(now, blockers(place, &back), || back.may_go.why.clone());
+        said.iter().for_each(|what| background.output.note(what));
         let given = back.held_at_start.saturating_sub(back.held);
         bar.set(given, back.held_at_start, progress(&back));
         tokio::time::sleep(LOOK_EVERY).await;
@@ -485,6 +528,30 @@ mod tests {
         assert!(blocked[1].starts_with("47 chunks cannot be moved now"), "{blocked:?}");
         let part = GivingBack { active: true, done: true, ..GivingBack::default() };
         assert!(!outcome(&place(), &part).contains("until"), "said when it began, and not twice");
+    }
+
+    #[test]
+    fn only_what_no_donor_takes_is_said_not_to_become_whole() {
+        let stuck =
+            MayGo { verdict: Going::Stuck, why: "desk is given up".into(), ..MayGo::default() };
+        let dead = GivingBack { may_go: stuck, less_safe_files: 1, ..GivingBack::default() };
+        assert!(weakened(&dead).contains("until repair made them whole"), "{}", weakened(&dead));
+        let full = GivingBack { stuck: 3, ..dead };
+        assert!(weakened(&full).contains("could not make them whole"), "{}", weakened(&full));
+    }
+
+    #[test]
+    fn a_command_that_waits_says_what_for_within_ten_seconds() {
+        let at = |seconds| Tick::ZERO + Duration::from_secs(seconds);
+        let mut notes = WaitNotes::new(at(0));
+        let mut due = |seconds, blocked: &[&str]| {
+            let blocked = blocked.iter().map(|what| (*what).to_owned()).collect();
+            notes.due(at(seconds), blocked, || "3 chunks move".into())
+        };
+        assert_eq!(due(1, &["full"]), [""; 0]);
+        assert_eq!(due(9, &[]), ["waiting: 3 chunks move"]);
+        assert_eq!(due(20, &[]), [""; 0], "not again and again");
+        assert_eq!(due(40, &["full"]), ["full"]);
     }
 
     #[test]

@@ -116,6 +116,28 @@ fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
 }
 
 #[test]
+fn what_only_a_donor_has_that_missed_one_task_waits_for_it_without_an_alarm() {
+    let mut pool = with_donors(3);
+    pool.let_rest(DonorId(1), at(0.0));
+    pool.let_rest(DonorId(1), at(0.1)); // a task that was under way at the same time
+    pool.repairs.take_findings(&mut found((0..10).map(|n| job(n, 0, 1))), at(0.0), at(0.0));
+    pool.hand_out(at(0.5), &|_| None);
+    assert_eq!(making(&pool, 3).len(), 0, "it rests for a moment");
+    assert_eq!(pool.repair_state(at(0.5)).stuck, 0);
+    pool.hand_out(at(2.0), &|_| None);
+    assert_eq!(making(&pool, 3).len(), 10, "without another scan");
+
+    // If it goes on failing, that is told, until it does what it is asked for.
+    for now in [3.0, 8.0, 17.0] {
+        assert!(!pool.repairs.is_failing(DonorId(1), at(now)));
+        pool.let_rest(DonorId(1), at(now));
+    }
+    assert!(pool.repairs.is_failing(DonorId(1), at(17.0)));
+    pool.worked([DonorId(1)]);
+    assert!(!pool.repairs.is_left_alone(DonorId(1), at(17.0)));
+}
+
+#[test]
 fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before() {
     let mut pool = with_donors(3);
     let give = |pool: &mut Pool| pool.order_scrub(DonorId(2), 1, at(0.0));

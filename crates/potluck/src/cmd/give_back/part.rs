@@ -2,7 +2,7 @@
 //! donor's settings. The new cap holds at once, and the pool moves what the donor holds beyond it to other
 //! donors.
 
-use super::{GiveBackPlace, GoesOn, blockers, ending, moving};
+use super::{GiveBackPlace, GoesOn, WaitNotes, blockers, ending, moving};
 use crate::args;
 use crate::cmd::Ending;
 use crate::cmd::lend::absolute;
@@ -196,7 +196,7 @@ async fn wait(
 ) -> Result<Ending, Failure> {
     let bar = progress_bar::level(shown);
     let (first, mut moved) = (less.to_move, client.now());
-    let mut said = false;
+    let mut notes = WaitNotes::new(client.now());
     loop {
         let back = status(client).await?;
         let (before, now) = (less.to_move, client.now());
@@ -226,10 +226,9 @@ async fn wait(
             return Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
                 .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"));
         }
-        let blocked = blockers(background.place, &back);
-        if !blocked.is_empty() && !std::mem::replace(&mut said, true) {
-            blocked.iter().for_each(|what| background.output.note(what));
-        }
+        let waits_for = || format!("{} move to other donors first", format_size(less.to_move));
+        let said = notes.due(now, blockers(background.place, &back), waits_for);
+        said.iter().for_each(|what| background.output.note(what));
         let chunks = format!("{} to move first", count(back.to_move, "chunk"));
         bar.set(first.saturating_sub(less.to_move), first, chunks);
         tokio::time::sleep(LOOK_EVERY).await;
