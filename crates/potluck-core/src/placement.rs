@@ -133,6 +133,44 @@ pub fn plan(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan
     Ok(Plan { sections, copies, chunk_size })
 }
 
+/// The number of files of equal size as which [`room`] fills the donors.
+const FILES_IN_ROOM: u64 = 32;
+
+/// Returns the bytes of one copy that are placed before nothing fits any more, if files of a part of it are stored one
+/// after another, as a request asks for ([`PlacementRequest::bytes`] is not looked at). That may be less than one file
+/// of the most bytes that [`plan`] places: no file knows of those that come after it.
+pub fn room(candidates: &[Candidate], request: &PlacementRequest) -> u64 {
+    let chunk = u64::from(request.chunk_size.max(1));
+    let places = |bytes: u64| PlacementRequest { bytes, ..*request };
+    let largest = candidates.iter().map(|candidate| candidate.free / chunk).max().unwrap_or(0);
+    let total: u64 = candidates.iter().map(|candidate| candidate.free / chunk).sum();
+    // Whatever number of chunks fits, every smaller one does, hence the bisection.
+    let (mut most, mut too_many) = (0, largest.max(total).saturating_add(1));
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        match plan(candidates, &places(middle.saturating_mul(chunk))) {
+            Ok(_) => most = middle,
+            Err(_) => too_many = middle,
+        }
+    }
+    let mut left = candidates.to_vec();
+    let (mut file, mut placed) = ((most / FILES_IN_ROOM).max(1), 0);
+    loop {
+        match plan(&left, &places(file * chunk)) {
+            Ok(plan) => {
+                placed += file;
+                let promised = plan.promised();
+                for candidate in &mut left {
+                    let taken = promised.get(&candidate.donor).copied().unwrap_or_default();
+                    candidate.free = candidate.free.saturating_sub(taken);
+                }
+            }
+            Err(_) if file > 1 => file /= 2,
+            Err(_) => return placed.saturating_mul(chunk),
+        }
+    }
+}
+
 impl Section {
     /// Returns the donors of this section's chunk number `chunk`.
     fn slot(&self, chunk: u64, copies: u32) -> impl Iterator<Item = DonorId> + '_ {

@@ -17,7 +17,9 @@ use potluck_pool::redundancy::Damaged;
 use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::{Address, DONOR_PORT};
-use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState};
+use potluck_wire::control::{
+    Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState, SpaceHealth,
+};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -152,6 +154,27 @@ fn told_apart(donors: &[DonorStatus]) -> Cow<'_, [DonorStatus]> {
         donor
     });
     apart.collect()
+}
+
+/// Makes the alarms for spaces in which nothing can be stored. Spaces that the reader may not know of have no names, and
+/// share one alarm for each reason.
+pub fn unmet_policies(spaces: &[SpaceHealth]) -> Vec<Alarm> {
+    let mut told = BTreeSet::new();
+    let lacking =
+        spaces.iter().filter_map(|space| Some((space.name.as_str(), space.lacks.as_ref()?)));
+    let lacking = lacking.filter(|(name, why)| told.insert((*name, *why)));
+    let alarm = |(name, why): (&str, &String)| {
+        let (space, set) = match name {
+            "" => ("spaces of others".to_owned(), "`potluck policy set`".to_owned()),
+            name => (name.to_owned(), format!("`potluck policy set pot://{name}`")),
+        };
+        Alarm::new(
+            Kind::PolicyUnmet,
+            format!("nothing can be stored in {space}: {why}"),
+            format!("lend on more machines (`potluck lend`), or ask for less redundancy ({set})"),
+        )
+    };
+    lacking.map(alarm).collect()
 }
 
 /// Makes the alarm for little space that is left.
@@ -429,6 +452,23 @@ mod tests {
         };
         assert!(short(4).is_some_and(|alarm| !degrades(&alarm)));
         assert_eq!((short(6), short(50), short_of_space(&[])), (None, None, None));
+    }
+
+    #[test]
+    fn a_space_that_can_store_nothing_is_told_and_those_of_others_not_by_name() {
+        let lacks = |name: &str, why: Option<&str>| SpaceHealth {
+            name: name.into(),
+            lacks: why.map(Into::into),
+            ..SpaceHealth::default()
+        };
+        let nine = Some("9 copies need 9 donors and 4 are available");
+        let spaces = [lacks("well", None), lacks("lab", nine), lacks("", nine), lacks("", nine)];
+        let alarms = unmet_policies(&spaces);
+        let told: Vec<&str> = alarms.iter().map(|alarm| alarm.what.as_str()).collect();
+        let [lab, others] = told[..] else { panic!("{told:?}") };
+        assert!(lab.starts_with("nothing can be stored in lab: 9 copies"), "{lab}");
+        assert!(others.starts_with("nothing can be stored in spaces of others"), "{others}");
+        assert!(alarms[0].advice.contains("pot://lab") && degrades(&alarms[0]), "{}", alarms[0]);
     }
 
     #[test]

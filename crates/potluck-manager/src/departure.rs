@@ -171,7 +171,8 @@ impl Departures {
                 }
             }
         }
-        let Looking { findings, mut loss, less_safe, files_held, spaces_held, stopped, .. } = looking;
+        let Looking { findings, mut loss, less_safe, files_held, spaces_held, stopped, .. } =
+            looking;
         let makers: BTreeSet<_> = spaces_held.values().flatten().collect();
         let held_of = HeldOf {
             files: files_held,

@@ -1,7 +1,8 @@
 //! The pool at one moment, as `status`, verdicts and metrics show it.
 
-use crate::alarms::Alarms;
+use crate::alarms::{self, Alarms};
 use crate::callers::{KnownMember, KnownMembers};
+use crate::failure;
 use crate::gc_freeze::GcFreeze;
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
@@ -14,14 +15,19 @@ use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::verdict;
 use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Space, Stats, StoredQuota};
+use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::policy::Policy;
 use potluck_core::quota::QuotaOf;
+use potluck_core::size::format_size;
+use potluck_pool::Pool;
 use potluck_wire::control::{
     DonorStatus, HealthLevel, MetadataHealth, OwnDonorStatus, PoolStatus, RepairState, SpaceHealth,
     SpaceInfo, Verdict,
 };
 use potluck_wire::token::Role;
 use potluck_wire::version;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 handles! {
@@ -86,7 +92,7 @@ impl Overview {
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
             condemned_at_dead: stats.condemned_at_dead,
-            spaces: self.verdicts(spaces.iter().filter_map(Space::info), &quotas),
+            spaces: self.verdicts(spaces.iter().filter_map(Space::info), &quotas, now),
             alarms: self.alarms.all(&donors, &repair),
             donors,
             repair,
@@ -104,6 +110,7 @@ impl Overview {
                 space.name.clear();
             }
         }
+        status.alarms.extend(alarms::unmet_policies(&status.spaces));
         status.verdict = verdict::judge(&status, self.unseen_now(&status.donors).as_ref());
         status.spaces.retain(|space| !space.name.is_empty());
         Ok(status)
@@ -224,7 +231,17 @@ impl Overview {
         &self,
         spaces: impl Iterator<Item = SpaceInfo>,
         quotas: &[StoredQuota],
+        now: Tick,
     ) -> Vec<SpaceHealth> {
+        let pool = self.pool.lock();
+        // Most spaces share a few policies.
+        let mut known = BTreeMap::new();
+        let mut room_by = |policy: &Policy| {
+            let key = (policy.redundancy().to_string(), policy.chunk_size, policy.stripe_width);
+            known.entry(format!("{key:?}")).or_insert_with(|| room_by(&pool, policy, now)).clone()
+        };
+        let spaces: Vec<_> = spaces.map(|space| (room_by(&space.policy), space)).collect();
+        drop(pool);
         let kept = self.scan_state.kept();
         let quota_of = |space: &SpaceInfo| {
             let mut quotas = quotas.iter();
@@ -232,7 +249,7 @@ impl Overview {
                 .find(|found| matches!(&found.of, QuotaOf::Space(name) if *name == space.name));
             found.cloned().map(StoredQuota::shown)
         };
-        let health = |space: SpaceInfo| {
+        let health = |((free, lacks), space): ((u64, Option<String>), SpaceInfo)| {
             let (policy, quota) = (Some(space.policy.redundancy()), quota_of(&space));
             let mut found = kept.spaces.get(&space.name).cloned().unwrap_or_default();
             if space.files == 0 {
@@ -242,9 +259,10 @@ impl Overview {
                 found = SpaceHealth { level, scanned, ..SpaceHealth::default() };
             }
             let SpaceInfo { name, files, in_catalog, .. } = space;
-            SpaceHealth { name, policy, files, in_catalog, quota, ..found }
+            let free = Some(free);
+            SpaceHealth { name, policy, files, in_catalog, quota, free, lacks, ..found }
         };
-        spaces.map(health).collect()
+        spaces.into_iter().map(health).collect()
     }
 
     /// Returns the health of the pool's own metadata on donors, if any is to be there and a scan has ended.
@@ -254,6 +272,30 @@ impl Overview {
         (asked && kept.began.is_some()).then(|| kept.metadata.clone())
     }
 }
+
+/// Returns the bytes of files that can be stored by a policy now, and the reason if that is nothing and donors that are
+/// merely silent would not change it.
+fn room_by(pool: &Pool, policy: &Policy, now: Tick) -> (u64, Option<String>) {
+    let redundancy = policy.redundancy();
+    let (free, needs) = (pool.storable(policy, now), redundancy.donors() as usize);
+    let stay = pool.staying(&BTreeSet::new(), now);
+    let writable = pool.willing(&BTreeSet::new(), now).count();
+    let lacks = match free {
+        0 if stay < needs => Some(failure::too_few_donors(redundancy, stay)),
+        0 if writable >= needs => {
+            let chunk = format_size(policy.chunk_size.into());
+            Some(match needs {
+                1 => format!("no donor has room for a chunk of {chunk}"),
+                _ => format!(
+                    "too few donors have room for a chunk of {chunk}: {redundancy} needs {needs}"
+                ),
+            })
+        }
+        _ => None,
+    };
+    (free, lacks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,9 +23,11 @@ pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
     let verdict = unavailable(status).or_else(|| degraded(status));
     let verdict = verdict.or_else(|| fallen_silent(status, unseen));
     verdict.or_else(|| not_known(status, unseen)).unwrap_or_else(|| {
-        let reason = match status.files {
-            0 => "nothing is stored yet",
-            _ => "every file is as safe as promised",
+        let safe = "every file is as safe as promised";
+        let reason = match (status.files, fewer_may_go(status)) {
+            (0, _) => "nothing is stored yet".to_owned(),
+            (_, Some(fewer)) => format!("{safe}; {fewer}"),
+            (_, None) => safe.to_owned(),
         };
         new(PoolState::Healthy, reason, "")
     })
@@ -35,6 +37,9 @@ pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
 /// once. Only the next scan tells whether some cannot be read.
 fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     let silent = unseen.filter(|unseen| matches!(unseen, Unseen::Silent(_)))?;
+    if only_as_announced(status) {
+        return None;
+    }
     let reason = format!(
         "{}; how safe files are without what is there is being looked at",
         unseen_why(&status.donors, silent)?
@@ -200,7 +205,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "nothing to do: repair makes them again, or the next backup does",
         );
     }
-    if let Some(what) = fewer_may_go(status) {
+    if let Some(what) = fewer_may_go(status).filter(|_| !only_as_announced(status)) {
         return verdict(what, &wait_no_longer(status)).map(of_files);
     }
     if let Some(alarm) = status.alarms.iter().find(|alarm| degrades(alarm)) {
@@ -215,6 +220,9 @@ fn fewer_may_go(status: &PoolStatus) -> Option<String> {
     // Even live donors may be of no use, in quarantine or without their disk.
     let while_so = match absent(status).as_str() {
         "" => "as the donors stand now".to_owned(),
+        names if only_as_announced(status) => {
+            format!("while {names} stays away as announced")
+        }
         names => format!("while {names} cannot be reached"),
     };
     let spaces = |which: fn(&SpaceHealth) -> bool| {
@@ -294,6 +302,13 @@ fn wait_no_longer(status: &PoolStatus) -> String {
 /// Returns the donors that are not live and hold chunks. A donor that holds nothing makes no file unreadable.
 fn missed(status: &PoolStatus) -> impl Iterator<Item = &DonorStatus> {
     status.donors.iter().filter(|donor| donor.state != DonorState::Live && donor.chunks > 0)
+}
+
+/// Returns whether donors are missed, and each of them announced its absence. Nobody has to be called for that, as long
+/// as every file has what its policy asks for.
+fn only_as_announced(status: &PoolStatus) -> bool {
+    let mut missed = missed(status).peekable();
+    missed.peek().is_some() && missed.all(|donor| donor.state == DonorState::Away)
 }
 
 /// Lists the names of the donors that are not live and hold chunks.
@@ -400,6 +415,25 @@ mod tests {
         let dead = pool(&[Dead, Dead], SpaceHealth::default());
         assert_eq!(judged(&dead).reason, "none of the 2 donors answers");
         assert_eq!(judged(&PoolStatus::default()).state, PoolState::Unavailable);
+    }
+
+    #[test]
+    fn an_announced_absence_is_no_page_as_long_as_the_policy_holds() {
+        use DonorState::{Away, Live, Silent};
+        let silent = SpaceHealth { tolerates_now: Some(0), silent: true, ..SpaceHealth::default() };
+        let mut away = pool(&[Live, Away], silent);
+        let verdict = judged(&away);
+        let said = "every file is as safe as promised; while donor-2 stays away as announced, one more makes files in lab unreadable";
+        assert_eq!((verdict.state, verdict.reason.as_str()), (PoolState::Healthy, said));
+        let gone = Unseen::Silent(BTreeSet::from([DonorId(0)]));
+        assert_eq!(judge(&away, Some(&gone)).state, PoolState::NotKnown, "for a moment");
+        away.spaces[0].incomplete = 1;
+        assert_eq!(judged(&away).state, PoolState::Degraded, "the policy does not hold");
+        away.spaces[0] = SpaceHealth { incomplete: 0, unreadable: 1, ..away.spaces[0].clone() };
+        assert_eq!(judged(&away).state, PoolState::Unavailable);
+        away.spaces[0].unreadable = 0;
+        away.donors.push(DonorStatus { state: Silent, ..away.donors[1].clone() });
+        assert_eq!(judged(&away).state, PoolState::Degraded, "nobody announced that");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Plans for files: distinct donors and domains, room, width, and what is refused.
 
 use potluck_core::ids::DonorId;
-use potluck_core::placement::{Candidate, PlacementRequest, Plan, Refusal, plan};
+use potluck_core::placement::{Candidate, PlacementRequest, Plan, Refusal, plan, room};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,6 +71,35 @@ fn asked() -> impl Strategy<Value = PlacementRequest> {
         .prop_map(|(bytes, chunk, width, copies)| request(bytes, chunk, width, copies))
 }
 
+/// Returns how many bytes are stored in files of `file` bytes until the next one is refused.
+fn stored_one_by_one(pool: &[Candidate], request: &PlacementRequest, file: u64) -> u64 {
+    let mut left = pool.to_vec();
+    let mut stored = 0;
+    while let Ok(plan) = plan(&left, &PlacementRequest { bytes: file, ..*request }) {
+        let promised = plan.promised();
+        for candidate in &mut left {
+            candidate.free -= promised.get(&candidate.donor).copied().unwrap_or_default();
+        }
+        stored += file;
+    }
+    stored
+}
+
+#[test]
+fn what_is_called_free_can_be_stored_with_its_copies() {
+    const MIB: u64 = 1 << 20;
+    let pool = frees(&[100 * MIB, 150 * MIB, 3072 * MIB]);
+    let request = |copies| request(0, MIB as u32, 3, copies);
+    let two = room(&pool, &request(2));
+    let stored = stored_one_by_one(&pool, &request(2), 10 * MIB);
+    assert!((stored - 10 * MIB..=250 * MIB).contains(&two), "{two} of {stored}");
+    assert_eq!(room(&pool, &request(1)), 3322 * MIB);
+    assert_eq!(room(&pool, &request(3)), 100 * MIB);
+    assert_eq!(room(&pool, &request(4)), 0, "there are three donors");
+    assert_eq!(room(&frees(&[MIB - 1, MIB]), &request(2)), 0, "a chunk fits once only");
+    assert_eq!(room(&[], &request(1)), 0);
+}
+
 proptest! {
     #[test]
     fn every_byte_has_its_copies_on_distinct_donors_with_room(
@@ -105,6 +134,13 @@ proptest! {
             prop_assert!(section.donors.len() as u32 >= copies);
         }
         prop_assert!(plan.sections.len() <= 3 * pool.len());
+    }
+
+    #[test]
+    fn a_file_as_large_as_the_room_finds_its_place(pool in pool(), request in asked()) {
+        let bytes = room(&pool, &request);
+        let fits = plan(&pool, &PlacementRequest { bytes, ..request });
+        prop_assert!(bytes == 0 || fits.is_ok(), "{bytes}: {fits:?}");
     }
 
     #[test]

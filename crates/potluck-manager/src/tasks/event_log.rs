@@ -235,6 +235,7 @@ fn over(kind: AlarmKind, donor: &str) -> String {
         AlarmKind::RepairStuck => "nothing keeps repair any more".into(),
         AlarmKind::PolicyStuck => "changes of policy go on".into(),
         AlarmKind::SpaceShort => "there is enough space again".into(),
+        AlarmKind::PolicyUnmet => "files can be stored in every space again".into(),
         AlarmKind::Unknown => "an alarm of another release is over".into(),
     }
 }

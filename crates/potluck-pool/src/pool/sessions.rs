@@ -159,20 +159,41 @@ impl Pool {
         whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
+        let candidates = self.candidates(avoid, now);
+        let request = self.placement(policy, bytes, whole, candidates.len(), now);
+        placement::plan(&candidates, &request)
+    }
+
+    /// Returns how many bytes of files can be stored by a policy now, in files of a few chunks or more. The last bytes
+    /// at donors that are less than a chunk do not count.
+    pub fn storable(&self, policy: &Policy, now: Tick) -> u64 {
+        let candidates = self.candidates(&[], now);
+        let request = self.placement(policy, 0, false, candidates.len(), now);
+        let chunks = placement::room(&candidates, &request) / u64::from(request.chunk_size);
+        chunks.saturating_mul(group(policy))
+    }
+
+    /// Returns what is asked of placement for `bytes` of one copy, where there are so many `candidates`.
+    fn placement(
+        &self,
+        policy: &Policy,
+        bytes: u64,
+        whole: bool,
+        candidates: usize,
+        now: Tick,
+    ) -> PlacementRequest {
         let copies = policy.redundancy().donors();
         // Donors that are away come back, and repair completes what was written without them. Donors that
         // leave or are not trusted do not, and a full donor takes nothing when it is back either.
         let chunk = u64::from(stored_len(policy, policy.chunk_size));
         let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
-        let candidates = self.candidates(avoid, now);
-        let request = PlacementRequest {
+        PlacementRequest {
             bytes,
             chunk_size: stored_len(policy, policy.chunk_size),
-            width: policy.stripe_width.donors(candidates.len()).max(copies),
+            width: policy.stripe_width.donors(candidates).max(copies),
             copies,
             least: if may_be_short { policy.least_donors() } else { copies },
-        };
-        placement::plan(&candidates, &request)
+        }
     }
 
     fn starting_plan(

@@ -159,6 +159,8 @@ pub enum AlarmKind {
     PolicyStuck,
     /// Little of the lent space is left.
     SpaceShort,
+    /// Nothing can be stored in a space: its policy needs more donors than there are, or room at more of them.
+    PolicyUnmet,
     /// An alarm of a newer manager, whose words say what it is about.
     #[serde(other)]
     Unknown,
@@ -231,6 +233,14 @@ pub struct SpaceHealth {
     /// The redundancy that the space's policy promises for new files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Redundancy>,
+    /// The bytes of files that can be stored in the space now by its policy, in files of a few chunks or more; quotas
+    /// are not looked at. `None` from a manager that does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free: Option<u64>,
+    /// The reason why nothing can be stored in the space by its policy, where more donors or more room on them would
+    /// be needed; `None` where something can, or could if donors were back that are merely silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
     /// The number of donors that may still die for ever before anything in the space is lost; `None` while something
     /// cannot be read, before the first scan, or where all files are in the catalog.
     pub tolerates: Option<u32>,

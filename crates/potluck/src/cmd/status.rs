@@ -63,7 +63,7 @@ fn text(status: &PoolStatus) -> String {
     let lends = |donor: &&DonorStatus| donor.state != DonorState::Joined;
     let lending = status.donors.iter().filter(lends).count();
     let mut text = format!(
-        "pool {}: {}, {}; {} of {} live, {} free; {}\n",
+        "pool {}: {}, {}; {} of {} live, with room for {}, copies and all; {}\n",
         status.pool,
         count(status.files, "file"),
         format_size(status.bytes),
@@ -74,12 +74,12 @@ fn text(status: &PoolStatus) -> String {
     );
     if !status.spaces.is_empty() {
         let rows: Vec<_> = status.spaces.iter().map(space_row).collect();
-        let head = ["space", "files", "kept as", "more donors may die", ""];
-        text.push_str(&format!("\n{}", table(&head, &[1], &rows)));
+        let head = ["space", "files", "kept as", "free", "more donors may die", ""];
+        text.push_str(&format!("\n{}", table(&head, &[1, 3], &rows)));
     }
     if !status.donors.is_empty() {
         let rows: Vec<_> = status.donors.iter().map(donor_row).collect();
-        let head = ["donor", "state", "held", "free", "chunks", "bad", "load", "address"];
+        let head = ["donor", "state", "held", "room", "chunks", "bad", "load", "address"];
         text.push_str(&format!("\n{}", table(&head, &[2, 3, 4, 5, 6], &rows)));
     }
     text.push_str(&format!("\nrepair: {}\n", repair::summary(&status.repair)));
@@ -142,6 +142,7 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         space.name.clone(),
         space.files.to_string(),
         or_dash(space.policy.map(|policy| policy.to_string())),
+        or_dash(space.free.map(format_size)),
         or_dash(match may_die.filter(|_| space.files > 0) {
             Some(may_die) => Some(may_die.to_string()),
             None => space.all_in_catalog.then(|| "any".into()),
