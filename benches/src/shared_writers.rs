@@ -102,17 +102,18 @@ impl Round<'_> {
     /// Returns the time for all, and the part of it that the commit took.
     fn one_file(&self, round: u64) -> Result<(Duration, Duration)> {
         let target = format!("pot://one/shared-{}-{round}", self.clients);
-        measure::run(self.pool.client().args(["shared", "begin", &target]))?;
+        measure::run(self.pool.client().args(["write-shared", "begin", &target]))?;
         let parts = self.parts(&format!("shared {round}"))?;
         let began = Instant::now();
         let clients = parts.iter().enumerate().map(|(client, part)| {
             let at = (ASKEW + client as u64 * self.size).to_string();
-            let head = ["shared".as_ref(), "write".as_ref(), part.as_os_str(), target.as_ref()];
+            let head =
+                ["write-shared".as_ref(), "write".as_ref(), part.as_os_str(), target.as_ref()];
             self.start(&[&head[..], &["--at".as_ref(), at.as_ref()]].concat())
         });
         end(clients.collect::<Result<_>>()?)?;
         let written = began.elapsed();
-        measure::run(self.pool.client().args(["shared", "commit", &target]))?;
+        measure::run(self.pool.client().args(["write-shared", "commit", &target]))?;
         let took = began.elapsed();
         self.check(&target, &parts)?;
         Ok((took, took - written))

@@ -123,7 +123,7 @@ impl From<Error> for Failure {
             Error::KeptPlace(_) => failure(
                 K::Usage,
                 code::READ_ONLY,
-                "copy what you need from there; `potluck restore` and `undelete` bring old versions back, `potluck snapshot rm` removes a snapshot",
+                "copy what you need from there; `potluck revert` and `undelete` bring old versions back, `potluck snapshot rm` removes a snapshot",
             ),
             Error::TooLongToKeep(_) => failure(
                 K::Usage,

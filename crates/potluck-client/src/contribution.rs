@@ -100,7 +100,7 @@ impl Index {
 fn damaged() -> Failure {
     let what = "what a writer contributed to a shared file cannot be read";
     Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
-        .hint("give the shared file up (`potluck shared abort`), and write it anew")
+        .hint("give the shared file up (`potluck write-shared abort`), and write it anew")
 }
 
 /// The source of a range of bytes of a new version.

@@ -188,7 +188,7 @@ impl Pool {
         if self.call(&SharedWriters { path: path.clone() }).await?.staging.is_none() {
             let what = format!("{path} is not shared, or not any more");
             return Err(Failure::new(ErrorKind::NotFound, code::NO_CHECKPOINT, what)
-                .hint("`potluck shared ls` shows the files that are"));
+                .hint("`potluck write-shared ls` shows the files that are"));
         }
         let place = SharedPlace::share(self, path).await?;
         let writer = SharedWriterId(self.random());
@@ -455,8 +455,8 @@ impl Making<'_> {
             names.join(", ")
         );
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
-            "wait for it, or let it write again under that name; `potluck shared commit {path} --leave-out {}` does \
-             without what it wrote, and `potluck shared abort {path}` gives all up",
+            "wait for it, or let it write again under that name; `potluck write-shared commit {path} --leave-out {}` does \
+             without what it wrote, and `potluck write-shared abort {path}` gives all up",
             names[0]
         ))
     }
@@ -631,7 +631,7 @@ impl Making<'_> {
         };
         let what = format!("{path} has no new version: {what}");
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
-            "`potluck shared commit {path} --leave-out {other}` does without what one of them wrote, and `potluck \
+            "`potluck write-shared commit {path} --leave-out {other}` does without what one of them wrote, and `potluck \
              shared abort {path}` gives all up"
         ))
     }

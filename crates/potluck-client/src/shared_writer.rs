@@ -168,7 +168,7 @@ impl Claims {
                     if self.client.now().saturating_sub(began) > most {
                         let what = format!("a version of {} is being made for long", self.path);
                         return Err(Failure::new(ErrorKind::Retry, code::CLAIMED, what)
-                            .hint("try again; `potluck shared ls` shows who writes"));
+                            .hint("try again; `potluck write-shared ls` shows who writes"));
                     }
                     tokio::time::sleep(PAUSE).await;
                 }

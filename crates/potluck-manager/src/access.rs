@@ -250,7 +250,7 @@ fn action(verb: Verb) -> &'static str {
         | Verb::CheckpointAbort
         | Verb::CheckpointList => "`potluck ckpt`",
         Verb::KeptList => "`potluck versions` or `trash ls`",
-        Verb::BringBack => "`potluck restore` or `undelete`",
+        Verb::BringBack => "`potluck revert` or `undelete`",
         Verb::LetGo => "`potluck trash empty`",
         Verb::SeriesPurge => "`potluck ckpt purge`",
         Verb::Pin => "`potluck pin` or `unpin`",
@@ -272,7 +272,7 @@ fn action(verb: Verb) -> &'static str {
         }
         Verb::RoomReserve | Verb::RoomReservationList | Verb::RoomRelease => "`potluck reserve`",
         Verb::SharedClaim | Verb::SharedLeave | Verb::SharedTurn | Verb::SharedWriters => {
-            "`potluck shared`"
+            "`potluck write-shared`"
         }
         Verb::LockTake | Verb::LockKeep | Verb::LockGive => "locking files",
         Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",

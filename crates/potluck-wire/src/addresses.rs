@@ -82,6 +82,14 @@ impl Address {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
+    /// Returns the address under which a machine with this name answers on the local network (RFC 6762); `None` for
+    /// an IP address, and for a name of several parts.
+    pub fn on_local_network(&self) -> Option<Self> {
+        let host = self.host();
+        let is_bare = self.ip().is_none() && !host.contains('.') && host != "localhost";
+        is_bare.then(|| Self(format!("{host}.local:{}", self.port())))
+    }
+
     /// Returns the port of the address.
     pub fn port(&self) -> u16 {
         self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
@@ -298,6 +306,18 @@ mod tests {
             assert!(Address::parse(bad, MANAGER_PORT).is_err(), "{bad}");
         }
         assert!("a".parse::<Address>().is_err(), "one that was told has its port");
+    }
+
+    #[test]
+    fn only_a_bare_name_is_looked_for_on_the_local_network() {
+        let local = |text: &str| {
+            let address = Address::parse(text, DONOR_PORT).expect(text);
+            address.on_local_network().map(|local| local.to_string())
+        };
+        assert_eq!(local("bob"), Some("bob.local:7701".into()));
+        for other in ["bob.lab.example", "bob.local", "10.0.0.1", "fd00::1", "localhost"] {
+            assert_eq!(local(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod checkpoints;
 mod daemons;
 mod donors;
 mod files;
+mod groups;
 mod history;
 mod keyed;
 mod manuals;
@@ -27,10 +28,11 @@ pub use donors::{
     NodesArgs,
 };
 pub use files::{
-    CatArgs, CpArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, PathArgs, RmArgs, StatArgs, TreeArgs,
+    CatArgs, CpArgs, DuArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs, TreeArgs,
 };
+pub use groups::meant;
 pub use history::{
-    PinArgs, RestoreArgs, RetentionOptions, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
+    PinArgs, RetentionOptions, RevertArgs, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
     SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
 };
 pub use keyed::Given;
@@ -74,6 +76,7 @@ use std::time::Duration;
     disable_help_flag = true,
     disable_version_flag = true,
     arg_required_else_help = true,
+    help_template = groups::template(),
     after_help = "Start here:\n  potluck demo                      see it work, leaves nothing behind\n  potluck up                        start a pool on this machine\n  potluck space create lab\n  potluck cp results.h5 pot://lab/  store a file\n\nExit codes: 0 ok, 1 other, 2 usage, 3 not found, 4 partial, 5 try again, 6 no space,\n7 integrity, 8 not allowed, 10 conflict, 130 interrupted."
 )]
 pub struct Args {
@@ -83,9 +86,12 @@ pub struct Args {
     pub command: Command,
 }
 
+/// The heading of the flags of every command, in help.
+const GLOBAL: &str = "Global options";
+
 /// Flags of every command.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Global options")]
+#[command(next_help_heading = GLOBAL)]
 pub struct Global {
     /// The pool to use: its name, or the directory of an identity
     #[arg(long, global = true, env = "POTLUCK_POOL", value_name = "NAME|DIR")]
@@ -107,6 +113,9 @@ pub struct Global {
         value_parser = FalseyValueParser::new()
     )]
     pub no_progress: bool,
+    /// Show times in UTC, not in this machine's zone
+    #[arg(long, global = true, env = "POTLUCK_UTC", value_parser = FalseyValueParser::new())]
+    pub utc: bool,
     /// How long to wait for a manager that does not answer, and in the middle of a transfer for donors; default: 30s
     /// before anything was moved, 10m then
     #[arg(
@@ -182,7 +191,7 @@ pub enum Command {
     Cp(CpArgs),
     /// List a directory, a space, or all spaces
     #[command(
-        after_help = "Examples:\n  potluck ls -l pot://lab/runs\n  potluck ls -l --bytes pot://lab/runs     (exact sizes)"
+        after_help = "Examples:\n  potluck ls -l pot://lab/runs\n  potluck ls -l --bytes pot://lab/runs     (exact sizes)\n  potluck ls -lt pot://lab/runs            (what was modified last comes first)\n  potluck ls -lS 'pot://lab/runs/*.h5'     (the largest first; quoted, for shells know no pool)"
     )]
     Ls(LsArgs),
     /// Show everything known of a path: digest, version, how safe it is, donors
@@ -212,14 +221,14 @@ pub enum Command {
     Rm(RmArgs),
     /// List the versions of a file: the current one and those that are kept
     #[command(
-        after_help = "Examples:\n  potluck versions pot://lab/model.pt\n  potluck cat pot://lab/notes.txt --version-id 17\n  potluck restore pot://lab/model.pt --version-id 17\n\nVersions are kept where the policy says so: potluck policy set pot://lab --keep-versions 30d,10"
+        after_help = "Examples:\n  potluck versions pot://lab/model.pt\n  potluck cat pot://lab/notes.txt --version-id 17\n  potluck revert pot://lab/model.pt --version-id 17\n\nVersions are kept where the policy says so: potluck policy set pot://lab --keep-versions 30d,10"
     )]
     Versions(VersionsArgs),
     /// Make an old version of a file the current one; what was current is kept as a version
     #[command(
-        after_help = "Examples:\n  potluck restore pot://lab/model.pt                    (the version before)\n  potluck restore pot://lab/model.pt --version-id 17    (one that `potluck versions` lists)"
+        after_help = "Examples:\n  potluck revert pot://lab/model.pt                    (the version before)\n  potluck revert pot://lab/model.pt --version-id 17    (one that `potluck versions` lists)"
     )]
-    Restore(RestoreArgs),
+    Revert(RevertArgs),
     /// Bring back files and directories that were removed
     #[command(
         after_help = "Examples:\n  potluck undelete pot://lab/results.h5\n  potluck undelete pot://lab/runs         (a directory, with all that was in it)\n  potluck undelete -r pot://lab/runs      (also what was removed inside it before)\n  potluck trash ls pot://lab              (what there is to bring back)"
@@ -253,9 +262,9 @@ pub enum Command {
     /// Write one file from several machines at once, each other bytes of it
     #[command(
         subcommand,
-        after_help = "Example:\n  potluck shared begin pot://lab/out.bin\n  potluck shared write part-0 pot://lab/out.bin --at 0          (on each machine its part,\n  potluck shared write part-1 pot://lab/out.bin --at 1GiB       all at once)\n  potluck shared commit pot://lab/out.bin\n\nNobody sees any of it before the commit, and then all of it."
+        after_help = "Example:\n  potluck write-shared begin pot://lab/out.bin\n  potluck write-shared write part-0 pot://lab/out.bin --at 0          (on each machine its part,\n  potluck write-shared write part-1 pot://lab/out.bin --at 1GiB       all at once)\n  potluck write-shared commit pot://lab/out.bin\n\nNobody sees any of it before the commit, and then all of it."
     )]
-    Shared(SharedArgs),
+    WriteShared(SharedArgs),
     /// Mount a pool, a space or a directory of one as a file system
     #[command(
         after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"
@@ -266,8 +275,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  potluck umount ~/lab")]
     Umount(UmountArgs),
     /// Add up the sizes below a path
-    #[command(after_help = "Example:\n  potluck du pot://lab")]
-    Du(PathArgs),
+    #[command(
+        after_help = "Examples:\n  potluck du pot://lab\n  potluck du -sh pot://lab 'pot://archive/2026-*'"
+    )]
+    Du(DuArgs),
     /// Show everything below a path as a tree
     #[command(after_help = "Example:\n  potluck tree pot://lab --depth 2")]
     Tree(TreeArgs),
@@ -429,15 +440,21 @@ mod tests {
 
     #[test]
     fn help_of_every_verb_shows_global_options_below_its_own() {
-        const HEADING: &str = "Global options";
         fn look(command: &mut clap::Command, seen: &mut usize) {
             let help = command.render_long_help().to_string();
             for arg in command.get_arguments() {
-                let is_below = arg.get_help_heading() == Some(HEADING);
+                let is_below = arg.get_help_heading() == Some(GLOBAL);
                 assert_eq!(is_below, arg.is_global_set(), "{arg}: {help}");
             }
-            let (own, global) = help.split_once(&format!("\n{HEADING}:\n")).expect(&help);
-            for flag in ["-h, --help", "-V, --version", "--json"] {
+            let (own, global) = help.split_once(&format!("\n{GLOBAL}:\n")).expect(&help);
+            // There -h is the one that people know from these programs.
+            let help_flag = match command.get_name() {
+                "ls" | "du" if global.contains("--no-progress") && own.contains("-h, --human") => {
+                    "--help"
+                }
+                _ => "-h, --help",
+            };
+            for flag in [help_flag, "-V, --version", "--json"] {
                 let lines = |part: &str| part.lines().any(|line| line.trim().starts_with(flag));
                 assert!(!lines(own) && lines(global), "{flag}: {help}");
             }

@@ -21,9 +21,10 @@ mod signals;
 mod systemd;
 
 use args::{Args, Command};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use output::Output;
-use potluck_core::path::BadPath;
+use potluck_core::path::{BadPath, PoolPath};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::open_files;
 use std::error::Error as _;
@@ -96,7 +97,7 @@ fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
         Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),
         Ok(cmd::Ending::Said(kind)) => kind.exit_code().into(),
         Ok(cmd::Ending::Interrupted) => signals::INTERRUPTED.into(),
-        Err(failure) => output.fail(&failure),
+        Err(failure) => output.fail(&explained(failure)),
     }
 }
 
@@ -108,7 +109,10 @@ fn refuse(why: &clap::Error) -> ExitCode {
     let output = if to_programs { Output::for_programs() } else { Output::for_people() };
     let source = why.source().and_then(|source| source.downcast_ref::<BadPath>());
     if let Some(path) = source {
-        return output.fail(&cmd::bad_path(path.clone()));
+        return output.fail(&in_order(cmd::bad_path(path.clone())));
+    }
+    if let Some(failure) = unknown_verb(why) {
+        return output.fail(&failure);
     }
     if !why.use_stderr() || !to_programs {
         why.exit();
@@ -121,6 +125,44 @@ fn refuse(why: &clap::Error) -> ExitCode {
     let failure = Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what);
     let command = called(std::env::args_os().skip(1));
     output.fail(&failure.hint(format!("`{command} --help` shows how it is called")))
+}
+
+/// Adds the right order to a failure of a mount that names the directory before the path in the pool.
+fn in_order(failure: Failure) -> Failure {
+    let has_pool_path = || {
+        let mut given = std::env::args_os().skip(1);
+        given.any(|arg| arg.to_str().is_some_and(PoolPath::is_pool_path))
+    };
+    match called(std::env::args_os().skip(1)) == "potluck mount" && has_pool_path() {
+        true => failure.hint("the path in the pool comes first: `potluck mount pot://SPACE DIR`"),
+        false => failure,
+    }
+}
+
+/// Returns the failure of a command that other systems have, with what does the same here; `None` for any other error.
+fn unknown_verb(why: &clap::Error) -> Option<Failure> {
+    let of_root = called(std::env::args_os().skip(1)) == "potluck";
+    let verb = match why.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(verb)) if of_root => verb,
+        _ => return None,
+    };
+    let what = format!("there is no command “{verb}”");
+    Some(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(args::meant(verb)?))
+}
+
+/// Adds to the failure to find a path with a pattern in it that patterns are not expanded there.
+fn explained(failure: Failure) -> Failure {
+    let is_pattern = |arg: &OsString| {
+        let path = arg.to_str().filter(|arg| PoolPath::is_pool_path(arg));
+        path.is_some_and(cmd::is_pattern)
+    };
+    match failure.code == code::NO_ENTRY && std::env::args_os().skip(1).any(|arg| is_pattern(&arg)) {
+        true => failure.hint(
+            "* and ? are taken as they stand, but in the last name of what `ls`, `du` and `cat` are given: list what \
+             they would match, and name it, or the directory with -r",
+        ),
+        false => failure,
+    }
 }
 
 /// Returns the command that these arguments name, such as `potluck space create`, as far as there is such a command.

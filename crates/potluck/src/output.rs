@@ -19,6 +19,9 @@ pub struct Output {
     unwritten: OnceLock<io::Error>,
 }
 
+/// Whether times are shown in UTC. There is one switch for the process, which the command line sets.
+static UTC: OnceLock<bool> = OnceLock::new();
+
 /// Returns whether standard error may be coloured (<https://no-color.org>).
 pub fn colours_wanted() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
@@ -31,6 +34,7 @@ impl Output {
 
     /// Makes the output that the flags ask for.
     pub fn new(global: &Global) -> Self {
+        UTC.get_or_init(|| global.utc);
         Self::with(global.json, global.quiet)
     }
 
@@ -199,8 +203,46 @@ pub fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Formats milliseconds since 1970 as date and time in UTC.
+/// Returns the head of a column of times, which names the zone where it is not this machine's own.
+pub fn in_zone(head: &str) -> String {
+    if is_utc() { format!("{head} (UTC)") } else { head.to_owned() }
+}
+
+/// Formats milliseconds since 1970 as a time in a sentence, which names the zone where it is not this machine's own.
+pub fn stated_time(ms: i64) -> String {
+    if is_utc() { format!("{} UTC", time(ms)) } else { time(ms) }
+}
+
+/// Formats milliseconds since 1970 as date and time: in this machine's zone, or with `--utc` in UTC.
 pub fn time(ms: i64) -> String {
+    let local = if is_utc() { None } else { local_time(ms.max(0) / 1000) };
+    local.unwrap_or_else(|| utc_time(ms))
+}
+
+fn is_utc() -> bool {
+    UTC.get().copied().unwrap_or(false)
+}
+
+/// Formats seconds since 1970 in this machine's zone; `None` where the C library cannot tell the time there.
+fn local_time(seconds: i64) -> Option<String> {
+    // SAFETY: `localtime_r` reads `seconds` and fills `parts`, both of which are there while it runs; all zeros are a
+    // value of this plain structure.
+    let parts = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        (!libc::localtime_r(&seconds, &mut parts).is_null()).then_some(parts)
+    }?;
+    Some(format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+        parts.tm_year + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec
+    ))
+}
+
+fn utc_time(ms: i64) -> String {
     let since = std::time::Duration::from_millis(ms.max(0) as u64);
     let text = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).to_string();
     text.replace('T', " ").trim_end_matches('Z').to_string()

@@ -223,7 +223,7 @@ impl NamingCalls {
             if self.catalog.shared_file(file.clone()).await?.is_some() {
                 let what = format!("{file} is shared, and writers have not made a version of it");
                 return Err(Failure::new(ErrorKind::Conflict, code::CLAIMED, what)
-                    .hint(format!("`potluck shared ls {file}` names them")));
+                    .hint(format!("`potluck write-shared ls {file}` names them")));
             }
         }
         Ok(())

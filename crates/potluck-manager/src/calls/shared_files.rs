@@ -48,7 +48,7 @@ impl SharedFileCalls {
             None => {
                 let what = format!("{path} is not shared, or not any more");
                 Err(Failure::new(ErrorKind::NotFound, code::NO_CHECKPOINT, what)
-                    .hint("`potluck shared begin` shares it"))
+                    .hint("`potluck write-shared begin` shares it"))
             }
         }
     }

@@ -132,7 +132,21 @@ impl RestoreServer {
     /// epoch, the server raises its own above that and shows it once more.
     ///
     /// Errors: no donor of this pool is reached there.
+    ///
+    /// A name that cannot be looked up is tried as one of the local network, where machines answer to it by multicast
+    /// DNS: `bob` as `bob.local`.
     pub async fn call_in(&self, address: &Address) -> io::Result<()> {
+        let called = self.call_in_at(address).await;
+        match &called {
+            Err(why) if is_unknown(why) => match address.on_local_network() {
+                Some(local) => self.call_in_at(&local).await.or(called),
+                None => called,
+            },
+            _ => called,
+        }
+    }
+
+    async fn call_in_at(&self, address: &Address) -> io::Result<()> {
         for _ in 0..2 {
             let Some(shown) = self.whereabouts() else { return Ok(()) };
             let answer = ask(&*self.env.net, address, Some(&shown)).await?;
@@ -258,6 +272,11 @@ impl Answers for RestoreServer {
     }
 
     async fn connection_ended(self: Arc<Self>, _: u64) {}
+}
+
+/// Returns whether nobody knows the name, or was asked in vain: without a name service a lookup may take its time.
+fn is_unknown(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::TimedOut)
 }
 
 fn restoring() -> Failure {

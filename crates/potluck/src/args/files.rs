@@ -1,6 +1,7 @@
 //! Commands about files and directories.
 
-use super::{Caution, PolicyOptions, RetentionOptions};
+use super::{Caution, GLOBAL, PolicyOptions, RetentionOptions};
+use clap::ArgAction;
 use potluck_core::path::PoolPath;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,9 +49,9 @@ pub struct CpArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct LsArgs {
-    /// The paths to list; default: the spaces
+    /// The paths to list; default: the spaces. In the last name * and ? match several, in quotes
     #[arg(default_value = "pot://")]
-    pub path: PoolPath,
+    pub paths: Vec<PoolPath>,
     /// Sizes, times and versions
     #[arg(short, long)]
     pub long: bool,
@@ -58,14 +59,38 @@ pub struct LsArgs {
     #[arg(short, long, requires = "long")]
     pub bytes: bool,
     /// Everything below
-    #[arg(short, long)]
+    #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
+    /// What was modified last comes first
+    #[arg(short = 't', long = "sort-time", overrides_with = "by_size")]
+    pub by_time: bool,
+    /// The largest comes first
+    #[arg(short = 'S', long = "sort-size", overrides_with = "by_time")]
+    pub by_size: bool,
+    /// Sizes for people, which is the default: nothing else is meant by -h here
+    #[arg(short = 'h', long = "human-readable", conflicts_with = "bytes")]
+    pub human: bool,
+    // The general -h gives way to the one that people know from `ls`.
+    /// Print help
+    #[arg(long, global = true, action = ArgAction::Help, help_heading = GLOBAL)]
+    help: Option<bool>,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct PathArgs {
-    /// pot://SPACE/PATH
-    pub path: PoolPath,
+pub struct DuArgs {
+    /// The paths to add up. In the last name * and ? match several, in quotes
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+    /// Only the sum of each path, not what is directly in it
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// Sizes for people, which is the default: nothing else is meant by -h here
+    #[arg(short = 'h', long = "human-readable")]
+    pub human: bool,
+    // As in `LsArgs`.
+    /// Print help
+    #[arg(long, global = true, action = ArgAction::Help, help_heading = GLOBAL)]
+    help: Option<bool>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -79,7 +104,7 @@ pub struct StatArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct CatArgs {
-    /// pot://SPACE/PATH, one after the other
+    /// pot://SPACE/PATH, one after the other. In the last name * and ? match several, in quotes
     #[arg(required = true)]
     pub paths: Vec<PoolPath>,
     /// First and last byte of each, as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes

@@ -47,7 +47,7 @@ pub struct VersionsArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct RestoreArgs {
+pub struct RevertArgs {
     /// pot://SPACE/PATH
     pub path: PoolPath,
     /// Which version; default: the one before the present

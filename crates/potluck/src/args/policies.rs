@@ -13,7 +13,7 @@ use potluck_core::size::parse_size;
 #[derive(Debug, Clone, clap::Args)]
 pub struct PolicyOptions {
     /// Copies of every chunk, each on its own donor
-    #[arg(long, value_name = "N", conflicts_with = "ec")]
+    #[arg(long, value_name = "N", conflicts_with = "ec", value_parser = copies)]
     pub copies: Option<u32>,
     /// Erasure code instead of copies: data + parity chunks, such as 4+2; any 4 of the 6 suffice
     #[arg(long, value_name = "M+K")]
@@ -134,4 +134,10 @@ pub struct PolicySetArgs {
     pub new_files_only: bool,
     #[command(flatten)]
     pub caution: Caution,
+}
+
+/// Parses a number of copies.
+fn copies(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| format!("“{text}” is no number of copies: write it in digits, such as 2"))
 }

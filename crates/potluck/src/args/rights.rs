@@ -12,6 +12,12 @@ pub fn space_name(text: &str) -> Result<String, BadPath> {
     check_space(name).map(|()| name.into())
 }
 
+/// Parses a right, which comes after who has it.
+fn right(text: &str) -> Result<Right, String> {
+    let order = "; the order is SPACE WHO RIGHT…, as in `potluck space grant lab ada read write`";
+    text.parse::<Right>().map_err(|why| format!("{why}{order}"))
+}
+
 #[derive(Debug, clap::Args)]
 pub struct SpaceGrantArgs {
     /// The space
@@ -21,7 +27,7 @@ pub struct SpaceGrantArgs {
     #[arg(value_name = "WHO")]
     pub who: String,
     /// What they may do: list, read, write or manage
-    #[arg(required = true, value_name = "RIGHT")]
+    #[arg(required = true, value_name = "RIGHT", value_parser = right)]
     pub rights: Vec<Right>,
 }
 
@@ -34,7 +40,7 @@ pub struct SpaceRevokeArgs {
     #[arg(value_name = "WHO")]
     pub who: String,
     /// What they may not do any more: list, read, write or manage; default: all of it
-    #[arg(value_name = "RIGHT")]
+    #[arg(value_name = "RIGHT", value_parser = right)]
     pub rights: Vec<Right>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args;
-use crate::output::{Output, name, table, time};
+use crate::output::{Output, in_zone, name, table, time};
 use potluck_client::Pool;
 use potluck_wire::control::{AuditEntry, AuditKind, AuditPage, AuditRead};
 use potluck_wire::error::Failure;
@@ -22,7 +22,7 @@ pub async fn run(args: args::AuditArgs, client: &Pool, output: &Output) -> Resul
     }
     output.result(&log, |log| {
         let rows: Vec<_> = log.entries.iter().map(row).collect();
-        table(&["when (UTC)", "who", "from", "", "times", "what"], &[4], &rows)
+        table(&[&in_zone("when"), "who", "from", "", "times", "what"], &[4], &rows)
     });
     Ok(Ending::Done)
 }

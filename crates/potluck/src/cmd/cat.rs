@@ -1,7 +1,7 @@
 //! `potluck cat`: writes files, or a part of each, to standard output.
 
-use super::Ending;
 use super::several::Several;
+use super::{Ending, patterns};
 use crate::args::CatArgs;
 use crate::output::{Output, Piped};
 use potluck_client::{ByteRange, Pool, Quiet, cat};
@@ -17,7 +17,7 @@ pub async fn run(args: CatArgs, client: &Pool, output: &Output) -> Result<Ending
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("write old versions one by one"));
     }
-    for path in &args.paths {
+    for path in &patterns::expand(&args.paths, client).await? {
         let path = &match args.version_id {
             Some(number) => client.version_at(path, VersionId(number)).await?,
             None => path.clone(),

@@ -79,7 +79,7 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
         CkptArgs::Purge(args) => purge::purge(args, client, output).await?,
         CkptArgs::Ls => {
             let mut open = client.checkpoints().await?;
-            // Files that writers share are listed by `potluck shared ls`.
+            // Files that writers share are listed by `potluck write-shared ls`.
             open.checkpoints.retain(|about| about.style != CommitStyle::Share);
             output.result(&open, text);
         }

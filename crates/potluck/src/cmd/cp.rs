@@ -24,6 +24,7 @@ use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 /// The number of bytes below which no speed is shown.
@@ -163,7 +164,10 @@ pub async fn run(
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
         (_, 0) => {
-            return Err(usage("neither side is in the pool").hint("pool paths start with pot://"));
+            let given = args.from.iter().chain([&args.to]).map(Path::new);
+            let hint = given.filter_map(place::other_place).next();
+            let hint = hint.unwrap_or_else(|| "a path in the pool starts with pot://".into());
+            return Err(usage("neither side is in the pool").hint(hint));
         }
         _ => {
             return Err(usage("some sources are in the pool and some are not")

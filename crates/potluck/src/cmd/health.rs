@@ -1,6 +1,6 @@
 //! Words for people about how safe files are, and about policies.
 
-use crate::output::{count, time};
+use crate::output::{count, stated_time};
 use potluck_core::policy::{KeptTime, KeptVersions, Policy, Redundancy, Retention, Width};
 use potluck_core::size::format_size;
 use potluck_wire::control::{Health, HealthLevel};
@@ -53,10 +53,10 @@ pub fn window(health: &Health) -> Option<String> {
     }
     Some(match (health.level, health.safe_since_ms) {
         (HealthLevel::Safe | HealthLevel::Waiting, Some(since)) => {
-            format!("closed since {} UTC", time(since))
+            format!("closed since {}", stated_time(since))
         }
         (HealthLevel::Safe | HealthLevel::Waiting, None) => "closed".into(),
-        (_, Some(since)) => format!("open again; it was closed at {} UTC", time(since)),
+        (_, Some(since)) => format!("open again; it was closed at {}", stated_time(since)),
         (_, None) => "open: not all that its policy promises is there yet".into(),
     })
 }

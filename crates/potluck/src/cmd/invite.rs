@@ -4,7 +4,7 @@ use super::Ending;
 use super::members::called;
 use crate::args::{self, InviteAction, NewTokenArgs};
 use crate::command_settings::CommandSettings;
-use crate::output::{Output, duration, table, time};
+use crate::output::{Output, duration, in_zone, table, time};
 use potluck_client::Pool;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{
@@ -47,7 +47,7 @@ async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
             vec![token.invitation.to_string(), token.role.to_string(), by, made, state]
         };
         let rows: Vec<_> = invitations.iter().map(row).collect();
-        table(&["no", "role", "by", "made (UTC)", "state"], &[0], &rows)
+        table(&["no", "role", "by", &in_zone("made"), "state"], &[0], &rows)
     });
     Ok(Ending::Done)
 }

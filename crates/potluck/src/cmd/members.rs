@@ -6,7 +6,7 @@ use super::nodes::{only_there, removable, would_end};
 use crate::args::{self, MembersLsArgs, MembersRmArgs};
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
-use crate::output::{Output, count, duration, table, time};
+use crate::output::{Output, count, duration, in_zone, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::rights::is_number;
@@ -42,7 +42,8 @@ fn list(args: &MembersLsArgs, all: Vec<MemberAbout>, output: &Output) {
     };
     let members = Members { members: all.iter().filter(shown).cloned().collect() };
     output.result(&members, |members| {
-        let mut head = vec!["no", "name", "role", "joined (UTC)", "invited by", "last seen (UTC)"];
+        let [joined, seen] = ["joined", "last seen"].map(in_zone);
+        let mut head = vec!["no", "name", "role", &joined, "invited by", &seen];
         let mut rows: Vec<_> = members.members.iter().map(|member| row(member, &all)).collect();
         if args.revoked {
             head.push("");
@@ -224,7 +225,11 @@ fn numbers(void: &[Invitation]) -> String {
 
 fn rows(named: &[&MemberAbout], all: &[MemberAbout]) -> String {
     let rows: Vec<_> = named.iter().map(|member| row(member, all)).collect();
-    table(&["no", "name", "role", "joined (UTC)", "invited by", "last seen (UTC)"], &[0], &rows)
+    table(
+        &["no", "name", "role", &in_zone("joined"), "invited by", &in_zone("last seen")],
+        &[0],
+        &rows,
+    )
 }
 
 fn members(named: &[&MemberAbout]) -> String {

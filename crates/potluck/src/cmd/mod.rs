@@ -31,18 +31,18 @@ mod mount;
 mod mv;
 mod new_pool;
 mod nodes;
+mod patterns;
 mod pin;
 mod policy;
 mod quota;
 mod repair;
 mod reserve;
-mod restore;
+mod revert;
 mod rm;
 mod scrub;
 mod service;
 mod set;
 mod several;
-mod shared;
 mod snapshot;
 mod space;
 mod stat;
@@ -55,9 +55,11 @@ mod unpublished;
 mod up;
 mod verify;
 mod versions;
+mod write_shared;
 
 pub use cp::place::bad_path;
 pub use ending::Ending;
+pub use patterns::is_pattern;
 
 use crate::args::{self, Command};
 use crate::command_settings::CommandSettings;
@@ -206,7 +208,7 @@ async fn with_client(
         Command::Mv(args) => mv::run(args, client, output).await,
         Command::Rm(args) => rm::run(args, client, output).await,
         Command::Versions(args) => versions::run(args, client, output).await,
-        Command::Restore(args) => restore::run(args, client, output).await,
+        Command::Revert(args) => revert::run(args, client, output).await,
         Command::Undelete(args) => undelete::run(args, client, output).await,
         Command::Pin(args) => pin::run(args, true, client, output).await,
         Command::Unpin(args) => pin::run(args, false, client, output).await,
@@ -218,7 +220,7 @@ async fn with_client(
         Command::Space(args) => space::run(args, client, output).await,
         Command::Audit(args) => audit::run(args, client, output).await,
         Command::Ckpt(args) => ckpt::run(args, client, output).await,
-        Command::Shared(args) => shared::run(args, client, output).await,
+        Command::WriteShared(args) => write_shared::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
         Command::Reserve(args) => reserve::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,

@@ -8,6 +8,7 @@ use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::signals;
 use potluck_client::{ChunkCache, Pool};
+use potluck_core::path::PoolPath;
 use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted, WriteOptions};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -186,7 +187,13 @@ pub fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Other,
         };
-        Failure::new(kind, code::LOCAL_IO, what).hint("make it first, with `mkdir`")
+        let hint = match dir.to_str().is_some_and(PoolPath::is_pool_path) {
+            true => {
+                "name the directory that it is mounted at: `findmnt -t fuse.potluck` lists them"
+            }
+            false => "make it first, with `mkdir`",
+        };
+        Failure::new(kind, code::LOCAL_IO, what).hint(hint)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::{ReserveArgs, ReserveLsArgs, ReserveReleaseArgs, ReserveVerb};
-use crate::output::{Output, name, table, time};
+use crate::output::{Output, name, stated_time, table};
 use potluck_client::Pool;
 use potluck_core::reserved_room::USUAL_RESERVATION;
 use potluck_core::size::format_size;
@@ -40,7 +40,7 @@ pub async fn run(args: ReserveArgs, client: &Pool, output: &Output) -> Result<En
 fn text(reservations: &[RoomReservation]) -> String {
     let row = |it: &RoomReservation| {
         let left = format!("{} of {}", format_size(it.left), format_size(it.bytes));
-        let until = format!("{} UTC", time(it.until_wall_ms));
+        let until = stated_time(it.until_wall_ms);
         vec![name(&it.path.to_string()).into(), left, until, it.by.clone(), it.id.to_string()]
     };
     let rows: Vec<_> = reservations.iter().map(row).collect();

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::{SnapshotArgs, SnapshotLsArgs, SnapshotPlaceArgs};
-use crate::output::{Output, name, table, time};
+use crate::output::{Output, in_zone, name, table, time};
 use potluck_client::Pool;
 use potluck_wire::control::{SnapshotAbout, SnapshotList, SnapshotRemove, SnapshotTake, Snapshots};
 use potluck_wire::error::Failure;
@@ -37,5 +37,5 @@ fn text(listed: &Snapshots) -> String {
         ]
     };
     let rows: Vec<_> = listed.snapshots.iter().map(row).collect();
-    table(&["taken (UTC)", "by", "name", "path"], &[], &rows)
+    table(&[&in_zone("taken"), "by", "name", "path"], &[], &rows)
 }

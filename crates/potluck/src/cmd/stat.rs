@@ -2,7 +2,7 @@
 
 use super::{Ending, health};
 use crate::args;
-use crate::output::{Output, count, name, table, time};
+use crate::output::{Output, count, name, stated_time, table};
 use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
@@ -43,14 +43,14 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
     if let Some(target) = &entry.target {
         line("kind", "link".into());
         line("leads to", name(target.as_str()).into());
-        line("modified", format!("{} UTC", time(entry.mtime.ms())));
+        line("modified", stated_time(entry.mtime.ms()));
         return text;
     }
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
         line("mode", mode(entry));
         if !is_root {
-            line("modified", format!("{} UTC", time(entry.mtime.ms())));
+            line("modified", stated_time(entry.mtime.ms()));
             line("policy", health::policy(policy));
         }
         return text;
@@ -59,7 +59,7 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
         line("versions", format!("{} are kept", policy.keep_versions));
     }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
-    line("modified", format!("{} UTC", time(entry.mtime.ms())));
+    line("modified", stated_time(entry.mtime.ms()));
     line("mode", mode(entry));
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());

@@ -4,7 +4,7 @@ use super::Ending;
 use super::versions::{by, left, size};
 use crate::args::{TrashArgs, TrashEmptyArgs, TrashLsArgs};
 use crate::confirm::confirm;
-use crate::output::{Output, count, name, table, time};
+use crate::output::{Output, count, in_zone, name, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -36,7 +36,7 @@ async fn ls(args: TrashLsArgs, client: &Pool, output: &Output) -> Result<Ending,
             vec![size(&about.entry), removed, by(about), left(about), name(&path).into()]
         };
         let rows: Vec<_> = shown.removed.iter().map(row).collect();
-        table(&["size", "removed (UTC)", "by", "kept for", "path"], &[0], &rows)
+        table(&["size", &in_zone("removed"), "by", "kept for", "path"], &[0], &rows)
     });
     Ok(Ending::Done)
 }

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::VersionsArgs;
-use crate::output::{Output, table, time};
+use crate::output::{Output, in_zone, table, time};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::{duration, format_size};
@@ -35,7 +35,11 @@ fn text(listed: &KeptListed) -> String {
         row(about.number.to_string(), &about.entry, [became, by(about), left(about)])
     });
     let rows: Vec<_> = current.into_iter().chain(kept).collect();
-    table(&["version", "size", "modified (UTC)", "state (UTC)", "by", "kept for"], &[0, 1], &rows)
+    table(
+        &["version", "size", &in_zone("modified"), &in_zone("state"), "by", "kept for"],
+        &[0, 1],
+        &rows,
+    )
 }
 
 fn row(number: String, entry: &ListedEntry, [state, by, left]: [String; 3]) -> Vec<String> {

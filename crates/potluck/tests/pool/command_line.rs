@@ -195,3 +195,72 @@ fn only_an_announced_absence_is_called_away() {
         assert_eq!(share["state"], lab.cli.donor(name)["state"], "{stated}");
     }
 }
+
+#[test]
+fn what_people_type_by_habit_is_done_or_explained() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
+    let sizes = [("small.h5", 1_usize), ("large.h5", 3), ("middle.txt", 2)];
+    for (name, size) in sizes {
+        let local = lab.dir().join(name);
+        fs::write(&local, vec![b'x'; size]).expect("written");
+        lab.cli.ok(&["cp", arg(&local), "pot://lab/"]);
+    }
+    let lines = |args: &[&str]| lab.cli.ok(args).text().trim_end().to_owned();
+    assert_eq!(lines(&["ls", "-S", "pot://lab"]), "large.h5\nmiddle.txt\nsmall.h5");
+    assert_eq!(lines(&["ls", "-t", "pot://lab"]), "middle.txt\nlarge.h5\nsmall.h5");
+    // Quoted patterns match in the last name; files that are named come before directories.
+    let both = lines(&["ls", "pot://lab", "pot://lab/*.h5"]);
+    assert!(both.starts_with("pot://lab/large.h5\npot://lab/small.h5\n\npot://lab:\n"), "{both}");
+    assert_eq!(lines(&["cat", "pot://lab/?arge.*"]), "xxx");
+    let refused = lab.cli.fails(3, &["rm", "-y", "pot://lab/*.h5"]);
+    assert!(refused.hint.contains("as they stand"), "{refused:?}");
+    let partly = lab.cli.run(&["ls", "-R", "pot://lab", "pot://nope"]).exits(4);
+    assert!(partly.text().contains("small.h5") && partly.stderr.contains("nope"));
+    // -h is for sizes where people know it from elsewhere, and for help everywhere else.
+    let listed = lines(&["ls", "-lh", "pot://lab"]);
+    assert!(listed.contains("3 B") && !listed.contains("Usage"), "{listed}");
+    assert!(lines(&["du", "-sh", "pot://lab"]).contains("6 B"));
+    assert!(lines(&["cp", "-h"]).contains("Usage: potluck cp"));
+    assert!(lines(&["ls", "--help"]).contains("Usage: potluck ls"));
+    // Times are those of the place, unless UTC is asked for.
+    let tokyo = lab.cli.with_env("TZ", "JST-9");
+    let hours = |args: &[&str]| {
+        let text = tokyo.ok(args).text();
+        let line = text.lines().last().expect("a line").to_owned();
+        let time = line.split_whitespace().nth(3).expect("a time").to_owned();
+        time[..2].parse::<u32>().expect("hours")
+    };
+    let (here, utc) = (
+        hours(&["ls", "-l", "pot://lab/small.h5"]),
+        hours(&["ls", "-l", "--utc", "pot://lab/small.h5"]),
+    );
+    assert_eq!(here, (utc + 9) % 24);
+
+    let explained = |args: &[&str]| {
+        let ran = lab.cli.run(args);
+        assert_ne!(ran.code, 0, "{args:?}");
+        ran.stderr
+    };
+    for (args, said) in [
+        (&["put", "f"][..], "potluck cp FILE pot://SPACE/"),
+        (&["share", "lab"], "space grant"),
+        (&["restore", "pot://lab/a"], "manager restore"),
+        (&["unmount", "x"], "umount"),
+        (&["ls", "lab"], "did you mean pot://lab?"),
+        (&["ls", "pot:/lab/a"], "did you mean pot://lab/a?"),
+        (&["cp", "pot:/lab/a", "b"], "did you mean pot://lab/a?"),
+        (&["cp", "alice:/data/a", "pot://lab/"], "names no other machine"),
+        (&["cp", "a", "pot://lab/", "--copies", "two"], "no number of copies"),
+        (&["space", "grant", "lab", "read", "ada"], "SPACE WHO RIGHT"),
+        (&["mount", "/mnt", "pot://lab"], "comes first"),
+        (&["umount", "pot://lab"], "the directory that it is mounted at"),
+    ] {
+        let stderr = explained(args);
+        assert!(stderr.contains(said), "{args:?}: {stderr}");
+    }
+    let help = lines(&["--help"]);
+    for group in ["Files:", "My disk:", "History and checkpoints:", "Safety:", "This machine:"] {
+        assert!(help.contains(group), "{group}: {help}");
+    }
+}

@@ -25,8 +25,12 @@ fn said(command: &mut Command) -> String {
 /// Returns the commands that `potluck [ABOVE] --help` lists.
 fn listed(above: &[&str]) -> Vec<String> {
     let help = potluck(&[above, &["--help"]].concat());
-    let commands = help.split_once("Commands:\n").map_or("", |(_, commands)| commands);
-    let lines = commands.lines().take_while(|line| !line.is_empty());
+    // The program's own help lists them in groups, up to the advice to ask for the help of one of them.
+    let commands = match above.is_empty() {
+        true => help.split_once("`potluck COMMAND --help`").map_or("", |(groups, _)| groups),
+        false => help.split_once("Commands:\n").map_or("", |(_, commands)| commands),
+    };
+    let lines = commands.lines().take_while(|line| above.is_empty() || !line.is_empty());
     // A line with which an explanation goes on is indented deeper.
     lines
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))

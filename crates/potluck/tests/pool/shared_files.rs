@@ -189,7 +189,7 @@ fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_o
 /// Starts a writer, and feeds it `bytes` on its standard input; it waits for more.
 fn writer(cli: &Cli, name: &str, at: u64, bytes: &[u8]) -> Running {
     let at = at.to_string();
-    let mut running = cli.start(&["shared", "write", "-", OUT, "--at", &at, "--name", name]);
+    let mut running = cli.start(&["write-shared", "write", "-", OUT, "--at", &at, "--name", name]);
     let input = running.child().stdin.as_mut().expect("an open input");
     input.write_all(bytes).expect("it reads");
     running
@@ -197,7 +197,7 @@ fn writer(cli: &Cli, name: &str, at: u64, bytes: &[u8]) -> Running {
 
 /// Returns the name and the state of each writer of the file.
 fn states(cli: &Cli) -> Vec<String> {
-    let writers = cli.json(&["shared", "ls", OUT])["writers"].clone();
+    let writers = cli.json(&["write-shared", "ls", OUT])["writers"].clone();
     let writers = writers.as_array().expect("writers").iter();
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
     writers.map(|it| format!("{} {}", text(&it["name"]), text(&it["state"]))).collect()
@@ -214,13 +214,13 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
     let mut dies = writer(&lab.cli, "dies", 6 << 20, &other);
     wait_until("both halves to be claimed", DEADLINE, || {
         states(&lab.cli) == ["dies writing"]
-            && lab.cli.json(&["shared", "ls", OUT])["writers"][0]["claimed"].as_u64()
+            && lab.cli.json(&["write-shared", "ls", OUT])["writers"][0]["claimed"].as_u64()
                 >= Some(4 << 20)
     });
     dies.kill_9();
     let (part, _) = file(lab.dir(), "part", 2, 6 << 20);
     let write = |name: &str, at: &str| {
-        ["shared", "write", arg(&part), OUT, "--at", at, "--name", name].map(str::to_owned)
+        ["write-shared", "write", arg(&part), OUT, "--at", at, "--name", name].map(str::to_owned)
     };
     let run = |args: &[String; 8]| lab.cli.run(&args.each_ref().map(String::as_str));
     let fails = |args: &[String; 8]| lab.cli.fails(10, &args.each_ref().map(String::as_str));
@@ -230,7 +230,7 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
     wait_until("the dead to be silent", FREED_WITHIN, || {
         states(&lab.cli) == ["dies silent", "lives finished"]
     });
-    let refused = lab.cli.fails(10, &["shared", "commit", OUT]);
+    let refused = lab.cli.fails(10, &["write-shared", "commit", OUT]);
     assert_eq!(refused.code, "POT-E049", "{refused:?}");
     assert!(refused.message.contains("dies") && !refused.message.contains("lives"), "{refused:?}");
     assert!(refused.hint.contains("--leave-out dies"), "{refused:?}");
@@ -245,7 +245,7 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
     wait_until("it to write", DEADLINE, || states(&lab.cli) == ["dies writing"]);
     dies.kill_9();
     assert_eq!(fails(&write("lives", "12582912")).code, "POT-E049");
-    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "dies"]);
+    lab.cli.ok(&["write-shared", "commit", OUT, "--leave-out", "dies"]);
     assert_same(&lab.cli.cat(OUT), &[&one[..], &one, &one].concat(), "without the dead");
 }
 
@@ -284,27 +284,27 @@ fn what_is_held_is_one_version_at_its_commit_and_nothing_after_an_abort() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (part, content) = file(lab.dir(), "part", 4, 3 << 20);
-    lab.cli.ok(&["shared", "begin", OUT]);
-    let files = lab.cli.json(&["shared", "ls"])["files"].clone();
+    lab.cli.ok(&["write-shared", "begin", OUT]);
+    let files = lab.cli.json(&["write-shared", "ls"])["files"].clone();
     assert_eq!(files[0]["target"], OUT, "{files}");
     assert!(lab.cli.json(&["ckpt", "ls"])["checkpoints"].as_array().is_some_and(Vec::is_empty));
     for (name, at) in [("a", "0"), ("b", "3MiB")] {
-        let args = ["shared", "write", arg(&part), OUT, "--at", at, "--name", name];
+        let args = ["write-shared", "write", arg(&part), OUT, "--at", at, "--name", name];
         assert_eq!(lab.cli.json(&args)["outcome"], "waiting");
     }
     lab.cli.fails(3, &["stat", OUT]);
-    let over = lab.cli.fails(10, &["shared", "write", arg(&part), OUT, "--at", "2MiB"]);
+    let over = lab.cli.fails(10, &["write-shared", "write", arg(&part), OUT, "--at", "2MiB"]);
     assert_eq!(over.code, "POT-E048", "{over:?}");
-    assert_eq!(lab.cli.json(&["shared", "commit", OUT])["outcome"], "published");
+    assert_eq!(lab.cli.json(&["write-shared", "commit", OUT])["outcome"], "published");
     assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "both parts");
-    assert!(lab.cli.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+    assert!(lab.cli.json(&["write-shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
 
-    lab.cli.ok(&["shared", "begin", OUT]);
-    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "1"]);
-    lab.cli.ok(&["shared", "abort", OUT]);
+    lab.cli.ok(&["write-shared", "begin", OUT]);
+    lab.cli.ok(&["write-shared", "write", arg(&part), OUT, "--at", "1"]);
+    lab.cli.ok(&["write-shared", "abort", OUT]);
     assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "after the abort");
-    assert_eq!(lab.cli.fails(3, &["shared", "abort", OUT]).code, "POT-E013");
-    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "0", "--name", "a"]);
+    assert_eq!(lab.cli.fails(3, &["write-shared", "abort", OUT]).code, "POT-E013");
+    lab.cli.ok(&["write-shared", "write", arg(&part), OUT, "--at", "0", "--name", "a"]);
     assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "claims ended with it");
 }
 
@@ -312,8 +312,8 @@ fn what_is_held_is_one_version_at_its_commit_and_nothing_after_an_abort() {
 fn a_commit_of_a_file_that_is_not_shared_is_refused_and_shares_nothing() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
-    assert_eq!(lab.cli.fails(3, &["shared", "commit", OUT]).code, "POT-E013");
-    assert!(lab.cli.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+    assert_eq!(lab.cli.fails(3, &["write-shared", "commit", OUT]).code, "POT-E013");
+    assert!(lab.cli.json(&["write-shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
 }
 
 #[test]
@@ -363,18 +363,18 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     let identity = lab.dir().join("bert-pool");
     let bert = lab.cli.at_home(&lab.dir().join("bert")).under(&identity);
     bert.ok(&["join", &lab.token("user"), "--name", "bert", "--state", arg(&identity)]);
-    lab.cli.ok(&["shared", "begin", OUT]);
+    lab.cli.ok(&["write-shared", "begin", OUT]);
     let commands: [&[&str]; 5] = [
-        &["shared", "write", arg(&part), OUT],
-        &["shared", "begin", OUT],
-        &["shared", "commit", OUT],
-        &["shared", "abort", OUT],
-        &["shared", "ls", OUT],
+        &["write-shared", "write", arg(&part), OUT],
+        &["write-shared", "begin", OUT],
+        &["write-shared", "commit", OUT],
+        &["write-shared", "abort", OUT],
+        &["write-shared", "ls", OUT],
     ];
     for command in commands {
         assert_eq!(bert.fails(3, command).code, "POT-E011", "{command:?}");
     }
-    assert!(bert.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+    assert!(bert.json(&["write-shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
     lab.cli.ok(&["space", "grant", "lab", "bert", "read"]);
     for command in &commands[..4] {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
@@ -621,8 +621,8 @@ fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
     });
     let silent = states(&lab.cli).into_iter().find(|it| it.ends_with("silent")).expect("the dead");
     let name = silent.split(' ').next().expect("a name");
-    assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, "POT-E049");
-    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", name]);
+    assert_eq!(lab.cli.fails(10, &["write-shared", "commit", OUT]).code, "POT-E049");
+    lab.cli.ok(&["write-shared", "commit", OUT, "--leave-out", name]);
     let mut expected = b"as it was".to_vec();
     expected.resize(3 << 20, 0);
     expected.extend(&content);

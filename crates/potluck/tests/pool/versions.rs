@@ -53,14 +53,14 @@ fn an_old_version_is_listed_read_copied_and_restored_also_when_a_donor_died() {
     lab.cli.ok(&["cp", "pot://lab/d/a", "pot://lab/copy", "--version-id", &number]);
     assert_same(&lab.cli.cat("pot://lab/copy"), &old, "its copy in the pool");
 
-    let restored = lab.cli.json(&["restore", "pot://lab/d/a", "--version-id", &number]);
+    let restored = lab.cli.json(&["revert", "pot://lab/d/a", "--version-id", &number]);
     assert_eq!(restored["replaced"], true, "{restored}");
     assert_same(&lab.cli.cat("pot://lab/d/a"), &old, "what is current again");
     let kept = versions(&lab.cli, "pot://lab/d/a");
     let newer = kept[0].to_string();
     let cat = lab.cli.ok(&["cat", "pot://lab/d/a", "--version-id", &newer]);
     assert_same(&cat.stdout, &new, "what was current is kept in turn");
-    let refused = lab.cli.fails(3, &["restore", "pot://lab/d/a", "--version-id", "999999"]);
+    let refused = lab.cli.fails(3, &["revert", "pot://lab/d/a", "--version-id", "999999"]);
     assert_eq!(refused.code, "POT-E014", "{refused:?}");
 }
 
@@ -185,7 +185,7 @@ fn who_may_read_reads_old_versions_and_who_may_write_brings_them_back() {
     lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
     assert_same(&user.ok(&cat).stdout, &old, "the old version");
     for args in [
-        &["restore", "pot://lab/a"][..],
+        &["revert", "pot://lab/a"][..],
         &["undelete", "pot://lab/a"],
         &["trash", "empty", "pot://lab", "-y"],
         &["rm", "--forever", "pot://lab/a"],
@@ -193,7 +193,7 @@ fn who_may_read_reads_old_versions_and_who_may_write_brings_them_back() {
         assert_eq!(user.fails(8, args).code, "POT-E067", "{args:?}");
     }
     lab.cli.ok(&["space", "grant", "lab", "everyone", "write"]);
-    user.ok(&["restore", "pot://lab/a"]);
+    user.ok(&["revert", "pot://lab/a"]);
     let by = lab.cli.json(&["versions", "pot://lab/a"])["kept"][0]["by"].clone();
     assert!(by.is_string(), "who replaced it is told: {by}");
 }
@@ -211,7 +211,7 @@ fn what_a_program_removes_in_a_mount_comes_back_and_nobody_writes_where_it_is_ke
     });
     let names = |dir: &str| fs::read_dir(mount.at(dir)).expect("read").count();
     assert_eq!(names("d"), 1, "nobody sees where it is kept");
-    lab.cli.ok(&["restore", "pot://lab/d/a"]);
+    lab.cli.ok(&["revert", "pot://lab/d/a"]);
     wait_until("the mount to show it", DEADLINE, || {
         fs::read(mount.at("d/a")).expect("read") == b"first"
     });

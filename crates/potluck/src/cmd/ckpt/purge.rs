@@ -1,7 +1,7 @@
 //! `potluck ckpt purge`: purges old steps of a series, or shows which would be.
 
 use crate::args::CkptPurgeArgs;
-use crate::output::{Output, name, table, time};
+use crate::output::{Output, in_zone, name, table, time};
 use potluck_client::Pool;
 use potluck_core::policy::PurgeReason;
 use potluck_wire::control::{SeriesPurge, SeriesSteps, StepAbout, StepFate};
@@ -34,7 +34,7 @@ fn text(told: &SeriesSteps, dry_run: bool) -> String {
         vec![time(step.mtime.ms()), fate, format!("{}{slash}", name(&step.name))]
     };
     let rows: Vec<_> = told.steps.iter().map(row).collect();
-    table(&["modified (UTC)", "fate", "step"], &[], &rows)
+    table(&[&in_zone("modified"), "fate", "step"], &[], &rows)
 }
 
 fn why(reason: PurgeReason) -> &'static str {

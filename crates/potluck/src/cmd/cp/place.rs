@@ -159,7 +159,9 @@ pub fn cannot_read(local: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => ErrorKind::NotFound,
         _ => ErrorKind::Other,
     };
-    Failure::new(kind, code::LOCAL_IO, what).hint("check that it exists and that you may read it")
+    let hint = other_place(local);
+    let hint = hint.unwrap_or_else(|| "check that it exists and that you may read it".into());
+    Failure::new(kind, code::LOCAL_IO, what).hint(hint)
 }
 
 /// Makes the failure that a local name is not UTF-8.
@@ -171,8 +173,39 @@ pub fn not_utf8(local: &Path) -> Failure {
 
 /// Makes the failure that a text is not a valid path.
 pub fn bad_path(why: BadPath) -> Failure {
-    Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
-        .hint("a path in the pool has a space and the names below it: pot://lab/run-1/data")
+    let hint = match &why {
+        BadPath::NoScheme(text) => meant_path(text).map(|meant| format!("did you mean {meant}?")),
+        BadPath::BadSpace(name) if name.starts_with("pot:") => Some("leave out pot://".into()),
+        _ => None,
+    };
+    let form = "a path in the pool has a space and the names below it: pot://lab/run-1/data";
+    let hint = hint.unwrap_or_else(|| form.into());
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()).hint(hint)
+}
+
+/// Returns the path in the pool that a text nearly is: with a slash too few or too many, or with no scheme.
+fn meant_path(text: &str) -> Option<PoolPath> {
+    let rest = match text.get(..4).filter(|scheme| scheme.eq_ignore_ascii_case("pot:")) {
+        Some(_) => &text[4..],
+        // What is here is more likely meant as that.
+        None if Path::new(text).exists() => return None,
+        None => text,
+    };
+    let named = format!("pot://{}", rest.trim_start_matches('/')).parse::<PoolPath>().ok()?;
+    (!named.space().is_empty()).then_some(named)
+}
+
+/// Returns what to write instead of a local path that looks as if another place were meant; `None` for any other.
+pub fn other_place(local: &Path) -> Option<String> {
+    let text = local.to_str().filter(|_| local.symlink_metadata().is_err())?;
+    let (host, _) =
+        text.split_once(':').filter(|(host, _)| !host.is_empty() && !host.contains('/'))?;
+    if host.eq_ignore_ascii_case("pot") {
+        return meant_path(text).map(|meant| format!("did you mean {meant}?"));
+    }
+    Some(format!(
+        "{host}: names no other machine here: a path in the pool is pot://SPACE/PATH, and files of {host} are copied there"
+    ))
 }
 
 #[cfg(test)]

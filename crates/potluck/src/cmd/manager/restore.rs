@@ -4,7 +4,7 @@ use super::failed;
 use crate::args::{AskingArgs, ManagerBackupArgs, ManagerRestoreArgs, NewPlaceArgs};
 use crate::cmd::Ending;
 use crate::command_settings::CommandSettings;
-use crate::output::{Output, count, time};
+use crate::output::{Output, count, stated_time, time};
 use potluck_core::size::format_size;
 use potluck_recovery::{
     Adopted, FoundChain, Gaps, ListenOptions, Replayed, Restore, RestoreExtent, Restored,
@@ -168,9 +168,9 @@ fn chain_text(chain: &FoundChain) -> String {
     let FoundChain { chain, from_ms, until_ms, files, gaps, taken } = chain;
     let is_cut = gaps.missing > 0 || gaps.broken > 0 || gaps.base_cut;
     format!(
-        "  {chain}: {} to {} UTC, {}{}{}{}\n",
+        "  {chain}: {} to {}, {}{}{}{}\n",
         time(*from_ms),
-        time(*until_ms),
+        stated_time(*until_ms),
         count(*files, "file"),
         if is_cut { ", with gaps" } else { "" },
         if gaps.inherited { ", of a manager that may have lacked changes" } else { "" },
@@ -181,8 +181,8 @@ fn chain_text(chain: &FoundChain) -> String {
 fn log_text(log: &Replayed) -> String {
     let mut text = match log.until_ms {
         Some(until) => format!(
-            "the metadata log was replayed to {} UTC, {}; what changed later is not in it\n",
-            time(until),
+            "the metadata log was replayed to {}, {}; what changed later is not in it\n",
+            stated_time(until),
             count(log.blocks, "block")
         ),
         None => String::new(),

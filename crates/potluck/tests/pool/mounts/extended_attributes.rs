@@ -75,7 +75,7 @@ fn extended_attributes_tell_what_the_pool_knows_and_set_policies_of_directories(
     for content in ["one", "two"] {
         fs::write(dir.join("kept"), content).expect("written");
     }
-    lab.cli.ok(&["restore", "pot://lab/d/kept"]);
+    lab.cli.ok(&["revert", "pot://lab/d/kept"]);
     assert_eq!(lab.cli.cat("pot://lab/d/kept"), b"one");
 
     for (name, value, why) in [

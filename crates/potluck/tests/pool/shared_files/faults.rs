@@ -67,7 +67,7 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
     lab.donor(&donor).signal(Signal::CONT);
     let failure = runtime.block_on(writer.finish()).expect_err("it is not what was hashed");
     assert!(failure.message.contains("changed while it was read"), "{failure}");
-    assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, code::NOT_TOGETHER);
+    assert_eq!(lab.cli.fails(10, &["write-shared", "commit", OUT]).code, code::NOT_TOGETHER);
     lab.cli.fails(3, &["stat", OUT]);
 }
 
@@ -95,7 +95,7 @@ fn a_local_file_of_more_than_a_part_has_every_byte_where_it_belongs_whatever_the
     let lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "lab", "--ec", "3+1", "--chunk-size", "64KiB"]);
     let (part, content) = file(lab.dir(), "part", 3, (66 << 20) + 777);
-    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "100"]);
+    lab.cli.ok(&["write-shared", "write", arg(&part), OUT, "--at", "100"]);
     assert_same(&lab.cli.cat(OUT), &[&[0; 100], &content[..]].concat(), "what was written");
 }
 
@@ -148,7 +148,7 @@ fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_ha
     lab.start_manager();
     // Whoever else waits until claims are granted again must not be given these bytes.
     wait_until("the manager to know what it has", CLAIM_LEASE / 2, || {
-        lab.cli.json(&["shared", "ls", OUT])["writers"][0]["claimed"] == 1000
+        lab.cli.json(&["write-shared", "ls", OUT])["writers"][0]["claimed"] == 1000
     });
     let writer = runtime.block_on(writing).expect("it did not panic");
     assert_eq!(runtime.block_on(writer.finish()).expect("stored"), SharedOutcome::Published);
@@ -161,13 +161,13 @@ fn a_rename_leaves_nothing_behind_of_writers_that_finished_before_the_manager_wa
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["mkdir", "pot://lab/a"]);
     let (part, content) = file(lab.dir(), "part", 4, 1 << 20);
-    lab.cli.ok(&["shared", "begin", "pot://lab/a/out"]);
-    lab.cli.ok(&["shared", "write", arg(&part), "pot://lab/a/out"]);
+    lab.cli.ok(&["write-shared", "begin", "pot://lab/a/out"]);
+    lab.cli.ok(&["write-shared", "write", arg(&part), "pot://lab/a/out"]);
     lab.kill_manager();
     lab.start_manager();
     let refused = lab.cli.fails(10, &["mv", "pot://lab/a", "pot://lab/b"]);
     assert_eq!(refused.code, code::CLAIMED, "{refused:?}");
-    lab.cli.ok(&["shared", "commit", "pot://lab/a/out"]);
+    lab.cli.ok(&["write-shared", "commit", "pot://lab/a/out"]);
     lab.cli.ok(&["mv", "pot://lab/a", "pot://lab/b"]);
     assert_same(&lab.cli.cat("pot://lab/b/out"), &content, "what was written");
 }
@@ -188,7 +188,7 @@ fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwh
     wait_until("it to have finished", DEADLINE, || {
         states(&lab.cli).contains(&"waits finished".to_owned())
     });
-    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "dead"]);
+    lab.cli.ok(&["write-shared", "commit", OUT, "--leave-out", "dead"]);
     let outcome = awake.block_on(finishing).expect("it did not panic");
     assert_eq!(outcome.expect("it is in the version"), SharedOutcome::Waiting);
     asleep.block_on(async { drop(dead) });
@@ -232,7 +232,7 @@ fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
         let outcome = runtime.block_on(finishing).expect("it did not panic");
         let outcome = outcome.expect("the late one makes the version");
         assert_eq!(outcome, SharedOutcome::Waiting, "mark: {has_mark}");
-        lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "late"]);
+        lab.cli.ok(&["write-shared", "commit", OUT, "--leave-out", "late"]);
         assert_eq!(lab.cli.cat(OUT), [1; 1000]);
     }
 }
@@ -241,7 +241,7 @@ fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
 fn a_commit_is_refused_until_a_writer_that_has_stored_everything_has_said_so() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
-    lab.cli.ok(&["shared", "begin", OUT]);
+    lab.cli.ok(&["write-shared", "begin", OUT]);
     let runtime = Runtime::new().expect("a runtime");
     let (pool, member) = (client(&lab), Member::load(&lab.manager_dir().join("admin")));
     let writer = SharedWriterId([7; 16]);
@@ -264,12 +264,12 @@ fn a_commit_is_refused_until_a_writer_that_has_stored_everything_has_said_so() {
         stored.write(&ten).await.expect("taken");
         stored.finish().await.expect("stored");
     });
-    let refused = lab.cli.fails(10, &["shared", "commit", OUT]);
+    let refused = lab.cli.fails(10, &["write-shared", "commit", OUT]);
     assert_eq!(refused.code, code::NOT_TOGETHER, "{refused:?}");
     assert!(refused.message.contains("slow"), "{refused:?}");
     let leave = SharedLeave { path: out(), writer, has_finished: true, waited_ms: 0 };
     assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Last);
-    lab.cli.ok(&["shared", "commit", OUT]);
+    lab.cli.ok(&["write-shared", "commit", OUT]);
     assert_eq!(member.call(&leave).expect("heard"), SharedLeft::Published);
     assert_eq!(lab.cli.cat(OUT), [0; 10]);
 }
@@ -304,7 +304,7 @@ fn whoever_is_left_out_is_in_no_version_though_one_was_composed_with_it() {
         writer.write(&[9; 20_000]).await.expect("taken");
         writer.finish().await.expect("stored");
     });
-    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "b"]);
+    lab.cli.ok(&["write-shared", "commit", OUT, "--leave-out", "b"]);
     assert_eq!(lab.cli.cat(OUT), [1; 10_000]);
 }
 
@@ -317,11 +317,12 @@ fn whoever_goes_on_with_a_version_that_another_began_leaves_out_whom_that_one_wa
     // What they wrote cannot be read, so that the commit fails in the middle.
     let donor = lab.donor_names().remove(0);
     lab.kill_donor(&donor);
-    let failed = lab.cli.run(&["--retry-for", "1s", "shared", "commit", OUT, "--leave-out", "b"]);
+    let failed =
+        lab.cli.run(&["--retry-for", "1s", "write-shared", "commit", OUT, "--leave-out", "b"]);
     assert_ne!(failed.code, 0, "no donor is there");
     lab.start_donor(&donor);
     wait_until("the donor to be there", DEADLINE, || {
-        lab.cli.run(&["--retry-for", "1s", "shared", "commit", OUT]).code == 0
+        lab.cli.run(&["--retry-for", "1s", "write-shared", "commit", OUT]).code == 0
     });
     assert_eq!(lab.cli.cat(OUT), [1; 10_000]);
 }

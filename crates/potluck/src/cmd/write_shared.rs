@@ -1,4 +1,4 @@
-//! `potluck shared`: files that several writers write at once, each a part of its own.
+//! `potluck write-shared`: files that several writers write at once, each a part of its own.
 
 use super::Ending;
 use super::cp::place::cannot_read;

@@ -1,13 +1,13 @@
-//! `potluck restore`: makes an old version of a file the current one.
+//! `potluck revert`: makes an old version of a file the current one.
 
 use super::Ending;
-use crate::args::RestoreArgs;
+use crate::args::RevertArgs;
 use crate::output::Output;
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_wire::error::Failure;
 
-pub async fn run(args: RestoreArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: RevertArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let number = args.version_id.map(VersionId);
     let brought = client.bring_back(&args.path, number, false).await?;
     let shown = serde_json::json!({
