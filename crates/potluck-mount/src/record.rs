@@ -7,12 +7,13 @@
 
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
+use potluck_wire::private_dir;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -98,7 +99,7 @@ impl MountRecord {
     ///
     /// Errors: [`io::ErrorKind::ResourceBusy`] while another process has the record of a mount at that directory.
     pub fn take(spool_dir: &Path, mount: &RecordedMount) -> io::Result<Arc<Self>> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(spool_dir)?;
+        private_dir::make(spool_dir)?;
         let place = spool_dir.join(file_name(&mount.dir));
         let file = loop {
             let mut options = OpenOptions::new();

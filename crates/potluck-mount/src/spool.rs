@@ -3,6 +3,7 @@
 //!
 //! Spool files have no names, so that the system frees their space however the process ends.
 
+use potluck_wire::private_dir;
 use rangemap::RangeSet;
 use rustix::io::Errno;
 use std::fs::File;
@@ -63,7 +64,7 @@ impl Spool {
 
     /// Makes a new file without a name.
     fn nameless(&self) -> io::Result<File> {
-        std::fs::create_dir_all(&self.dir)?;
+        private_dir::make(&self.dir)?;
         tempfile::tempfile_in(&self.dir)
     }
 

@@ -10,6 +10,7 @@ use potluck_catalog::Catalog;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
 use potluck_wire::identity::fingerprint;
+use potluck_wire::private_dir;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -47,7 +48,7 @@ fn is_left_over(name: &str) -> bool {
 /// Errors: the directory has backups of another pool, or cannot be read or written.
 pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, StateError> {
     let io = |source| StateError::Io { path: dir.into(), source };
-    fs::create_dir_all(dir).map_err(io)?;
+    private_dir::make(dir).map_err(io)?;
     let owner = dir.join(OWNER);
     let claimed = is_claimed(&owner, pool).map_err(io)?;
     let mut highest = 0;

@@ -8,6 +8,7 @@ use crate::term_proof::TermProofs;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::identity::{pem, write_private};
+use potluck_wire::private_dir;
 use potluck_wire::tls::MANAGER_NAME;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
@@ -67,7 +68,7 @@ impl Ca {
         if dir.join(CERTIFICATE).exists() {
             return Self::load(dir);
         }
-        fs::create_dir_all(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
+        private_dir::make(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
         let key = KeyPair::generate().map_err(bad(dir))?;
         let certificate = ca_params(pool_name).self_signed(&key).map_err(bad(dir))?;
         let key_pem = key.serialize_pem();
@@ -80,7 +81,7 @@ impl Ca {
     /// Puts the authority that a recovery kit holds into `dir`, with a new certificate for the
     /// manager.
     pub fn restore(dir: &Path, certificate: &str, key_pem: &str) -> Result<Self, StateError> {
-        fs::create_dir_all(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
+        private_dir::make(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
         let key = KeyPair::from_pem(key_pem).map_err(bad(dir))?;
         let certificate =
             CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(bad(dir))?;

@@ -16,9 +16,9 @@
 
 use crate::error::StateError;
 use potluck_catalog::Catalog;
+use potluck_wire::private_dir;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The file of the catalog in a state directory.
@@ -47,17 +47,9 @@ impl StateDir {
     /// Errors: another process has it, or the disk fails.
     pub fn take(root: &Path) -> Result<Self, StateError> {
         let failed = |path: &Path, source| StateError::Io { path: path.into(), source };
-        if let Some(above) = root.parent() {
-            fs::create_dir_all(above).map_err(|why| failed(above, why))?;
-        }
         // The catalog holds the keys of sealed spaces and is made with the process's own mode, so other users must not
         // enter the directory.
-        match fs::DirBuilder::new().mode(0o700).create(root) {
-            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(root, why));
-            }
-            _ => {}
-        }
+        private_dir::make(root).map_err(|why| failed(root, why))?;
         let path = root.join(LOCK);
         let lock = File::options()
             .create(true)

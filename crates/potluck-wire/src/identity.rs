@@ -2,6 +2,7 @@
 //! gave it, and the pool's CA. One directory holds one identity.
 
 use crate::addresses::Addresses;
+use crate::private_dir;
 use crate::token::Role;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
@@ -125,7 +126,7 @@ impl Identity {
     /// Writes the identity to `dir`; the key is readable by its owner only. The file that makes
     /// the directory count as an identity is written last.
     pub fn save(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)?;
+        private_dir::make(dir)?;
         write_private(&dir.join(KEY), pem("PRIVATE KEY", self.key.secret_der()).as_bytes())?;
         write_private(&dir.join(CERTIFICATE), pem("CERTIFICATE", &self.certificate).as_bytes())?;
         write_private(&dir.join(CA), pem("CERTIFICATE", &self.ca).as_bytes())?;

@@ -23,6 +23,7 @@ pub mod open_files;
 pub mod own_addresses;
 pub mod packed;
 pub mod peer_connection;
+pub mod private_dir;
 pub mod race;
 pub mod serve;
 mod stalled_writes;

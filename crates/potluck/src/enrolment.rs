@@ -14,6 +14,7 @@ use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity, key_of_pkcs8, new_key_and_request, write_private};
 use potluck_wire::packed::Blob;
+use potluck_wire::private_dir;
 use potluck_wire::tls::TlsDial;
 use potluck_wire::token::JoinToken;
 use rustix::fs::FlockOperation;
@@ -99,7 +100,7 @@ pub async fn join(
 impl JoiningDir {
     /// Makes the directory and takes its lock, which ends with the process at the latest.
     fn take(dir: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(dir).map_err(|why| unwritable(dir, &why))?;
+        private_dir::make(dir).map_err(|why| unwritable(dir, &why))?;
         let lock = File::open(dir).map_err(|why| unwritable(dir, &why))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
@@ -208,7 +209,7 @@ async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> 
         manager: caller.manager(),
         member: joined.member,
         role: joined.role,
-        name: pending.name.clone(),
+        name: joined.name,
     };
     let key = key_of_pkcs8(pending.key.0.clone());
     Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))

@@ -7,11 +7,12 @@
 use super::SegmentRun;
 use potluck_core::chunk::ChunkName;
 use potluck_core::merkle::SEGMENT;
+use potluck_wire::private_dir;
 use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, futimens};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -118,7 +119,7 @@ impl CacheDir {
 
     /// Waits for the lock on the sum. If the directory was removed, as it may be at any time, it is made anew.
     fn sum(&self) -> io::Result<Sum> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        private_dir::make(&self.dir)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(self.dir.join(SUM))?;

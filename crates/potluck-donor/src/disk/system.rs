@@ -2,6 +2,7 @@
 
 use super::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
+use potluck_wire::private_dir;
 use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,7 +17,11 @@ pub struct SystemDisk;
 impl Disk for SystemDisk {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(dir) {
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists && is_dir(dir)? => Ok(()),
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists && is_dir(dir)? => {
+                // Some file systems have no modes to set.
+                let _ = private_dir::close_to_others(dir);
+                Ok(())
+            }
             made => made,
         }
     }

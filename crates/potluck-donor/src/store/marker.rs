@@ -210,6 +210,8 @@ pub(crate) fn claim(
         }
         (lock, _) => lock.map_err(|why| layout.failed("locking the directory", why))?,
     };
+    // A directory that its owner made for Potluck, with any umask, is closed to others, too.
+    disk.make_dir(dir).map_err(|why| layout.failed("making the directory", why))?;
     let found =
         read_marker(disk, &layout).map_err(|why| layout.failed("reading the marker", why))?;
     let begin = || begin(disk, entropy, &layout, owner);

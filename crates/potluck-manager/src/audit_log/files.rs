@@ -2,9 +2,10 @@
 //! are too many.
 
 use potluck_wire::control::{AuditEntry, AuditPage};
+use potluck_wire::private_dir;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// The length in bytes from which a file gets no more entries.
@@ -49,7 +50,7 @@ impl AuditFiles {
 
     /// Adds entries, and gives them their numbers. Changes are synced to the disk.
     pub fn write(&mut self, entries: Vec<AuditEntry>, kept: AuditFileKind) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        private_dir::make(&self.dir)?;
         let first = self.next_number()?;
         let mut lines = Vec::new();
         for (number, entry) in (first..).zip(entries) {

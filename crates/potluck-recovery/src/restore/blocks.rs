@@ -6,6 +6,7 @@ use crate::error::StateError;
 use crate::log::block;
 use crate::log::chain::{Chain, SeenBlock};
 use potluck_catalog::{OpenError, Rebuild};
+use potluck_wire::private_dir;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,7 +29,7 @@ impl Blocks {
         dir: &Path,
     ) -> Result<Self, StateError> {
         let io = |source| StateError::Io { path: dir.into(), source };
-        fs::create_dir_all(dir).map_err(io)?;
+        private_dir::make(dir).map_err(io)?;
         let mut blocks = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
         for found in collecting.blocks() {
             let name = found.name;

@@ -13,6 +13,7 @@ use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted, WriteOption
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::write_private;
+use potluck_wire::private_dir;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -143,7 +144,7 @@ fn attach(
 }
 
 fn half_of_what_is_free(dir: &Path) -> io::Result<u64> {
-    fs::create_dir_all(dir)?;
+    private_dir::make(dir)?;
     let disk = rustix::fs::statvfs(dir)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize) / 2)
 }

@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::signals;
 use potluck_client::Pool;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::private_dir;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -166,7 +167,7 @@ fn log_of(settings: &CommandSettings, dir: &Path) -> PathBuf {
 
 /// Opens a log to append to it. A log that has grown too large is renamed first.
 fn open_log(log: &Path) -> io::Result<fs::File> {
-    fs::create_dir_all(log.parent().expect("it is in a directory"))?;
+    private_dir::make(log.parent().expect("it is in a directory"))?;
     if fs::metadata(log).is_ok_and(|log| log.len() > OLD_LOG) {
         fs::rename(log, log.with_extension("log.old"))?;
     }
