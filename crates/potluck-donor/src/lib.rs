@@ -70,6 +70,7 @@ use state::State;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::{ClaimRequest, KnownStore, Store};
 use tokio::sync::watch;
@@ -101,6 +102,8 @@ pub struct DonorConfig {
     pub grace: Option<Duration>,
     /// The time in which everything is read back once.
     pub scrub_every: Duration,
+    /// True if the donor shows its figures to strangers, and not to its own machine alone.
+    pub metrics_open: bool,
 }
 
 /// The member that lends the directory.
@@ -124,6 +127,7 @@ impl DonorConfig {
             label: None,
             grace: None,
             scrub_every: SCRUB_EVERY,
+            metrics_open: false,
         }
     }
 }
@@ -197,6 +201,7 @@ impl DonorControls {
     pub fn retune(&self, config: &DonorConfig) {
         self.service.store.limit(config.limits);
         self.service.scrub.take(config.scrub_every);
+        self.service.metrics.open.store(config.metrics_open, Ordering::Relaxed);
         self.about.send_if_modified(|about| {
             let now =
                 DonorFacts { label: config.label.clone(), grace: config.grace, ..about.clone() };
@@ -242,6 +247,7 @@ impl Donor {
 
         let key = state.key().clone();
         let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
+        service.metrics.open.store(config.metrics_open, Ordering::Relaxed);
         let (label, grace) = (config.label, config.grace);
         let about = DonorFacts { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);

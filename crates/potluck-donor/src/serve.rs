@@ -32,6 +32,7 @@ use potluck_wire::whereabouts::{self, Guide};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The most bulk connections at once. Each takes a few kilobytes while it waits for its turn.
@@ -64,6 +65,8 @@ pub(crate) struct Server {
 #[derive(Clone)]
 struct Stranger {
     origin: PeerNetwork,
+    /// True if the peer is on this machine.
+    is_here: bool,
     place: Arc<AdmittedPlace<PeerNetwork>>,
 }
 
@@ -101,7 +104,8 @@ impl Server {
 
     async fn serve_connection(self: Arc<Self>, stream: BoxStream, address: SocketAddr) {
         let origin = PeerNetwork::from(address);
-        let stranger = Stranger { origin, place: Arc::new(self.strangers.enter(origin)) };
+        let is_here = address.ip().to_canonical().is_loopback();
+        let stranger = Stranger { origin, is_here, place: Arc::new(self.strangers.enter(origin)) };
         let answer = service_fn(|request: Request<Incoming>| {
             let (server, stranger) = (Arc::clone(&self), stranger.clone());
             async move {
@@ -127,6 +131,10 @@ impl Server {
         }
     }
 
+    fn shows_metrics_to(&self, stranger: &Stranger) -> bool {
+        stranger.is_here || self.service.metrics.open.load(Ordering::Relaxed)
+    }
+
     fn respond(
         self: &Arc<Self>,
         request: Request<Incoming>,
@@ -136,6 +144,11 @@ impl Server {
             (&Method::GET, PATH) => {
                 self.upgrade(request, stranger).unwrap_or_else(|status| plain(status, ""))
             }
+            // Who lends how much, and when it is used, is nobody's business; the port is reached by everybody.
+            (&Method::GET, "/metrics") if !self.shows_metrics_to(&stranger) => plain(
+                StatusCode::FORBIDDEN,
+                "these figures are shown on this machine alone; for others: potluck set lend.metrics-open true\n",
+            ),
             (&Method::GET, "/metrics") => {
                 let text = metrics::text(&self.service, self.connections.count());
                 let mut response = Response::new(Full::new(Bytes::from(text.to_string())));

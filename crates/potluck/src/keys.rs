@@ -267,6 +267,13 @@ pub static KEYS: &[Key] = &[
          the pool when addresses change, and asks there itself",
     )
     .at_restart(),
+    Key::new(
+        "lend.metrics-open",
+        SettingKind::Flag,
+        Unset::Value("false"),
+        "Whether the donor shows its figures at /metrics to everybody who reaches its port, and not to \
+         its own machine alone",
+    ),
 ];
 
 /// Returns the keys of one daemon.

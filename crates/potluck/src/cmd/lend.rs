@@ -238,6 +238,7 @@ fn config(
         label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
+        metrics_open: file.is_on("lend.metrics-open"),
         ..default
     })
 }

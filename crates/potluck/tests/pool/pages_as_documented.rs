@@ -91,6 +91,21 @@ fn settings_are_changed_and_figures_are_told_as_documented() {
     let get = "python3 -c 'import urllib.request as u; \
                print(u.urlopen(\"http://alice:7702/metrics\", timeout=2).read().decode())'";
     assert!(alice.sh(get).ok().text().contains("potluck_"), "the manager's figures");
+    let donors = |host: &str| {
+        let get = format!(
+            "python3 -c 'import urllib.request as u; \
+             print(u.urlopen(\"http://{host}:7701/metrics\", timeout=2).read().decode())' 2>&1 \
+             || true"
+        );
+        alice.sh(&get).ok().text()
+    };
+    assert!(donors("127.0.0.1").contains("potluck_lent_max_bytes"), "its own machine is told");
+    let refused = donors("alice");
+    assert!(refused.contains("403"), "who comes over the network is not: {refused}");
+    alice.sh("potluck set lend.metrics-open true").ok();
+    wait_until("others to be shown the figures", DEADLINE, || {
+        donors("alice").contains("potluck_lent_max_bytes")
+    });
 }
 
 #[test]
