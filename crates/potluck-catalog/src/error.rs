@@ -308,6 +308,11 @@ pub enum Error {
         /// The kind of its owner: a group, or a member.
         holder: &'static str,
     },
+    /// A donor was to have a name with letters that look like others.
+    #[error(
+        "“{0}” cannot be a donor's name: it is made of letters from A to Z, digits and signs, which nobody takes for others"
+    )]
+    BadDonorName(String),
     /// A member has made as many spaces as a member may make.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),

@@ -212,6 +212,9 @@ impl From<Error> for Failure {
             Error::NoGroup(_) => {
                 failure(K::NotFound, code::NO_ENTRY, "`potluck group ls` lists the groups")
             }
+            Error::BadDonorName(_) => {
+                failure(K::Usage, code::BAD_REQUEST, "choose another by `--name`")
+            }
             Error::GroupExists(_) | Error::NameTaken { .. } => {
                 failure(K::Conflict, code::EXISTS, "choose another name")
             }

@@ -1,6 +1,7 @@
 //! The rows of the pool's members, and what becomes of them when memberships begin and end.
 
 pub(crate) mod authority;
+pub(crate) mod donor_names;
 pub(crate) mod grantees;
 pub(crate) mod grants;
 pub(crate) mod groups;
@@ -172,6 +173,27 @@ pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
         db.prepare("SELECT id FROM members WHERE role = 'donor' AND revoked = 1 ORDER BY id")?;
     let donors = select.query_map(params![], |row| row.get(0).map(DonorId))?;
     donors.collect()
+}
+
+/// The most donors whose membership ended that are remembered, so that they are told so: a machine that joins and
+/// leaves again and again takes no more.
+const MOST_ENDED_DONORS: i64 = 256;
+
+/// Forgets the donors whose membership ended before that of many others and whose copies are forgotten, with their
+/// invitations; returns their numbers, which nobody gets again.
+pub(crate) fn forget_ended_donors(db: &Tx) -> Result<Vec<MemberId>, Error> {
+    let mut select = db.prepare(
+        "SELECT m.id FROM members m WHERE m.role = 'donor' AND m.revoked = 1
+             AND NOT EXISTS (SELECT 1 FROM placements p WHERE p.donor = m.id)
+         ORDER BY m.id DESC LIMIT -1 OFFSET ?1",
+    )?;
+    let ended = select.query_map(params![MOST_ENDED_DONORS], |row| row.get(0).map(MemberId))?;
+    let ended: Vec<MemberId> = ended.collect::<Result<_, _>>()?;
+    for id in &ended {
+        db.execute("DELETE FROM members WHERE id = ?1", params![id.0])?;
+        db.execute("DELETE FROM tokens WHERE used_by = ?1", params![id.0])?;
+    }
+    Ok(ended)
 }
 
 /// Ends a member's rights, even if no admin is left. The invitations that the member made and that nobody used are

@@ -70,6 +70,17 @@ impl KnownMembers {
         members.insert(member.fingerprint, Entry::new(member));
     }
 
+    /// Takes members off the list, whose membership ended long ago.
+    pub fn forget(&self, ended: &[MemberId]) {
+        if ended.is_empty() {
+            return;
+        }
+        let mut owners = self.owners.write().expect("no holder panics");
+        owners.0.retain(|member, _| !ended.contains(member));
+        let mut members = self.by_certificate.write().expect("no holder panics");
+        members.retain(|_, entry| !ended.contains(&entry.member.id));
+    }
+
     /// Returns the owner of a member: for a donor that another donor invited, the first donor in that chain of
     /// invitations, and otherwise the member itself.
     pub fn owner(&self, member: MemberId) -> MemberId {

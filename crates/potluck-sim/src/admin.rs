@@ -50,7 +50,7 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
     insist(&stage, &caller, &grant).await;
     for who in Who::donors().chain(Who::clients()) {
         let role = if matches!(who, Who::Donor(_)) { Role::Donor } else { Role::User };
-        let invited = insist(&stage, &caller, &Invite { role, ttl_seconds: 600 }).await;
+        let invited = insist(&stage, &caller, &Invite { role, ttl_seconds: 600, name: None }).await;
         stage.invitations.lock().expect("no holder panics").insert(who, invited.secret);
     }
     loop {

@@ -284,7 +284,9 @@ impl Member {
                 let grant = SpaceGrant { space: space.clone(), who, rights: Rights::ALL };
                 self.forbidden(&grant).await
             }
-            12 => self.forbidden(&Invite { role: Role::Admin, ttl_seconds: 1000 }).await,
+            12 => {
+                self.forbidden(&Invite { role: Role::Admin, ttl_seconds: 1000, name: None }).await
+            }
             13 => self.forbidden(&Revoke::of(MemberId(donor.0))).await,
             14 => self.forbidden(&Trust { donor }).await,
             15 => self.forbidden(&ScrubNow { donor: Some(donor), rate: 1 << 30 }).await,

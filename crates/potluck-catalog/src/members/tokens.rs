@@ -27,6 +27,8 @@ pub struct Token {
     pub made_wall_ms: i64,
     /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
+    /// The name that a donor gets who joins with the token, if the inviter fixed it.
+    pub name: Option<String>,
     epoch: Epoch,
     expires_ms: u64,
     expires_wall_ms: i64,
@@ -44,7 +46,7 @@ pub struct Moment {
 }
 
 /// A token that is to be made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct NewToken {
     /// The role that the token is to give.
     pub role: Role,
@@ -52,15 +54,19 @@ pub struct NewToken {
     pub by: MemberId,
     /// The time in milliseconds for which the token can be used.
     pub ttl_ms: u64,
+    /// The name that a donor gets who joins with the token, if the inviter fixes it.
+    pub name: Option<String>,
 }
 
 /// The facts that a token gives about the member who joins with it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct InvitedMember {
     /// The role that the new member gets.
     pub role: Role,
     /// The member who made the token.
     pub by: MemberId,
+    /// The name that the new member gets, if the inviter fixed it.
+    pub name: Option<String>,
 }
 
 /// A membership and the certificate that proves it.
@@ -85,7 +91,7 @@ impl Token {
 }
 
 const SELECT: &str = "SELECT id, role, made_by, made_wall_ms, used_by, epoch, expires_ms, \
-                      expires_wall_ms FROM tokens";
+                      expires_wall_ms, name FROM tokens";
 
 fn token(row: &Row<'_>) -> Result<Token, Error> {
     Ok(Token {
@@ -97,6 +103,7 @@ fn token(row: &Row<'_>) -> Result<Token, Error> {
         epoch: Epoch(row.get::<i64>(5)? as u64),
         expires_ms: row.get::<i64>(6)? as u64,
         expires_wall_ms: row.get(7)?,
+        name: row.get(8)?,
     })
 }
 
@@ -110,8 +117,8 @@ pub(crate) fn add(db: &Tx, secret: &Digest, new: NewToken, now: Moment) -> Resul
     let forgotten = now.pool_ms.saturating_sub(REMEMBERED_MS) as i64;
     db.execute("DELETE FROM tokens WHERE expires_ms < ?1", params![forgotten])?;
     let mut insert = db.prepare(
-        "INSERT INTO tokens (hash, role, made_by, made_wall_ms, epoch, expires_ms, expires_wall_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO tokens (hash, role, made_by, made_wall_ms, epoch, expires_ms, expires_wall_ms, name)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     let number = insert.insert(params![
         hash(secret),
@@ -121,6 +128,7 @@ pub(crate) fn add(db: &Tx, secret: &Digest, new: NewToken, now: Moment) -> Resul
         now.epoch.0 as i64,
         now.pool_ms.saturating_add(new.ttl_ms) as i64,
         now.wall_ms.saturating_add(new.ttl_ms as i64),
+        new.name,
     ])?;
     Ok(number as u32)
 }
@@ -177,7 +185,7 @@ pub(crate) fn use_up(
     if expired {
         return Err(Error::ExpiredToken);
     }
-    let certified = join(InvitedMember { role: found.role, by: found.made_by })?;
+    let certified = join(InvitedMember { role: found.role, by: found.made_by, name: found.name })?;
     db.execute(
         "UPDATE tokens SET used_by = ?2, key = ?3, certificate = ?4 WHERE hash = ?1",
         params![hash, certified.member.id.0, key.0, certified.certificate],

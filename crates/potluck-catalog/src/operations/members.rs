@@ -1,7 +1,7 @@
 //! Members and the tokens by which they join.
 
 use crate::members::{
-    groups,
+    donor_names, groups,
     stored_member::StoredMember,
     tokens::{self, Certified, Moment, NewToken, Token},
     {self, NewMember},
@@ -13,14 +13,20 @@ use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 
 impl Catalog {
-    /// Adds a token and returns its number.
+    /// Adds a token and returns its number. A name that it fixes must be free.
     pub async fn add_token(
         &self,
         secret: Digest,
         new: NewToken,
         now: Moment,
     ) -> Result<u32, Error> {
-        self.write(Durability::Disk, move |db| tokens::add(db, &secret, new, now)).await
+        let add = move |db: &_| {
+            if let Some(name) = &new.name {
+                donor_names::check_fixed(db, name)?;
+            }
+            tokens::add(db, &secret, new.clone(), now)
+        };
+        self.write(Durability::Disk, add).await
     }
 
     /// Returns the tokens that are remembered, the oldest first.
@@ -50,15 +56,19 @@ impl Catalog {
         }
         let join = move |db: &_| {
             tokens::use_up(db, &secret, &key, now, |invited| {
-                // The tokens of a donor that was removed are not valid any more.
+                // Tokens end with the membership of who made them.
                 let inviter = members::get(db, invited.by)?;
-                if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
+                if inviter.is_some_and(|by| by.revoked) {
                     return Err(Error::UnknownToken);
                 }
                 // Rights are granted to members and to groups by name, so no two of them may share one.
                 if invited.role != Role::Donor && groups::is_there(db, &name)? {
                     return Err(Error::NameTaken { name: name.clone(), holder: "a group" });
                 }
+                let name = match invited.role {
+                    Role::Donor => donor_names::of_joining(db, invited.name.as_deref(), &name)?,
+                    Role::User | Role::Admin => name.clone(),
+                };
                 let mut certificate = Vec::new();
                 let new = NewMember {
                     role: invited.role,
@@ -78,12 +88,13 @@ impl Catalog {
     }
 
     /// Ends a membership. The facts kept about a donor are forgotten at once, and its copies later
-    /// ([`Upkeep::RemovedDonors`](crate::Upkeep::RemovedDonors)).
-    pub async fn revoke(&self, id: MemberId) -> Result<StoredMember, Error> {
+    /// ([`Upkeep::RemovedDonors`](crate::Upkeep::RemovedDonors)). Also returns donors whose membership ended long ago and
+    /// that are forgotten now.
+    pub async fn revoke(&self, id: MemberId) -> Result<(StoredMember, Vec<MemberId>), Error> {
         let revoke = move |db: &_| {
             let member = members::revoke(db, id)?;
             donors::forget(db, DonorId(id.0))?;
-            Ok(member)
+            Ok((member, members::forget_ended_donors(db)?))
         };
         self.write(Durability::Disk, revoke).await
     }

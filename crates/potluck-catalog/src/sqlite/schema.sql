@@ -35,6 +35,8 @@ CREATE TABLE tokens (
     expires_ms      INTEGER NOT NULL,
     expires_wall_ms INTEGER NOT NULL,
     used_by         INTEGER,
+    -- That of the donor who joins by it; NULL: who joins proposes one.
+    name            TEXT,
     key             BLOB,
     certificate     BLOB
 );

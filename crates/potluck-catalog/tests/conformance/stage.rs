@@ -130,7 +130,7 @@ impl Stage {
     pub async fn try_join(&self, name: &str, number: u8) -> Result<MemberId, Error> {
         let secret = Digest([number; 32]);
         let now = Moment { epoch: Epoch(1), pool_ms: 1000, wall_ms: 5000 };
-        let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000 };
+        let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000, name: None };
         self.catalog.add_token(secret, token, now).await.expect("issued");
         let certify = |id: MemberId, _| Ok((Digest([id.0 as u8; 32]), vec![id.0 as u8]));
         let joined = self.catalog.join(secret, secret, name.into(), now, certify).await;

@@ -66,7 +66,7 @@ async fn a_donor_that_was_removed_is_not_remembered_for_having_been_heard_before
 async fn when_a_member_was_seen_outlives_a_restart() {
     let stage = Stage::new().await;
     let moment = Moment { epoch: Epoch(1), pool_ms: 0, wall_ms: 0 };
-    let new = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 1000 };
+    let new = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 1000, name: None };
     stage.catalog.add_token(Digest([1; 32]), new, moment).await.expect("issued");
     let certify = |_, _| Ok((Digest([2; 32]), Vec::new()));
     let ada = stage.catalog.join(Digest([1; 32]), Digest([3; 32]), "ada".into(), moment, certify);

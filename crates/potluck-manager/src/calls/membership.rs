@@ -87,6 +87,7 @@ impl Answer<Join> for MembershipCalls {
         Ok(Joined {
             member: member.id,
             role: member.role,
+            name: member.name,
             certificate: Blob(certificate),
             ca: Blob(self.ca.certificate().to_vec()),
             pool: self.term.pool_name.clone(),
@@ -130,6 +131,15 @@ impl Answer<Invite> for MembershipCalls {
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
                 .hint("choose another by `--ttl`"));
         }
+        let name = match &call.name {
+            Some(_) if call.role != Role::Donor => {
+                let what = "an invitation fixes the name of a donor, and of nobody else";
+                return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                    .hint("leave --name out: users and admins say who they are when they join"));
+            }
+            Some(name) => Some(checked_name(name)?),
+            None => None,
+        };
         let who = caller.member()?;
         if who.role == Role::Donor {
             self.check_further_donor(who, &call).await?;
@@ -138,7 +148,7 @@ impl Answer<Invite> for MembershipCalls {
         let (by, secret) = (who.member, Digest(self.env.entropy.bytes()));
         let (now, new) = (
             self.term.moment(&self.time),
-            NewToken { role: call.role, by, ttl_ms: call.ttl_seconds * 1000 },
+            NewToken { role: call.role, by, ttl_ms: call.ttl_seconds * 1000, name },
         );
         let invitation = self.catalog.add_token(secret, new, now).await?;
         let what = format!("made the invitation {invitation} for a {}", call.role);
@@ -194,6 +204,7 @@ impl Answer<InvitationList> for MembershipCalls {
             made_wall_ms: token.made_wall_ms,
             left_seconds: token.left_ms(now).div_ceil(1000),
             used_by: token.used_by,
+            name: token.name,
         };
         let all = self.catalog.tokens().await?;
         Ok(Invitations { invitations: all.into_iter().map(about).collect() })
@@ -260,7 +271,8 @@ impl MembershipCalls {
         call: &str,
         id: MemberId,
     ) -> Result<Done, Failure> {
-        let member = self.catalog.revoke(id).await?;
+        let (member, forgotten) = self.catalog.revoke(id).await?;
+        self.members.forget(&forgotten);
         let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
         tracing::info!("{what}");
         let was_donor = member.role == Role::Donor;
@@ -270,8 +282,11 @@ impl MembershipCalls {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));
             // The tickets that a member was given are not recorded, so the tickets of all members end; those who still
-            // may have them ask for new ones.
-            pool.void_tickets(self.time.now_ms());
+            // may have them ask for new ones. A donor was given none but those to fetch what it was told to, which end in
+            // minutes: donors that come and go must not have everybody ask for tickets again and again.
+            if !was_donor {
+                pool.void_tickets(self.time.now_ms());
+            }
             pool.sessions_of(id)
         };
         for session in sessions {

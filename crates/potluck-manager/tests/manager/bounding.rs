@@ -310,7 +310,7 @@ async fn a_donor_that_invites_without_end_is_held_up() {
         if number == 63 {
             tokio::time::sleep(Duration::from_millis(1500)).await; // as many as it may have are over
         }
-        let invite = Invite { role: Role::Donor, ttl_seconds: 1 };
+        let invite = Invite { role: Role::Donor, ttl_seconds: 1, name: None };
         codes.extend(donor.caller.call(&invite).await.err().map(|why| why.code));
     }
     assert_eq!(codes, vec![code::TOO_MANY_CHANGES; 2]);

@@ -7,12 +7,13 @@ use potluck_manager::{Manager, StateError, init};
 use potluck_wire::addresses::Address;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    CopyFault, Heartbeat, Invite, List, Report, Revoke, SpaceCreate, SpaceList, Status,
+    CopyFault, Heartbeat, InvitationList, Invite, Leave, List, MemberList, Report, Revoke,
+    SpaceCreate, SpaceList, Status,
 };
-use potluck_wire::error::{ErrorKind, code};
-use potluck_wire::identity::fingerprint;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::tls::TlsDial;
-use potluck_wire::token::Role;
+use potluck_wire::token::{JoinToken, Role};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ async fn a_token_works_once_for_its_role_and_only_while_it_is_good_x5() {
     assert!(!wrong.hint.is_empty());
 
     let mut short = lab.token(Role::User).await;
-    let invited = lab.admin().call(&Invite { role: Role::User, ttl_seconds: 1 }).await;
+    let invited = lab.admin().call(&Invite { role: Role::User, ttl_seconds: 1, name: None }).await;
     short.secret = invited.expect("invited").secret;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let expired = lab.join_with(&short, "eve").await.expect_err("expired");
@@ -90,7 +91,7 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
     let donor = lab.donor("basement").await;
     let space = SpaceCreate { name: "more".into(), policy: Policy::default() };
     for failure in [
-        refused(&user, &Invite { role: Role::Admin, ttl_seconds: 60 }).await,
+        refused(&user, &Invite { role: Role::Admin, ttl_seconds: 60, name: None }).await,
         refused(&donor.caller, &space).await,
         refused(&user, &Revoke::of(MemberId(1))).await,
         refused::<Heartbeat>(&user, &donor.heartbeat(0)).await,
@@ -115,7 +116,7 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
 async fn a_donor_invites_others_for_its_own_machine_within_bounds() {
     let lab = Lab::new().await;
     let donor = lab.donor("bench").await;
-    let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
+    let invite = Invite { role: Role::Donor, ttl_seconds: 60, name: None };
     for more in [
         Invite { role: Role::User, ..invite.clone() },
         Invite { role: Role::Admin, ..invite.clone() },
@@ -166,4 +167,66 @@ async fn a_revoked_member_is_refused_on_its_open_connections_too_x5() {
     assert!(lab.admin().call(&Status {}).await.expect("status").donors.is_empty());
     let last = refused(&lab.admin(), &Revoke::of(MemberId(1))).await;
     assert_eq!(last.kind, ErrorKind::Conflict);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_donor_has_the_name_of_another_or_one_that_looks_like_it() {
+    let lab = Lab::new().await;
+    let name = |identity: Identity| identity.about.name;
+    assert_eq!(name(lab.join(Role::Donor, "bench-1").await), "bench-1");
+    for (asked, gets) in
+        [("bench-1", "bench-1-2"), ("BENCH-l", "BENCH-l-3"), ("bench-4", "bench-4")]
+    {
+        assert_eq!(name(lab.join(Role::Donor, asked).await), gets);
+    }
+    // A Cyrillic letter looks like an a.
+    let token = lab.token(Role::Donor).await;
+    let refused = lab.join_with(&token, "b\u{435}nch").await.expect_err("another script");
+    assert_eq!(refused.kind, ErrorKind::Usage, "{refused}");
+
+    let invite = |role, name: &str| Invite { role, ttl_seconds: 60, name: Some(name.into()) };
+    let invited = lab.admin().call(&invite(Role::Donor, "shelf")).await.expect("invited");
+    let fixed = JoinToken { secret: invited.secret, ..token };
+    assert_eq!(name(lab.join_with(&fixed, "bench-1").await.expect("joined")), "shelf");
+    let taken = refused_by(&lab, &invite(Role::Donor, "SHELF")).await;
+    assert_eq!((taken.kind, taken.code.as_str()), (ErrorKind::Conflict, code::EXISTS), "{taken}");
+    assert_eq!(refused_by(&lab, &invite(Role::User, "ada")).await.kind, ErrorKind::Usage);
+}
+
+async fn refused_by(lab: &Lab, invite: &Invite) -> Failure {
+    refused(&lab.admin(), invite).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invitations_of_a_removed_admin_let_nobody_in() {
+    let lab = Lab::new().await;
+    let bob = lab.join(Role::Admin, "bob").await;
+    let invite = Invite { role: Role::Admin, ttl_seconds: 60, name: None };
+    let by_bob = lab.caller(&bob).call(&invite).await.expect("invited");
+    let token = JoinToken { secret: by_bob.secret, ..lab.token(Role::Admin).await };
+    lab.admin().call(&Revoke::of(bob.about.member)).await.expect("removed");
+    let refused = lab.join_with(&token, "bob again").await.expect_err("void");
+    assert_eq!(refused.code, code::BAD_TOKEN, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn donors_that_come_and_go_void_no_tickets_and_leave_few_rows() {
+    let lab = Lab::new().await;
+    let mut stays = lab.donor("stays").await;
+    let told = stays.send_heartbeat(stays.heartbeat(0)).await;
+    for number in 0..300 {
+        let donor = lab.join(Role::Donor, &format!("guest-{number}")).await;
+        lab.caller(&donor).call(&Leave { now: false, agreed: None }).await.expect("left");
+    }
+    stays.hear(&told);
+    let after = stays.send_heartbeat(stays.heartbeat(0)).await;
+    assert_eq!(after.void_before, told.void_before);
+    let members = lab.admin().call(&MemberList {}).await.expect("listed").members;
+    assert!(members.len() < 270, "{} members", members.len());
+    let listed = lab.admin().call(&InvitationList {}).await.expect("listed").invitations;
+    assert!(listed.len() < 270, "{} invitations", listed.len());
+    let user = lab.join(Role::User, "ada").await;
+    lab.admin().call(&Revoke::of(user.about.member)).await.expect("removed");
+    let after = stays.send_heartbeat(stays.heartbeat(0)).await;
+    assert_ne!(after.void_before, told.void_before, "a user had tickets");
 }

@@ -136,7 +136,7 @@ impl Lab {
     }
 
     pub async fn token(&self, role: Role) -> JoinToken {
-        let invited = self.admin().call(&Invite { role, ttl_seconds: 3600 }).await;
+        let invited = self.admin().call(&Invite { role, ttl_seconds: 3600, name: None }).await;
         JoinToken {
             manager: self.address.into(),
             ca: fingerprint(&self.admin_identity().ca),
@@ -157,7 +157,7 @@ impl Lab {
             manager: token.manager.clone(),
             member: joined.member,
             role: joined.role,
-            name: name.into(),
+            name: joined.name,
         };
         Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
     }

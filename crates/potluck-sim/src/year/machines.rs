@@ -154,7 +154,7 @@ impl DonorMachine {
     pub async fn join(world: &World, desk: &Desk, number: u32) -> Result<Self, String> {
         let [.., high, low] = number.to_be_bytes();
         let (here, name) = (SocketAddr::from(([10, 1, high, low], 7701)), format!("desk-{number}"));
-        let invite = Invite { role: Role::Donor, ttl_seconds: 600 };
+        let invite = Invite { role: Role::Donor, ttl_seconds: 600, name: None };
         let invited = desk.pool.call(&invite).await.map_err(|why| why.to_string())?;
         let (_key, request) = new_key_and_request().map_err(|why| why.to_string())?;
         let join = Join { secret: invited.secret, request: Blob(request), name: name.clone() };

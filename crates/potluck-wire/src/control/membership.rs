@@ -18,7 +18,7 @@ pub struct Join {
     pub secret: Digest,
     /// A PKCS#10 request in DER, for a key that stays with the joiner.
     pub request: Blob,
-    /// The name by which people call this machine or person.
+    /// The name by which people are to call this machine or person.
     pub name: String,
 }
 call!(Join => Joined, "join", once);
@@ -30,6 +30,9 @@ pub struct Joined {
     pub member: MemberId,
     /// The role of the new member.
     pub role: Role,
+    /// The name of the new member: a donor gets another than it asked for where the invitation fixes one, or another
+    /// donor has it.
+    pub name: String,
     /// The certificate of the new member, in DER.
     pub certificate: Blob,
     /// The pool's CA certificate, in DER; the joiner compares it with the token's pin.
@@ -45,6 +48,9 @@ pub struct Invite {
     pub role: Role,
     /// The time until the token expires, in seconds.
     pub ttl_seconds: u64,
+    /// The name that the donor who joins gets, whatever it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 call!(Invite => Invited, "invite", once);
 
@@ -84,6 +90,9 @@ pub struct Invitation {
     pub left_seconds: u64,
     /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
+    /// The name that the donor gets who joins with the token, if the inviter fixed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Forgets a token that nobody used (admins).

@@ -92,6 +92,9 @@ pub struct NewTokenArgs {
     /// The role of the token's bearer: donor, user or admin
     #[arg(long, default_value = "user")]
     pub role: Role,
+    /// The name that the donor gets, whatever its machine is called; without it, it has its machine's name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// How long the token can be used
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = kind::time)]
     pub ttl: Duration,

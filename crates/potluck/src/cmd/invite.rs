@@ -44,7 +44,11 @@ async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
                 (None, left) => format!("open for {}", duration(left)),
             };
             let (by, made) = (called(token.by, &all), time(token.made_wall_ms));
-            vec![token.invitation.to_string(), token.role.to_string(), by, made, state]
+            let role = match &token.name {
+                Some(name) => format!("{} “{name}”", token.role),
+                None => token.role.to_string(),
+            };
+            vec![token.invitation.to_string(), role, by, made, state]
         };
         let rows: Vec<_> = invitations.iter().map(row).collect();
         table(&["no", "role", "by", &in_zone("made"), "state"], &[0], &rows)
@@ -67,7 +71,9 @@ async fn invite(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let identity = settings.identity()?;
-    let invited = client.call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs() }).await?;
+    let invited = client
+        .call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs(), name: args.name.clone() })
+        .await?;
     let manager = match args.manager.is_empty() {
         true => told(client, &identity).await.for_others(),
         false => Addresses::new(args.manager),

@@ -136,7 +136,7 @@ async fn donor_identity(
     }
     let mut admin = command_settings::load_identity(admin_dir)?;
     admin.about.manager = here.and(&admin.about.manager);
-    let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS };
+    let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS, name: None };
     let invited = command_settings::caller(&admin)?.call(&invite).await?;
     let token = JoinToken {
         manager: admin.about.manager.clone(),

@@ -49,7 +49,7 @@ async fn a_stranger_who_guesses_tokens_takes_no_turn_of_the_writer() {
         assert_eq!(refused.code, code::BAD_TOKEN);
     }
     assert_eq!(jobs(&manager), before);
-    let invite = Invite { role: Role::User, ttl_seconds: 60 };
+    let invite = Invite { role: Role::User, ttl_seconds: 60, name: None };
     let token = call(&manager, true, &invite).await.expect("invited");
     call(&manager, false, &join(token.secret)).await.expect("joined");
     assert_ne!(jobs(&manager), before);
@@ -66,7 +66,7 @@ async fn a_user_who_is_removed_has_no_file_looked_at() {
     };
     assert!(walks() && !walks());
     for (role, has_copies) in [(Role::User, false), (Role::Donor, true)] {
-        let invite = Invite { role, ttl_seconds: 60 };
+        let invite = Invite { role, ttl_seconds: 60, name: None };
         let token = call(&manager, true, &invite).await.expect("invited");
         let member: MemberId =
             call(&manager, false, &join(token.secret)).await.expect("joined").member;

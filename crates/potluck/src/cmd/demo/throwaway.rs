@@ -69,7 +69,7 @@ impl ThrowawayPool {
         };
         let max = (2 * bytes + (1 << 30)).to_string();
         for number in 1..=DONORS {
-            let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
+            let invite = Invite { role: Role::Donor, ttl_seconds: 60, name: None };
             let token = JoinToken {
                 manager: identity.about.manager.clone(),
                 ca: fingerprint(&identity.ca),

@@ -494,7 +494,7 @@ async fn disenrol(state: &Path, dir: &Path) {
 
 /// Asks the manager for a token for one more donor of this machine.
 async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
-    let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS };
+    let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS, name: None };
     let invited = command_settings::guided(identity, state)?.call(&invite).await?;
     let About { manager, .. } = &identity.about;
     let (manager, ca) = (manager.clone(), fingerprint(&identity.ca));
