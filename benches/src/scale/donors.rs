@@ -76,7 +76,7 @@ pub async fn join(admin: &Identity, donors: usize) -> Result<Vec<Identity>> {
 
 async fn join_one(inviting: Caller, admin: Identity, number: usize) -> Result<Identity> {
     let said = |why: Failure| anyhow!("{why}");
-    let invite = Invite { role: Role::Donor, ttl_seconds: 3600 };
+    let invite = Invite { role: Role::Donor, ttl_seconds: 3600, name: None };
     let secret = inviting.call(&invite).await.map_err(said)?.secret;
     let (key, request) = new_key_and_request()?;
     let dial = Arc::new(TlsDial::joining(fingerprint(&admin.ca)));
