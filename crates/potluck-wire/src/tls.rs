@@ -1,15 +1,18 @@
 //! Mutual TLS 1.3 on the control plane, under the pool's own CA.
 //!
-//! Certificates never expire in practice: rights end by the manager's member list, and a clock
-//! two days off must not lock anybody out (promise C1).
+//! Certificates never expire in practice: rights end by the manager's member list, and a clock that is wrong must not
+//! lock anybody out, be it two days off or at 1970, as that of a machine without a battery is after a start (promise
+//! C1). So certificates are judged as of one moment, and not by the machine's clock.
 
 use crate::identity::{Identity, fingerprint};
 use crate::net::{BoxFuture, BoxStream, Detached, Stream};
 use potluck_core::chunk::Digest;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use std::io;
 use std::sync::Arc;
@@ -73,7 +76,8 @@ pub struct TlsDial(TlsConnector);
 impl TlsDial {
     /// Makes the side of a member, which trusts the pool's CA only.
     pub fn member(identity: &Identity) -> Result<Self, rustls::Error> {
-        let config = ClientConfig::builder()
+        let config = ClientConfig::builder_with_details(provider(), Arc::new(OneMoment))
+            .with_safe_default_protocol_versions()?
             .with_root_certificates(roots(&identity.ca)?)
             .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
         Ok(Self(TlsConnector::from(Arc::new(config))))
@@ -82,7 +86,9 @@ impl TlsDial {
     /// Makes the side of somebody about to join, who trusts the one CA whose fingerprint is `pin`.
     pub fn joining(pin: Digest) -> Self {
         let verifier = Arc::new(PinnedCa { pin });
-        let config = ClientConfig::builder()
+        let config = ClientConfig::builder_with_details(provider(), Arc::new(OneMoment))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
@@ -113,7 +119,8 @@ impl TlsAdmit {
             .allow_unauthenticated()
             .build()
             .map_err(|why| rustls::Error::General(why.to_string()))?;
-        let config = ServerConfig::builder()
+        let config = ServerConfig::builder_with_details(provider(), Arc::new(OneMoment))
+            .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![certificate, ca.clone()], key)?;
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
@@ -128,6 +135,24 @@ impl Admit for TlsAdmit {
             let member = shown.map(fingerprint);
             Ok((Box::new(stream) as BoxStream, member))
         })
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    let installed = CryptoProvider::get_default().cloned();
+    installed.unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+}
+
+/// The time by which certificates are judged: one moment, at which those of every pool are valid.
+#[derive(Debug)]
+struct OneMoment;
+
+/// The seconds from 1970 to a moment in 2033.
+const MOMENT: Duration = Duration::from_secs(2_000_000_000);
+
+impl TimeProvider for OneMoment {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(MOMENT))
     }
 }
 
