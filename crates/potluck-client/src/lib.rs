@@ -58,6 +58,7 @@ mod version_composer;
 mod write {
     //! The way of written bytes to donors: the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;
+    pub mod need;
     pub mod options;
     pub mod pushes;
     pub mod report;

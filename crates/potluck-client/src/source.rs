@@ -67,6 +67,18 @@ pub struct Item {
     pub input: Input,
 }
 
+impl Item {
+    /// Returns the item once more; `None` if its source can be read only once.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let input = match &self.input {
+            Input::File(local) => Input::File(local.clone()),
+            Input::Archived(local) => Input::Archived(local.clone()),
+            Input::Stream(_) | Input::Fed(_) | Input::Reader { .. } => return None,
+        };
+        Some(Self { path: self.path.clone(), input })
+    }
+}
+
 /// The files to store, in order. The iterator may find files while earlier ones are being sent.
 pub type Items = Box<dyn Iterator<Item = Item> + Send>;
 

@@ -3,7 +3,8 @@
 
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
-use crate::source::Items;
+use crate::source::{Item, Items};
+use crate::write::need::{self, Need};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Push, SessionHandle, ended};
 use crate::write::report::PutReport;
@@ -13,7 +14,7 @@ use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::Reserve;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{Failure, code};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
@@ -33,9 +34,23 @@ async fn open(
     progress: Arc<dyn Progress>,
 ) -> Result<(SessionHandle, impl Future<Output = Result<PutReport, Failure>> + Send + use<>), Failure>
 {
+    let session = Reservation::open(client, &request(root, options)).await?;
+    Ok(opened(client, session, options, progress))
+}
+
+/// Returns the request for the session of files below `root`.
+fn request(root: &PoolPath, options: &PutOptions) -> Reserve {
     let PutOptions { bytes, policy, condition, .. } = *options;
-    let reserve = Reserve { path: root.clone(), bytes, policy, condition };
-    let session = Reservation::open(client, &reserve).await?;
+    Reserve { path: root.clone(), bytes, policy, condition }
+}
+
+/// Begins to write in a session that the manager granted.
+fn opened(
+    client: &Pool,
+    session: Reservation,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+) -> (SessionHandle, impl Future<Output = Result<PutReport, Failure>> + Send + use<>) {
     let (policy, donors) = (session.reserved.policy.clone(), session.reserved.donors.len());
     let client = client.for_writing(&policy, donors);
     let key = session.reserved.space_key.clone();
@@ -43,7 +58,38 @@ async fn open(
     let options = *options;
     let window =
         async move { sliding_window::write(&client, session, pushes, &options, progress).await };
-    Ok((handle, window))
+    (handle, window)
+}
+
+/// Opens a session for files whose size is known, of which the pool may have some bytes already: where they do not fit
+/// as a whole, room is asked for what the pool lacks. Returns it with the sessions that keep what is there meanwhile,
+/// and the items.
+async fn open_as_needed(
+    client: &Pool,
+    reserve: &Reserve,
+    items: Items,
+) -> Result<(Reservation, Vec<Reservation>, Items), Failure> {
+    let full = match Reservation::open(client, reserve).await {
+        Err(failure) if failure.code == code::FULL => failure,
+        opened => return Ok((opened?, Vec::new(), items)),
+    };
+    let Some(all) = reserve.bytes else { return Err(full) };
+    let items: Vec<Item> = items.collect();
+    // A stream cannot be read twice.
+    let Some(again) = items.iter().map(Item::again).collect::<Option<Vec<_>>>() else {
+        return Err(full);
+    };
+    let Need { bytes, offering } =
+        need::of_files(client, reserve, Box::new(again.into_iter())).await?;
+    if bytes >= all {
+        return Err(full);
+    }
+    let needed = Reserve { bytes: Some(bytes), ..reserve.clone() };
+    let mut session = Reservation::open(client, &needed).await?;
+    // The rest is there, and needs no promise.
+    session.promised = all;
+    session.bytes = Some(all);
+    Ok((session, offering, Box::new(items.into_iter())))
 }
 
 impl Session {
@@ -125,8 +171,14 @@ pub async fn put(
     options: &PutOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<PutReport, Failure> {
-    let (handle, window) = open(client, root, options, progress).await?;
+    let reserve = request(root, options);
+    let (session, offering, items) = open_as_needed(client, &reserve, items).await?;
+    let (handle, window) = opened(client, session, options, progress);
     handle.push(Push::Items(items))?;
     drop(handle); // no more will come
-    window.await
+    let report = window.await;
+    for session in offering {
+        session.abort(false).await;
+    }
+    report
 }

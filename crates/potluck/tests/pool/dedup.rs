@@ -1,15 +1,16 @@
 //! Tests that chunks which the pool holds are neither sent nor stored again.
 
 use super::content::{arg, assert_same, bytes, file};
-use super::lab::Lab;
+use super::lab::{Lab, Lending};
 use super::monitoring::{get, value};
 use super::ports::free_port;
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -34,7 +35,7 @@ fn storing_the_same_file_twice_moves_no_chunk() {
             // A donor that a busy machine holds up for seconds does not count, and chunks go to the other.
             let moves_nothing = (0..3).any(|_| {
                 let (sent, stored) = (passed(), lab.chunk_files());
-                let stdin = fs::File::open(&input).expect("the input");
+                let stdin = File::open(&input).expect("the input");
                 let copy = ["--json", "cp", from, &path(name)];
                 let again = lab.cli.run_with_input(&copy, stdin.into()).ok().json();
                 println!("{name}: {} bytes went to donors: {again}", passed() - sent);
@@ -230,5 +231,43 @@ fn what_a_donor_held_is_sent_if_it_is_given_up_before_the_commit() {
         assert_same(&lab.cli.cat(&to), &content, "what was put meanwhile");
         lab.bring_back(&[holder.as_str()]);
         lab.wait_live();
+    }
+}
+
+#[test]
+fn a_file_fits_where_there_is_room_for_what_it_adds() {
+    let mut lab = Lab::manager_only(&[]);
+    lab.lend("small", Lending { max: "32MiB".into(), ..Lending::default() });
+    lab.wait_live();
+    let (first, content) = file(lab.dir(), "first", 7, 14 << 20);
+    for (space, options) in [("sealed", &[][..]), ("plain", &["--plain"])] {
+        let create = ["space", "create", space, "--chunk-size", "256KiB"];
+        lab.cli.ok(&[&create[..], options].concat());
+        lab.cli.ok(&["cp", arg(&first), &format!("pot://{space}/first")]);
+    }
+    let (near, sparse) = (lab.dir().join("near"), lab.dir().join("sparse"));
+    let mut other = content.clone();
+    other[7 << 20..][..100_000].fill(1);
+    fs::write(&near, &other).expect("written");
+    let made = File::create(&sparse).expect("made");
+    made.write_all_at(&bytes(9, 300_000), 30 << 20).expect("written");
+    made.set_len(60 << 20).expect("a hole");
+    let holes = fs::read(&sparse).expect("read");
+    for space in ["sealed", "plain"] {
+        // All of the first is there already, of the second all but a little, and holes need hardly any room.
+        for (name, local, expected) in
+            [("again", &first, &content), ("near", &near, &other), ("sparse", &sparse, &holes)]
+        {
+            let path = format!("pot://{space}/{name}");
+            lab.cli.ok(&["cp", arg(local), &path]);
+            assert_same(&lab.cli.cat(&path), expected, &path);
+        }
+        // What adds more than there is room for is refused before a byte is sent.
+        let (more, _) = file(lab.dir(), "more", 8, 14 << 20);
+        let used = || lab.cli.donor("small")["used"].clone();
+        let before = used();
+        let refused = lab.cli.fails(6, &["cp", arg(&more), &format!("pot://{space}/more")]);
+        assert_eq!(refused.code, "POT-E032", "{refused:?}");
+        assert_eq!(used(), before);
     }
 }
