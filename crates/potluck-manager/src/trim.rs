@@ -50,12 +50,17 @@ pub struct Trimmed {
 type Found = BTreeMap<(ChunkName, DonorId), Excess>;
 
 impl Trim {
+    /// Returns whether nothing is deleted now, however long it waits.
+    pub fn is_frozen(&self) -> bool {
+        self.gc_freeze.why().is_some()
+    }
+
     /// Has copies deleted that a scan found to be too many.
     pub async fn run(&self, excess: Found) -> Result<Trimmed, Error> {
         let mut agreed: Vec<_> =
             excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
         let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
-        if self.gc_freeze.why().is_some() {
+        if self.is_frozen() {
             return Ok(trimmed);
         }
         while !agreed.is_empty() {

@@ -101,9 +101,13 @@ impl Repair {
     /// Returns the priority of the scan that is due; `None` where none is.
     fn due(&self) -> Option<Priority> {
         let now = self.time.tick();
+        // A copy in excess may stay though its deletion was ordered: a later put makes the order void, and nothing but
+        // another scan orders it again.
+        let may_trim = !self.trim.is_frozen() && self.scan_state.kept().damaged.files == 0;
         let (stuck, assembled) = {
             let pool = self.pool.lock();
-            (pool.repairs.is_stuck(), pool.assembled(now))
+            let trims = may_trim && pool.repairs.has_excess();
+            (pool.repairs.is_stuck() || trims, pool.assembled(now))
         };
         let assembling = (!assembled).then(|| self.time.uptime());
         self.scan_state.due(now, &self.settings.get(), stuck, assembling)

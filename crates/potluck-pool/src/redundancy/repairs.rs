@@ -213,6 +213,11 @@ impl Repairs {
         self.excess = excess;
     }
 
+    /// Returns whether the last scan found copies in excess that were not deleted at once.
+    pub fn has_excess(&self) -> bool {
+        self.excess > 0
+    }
+
     /// Returns whether more is to be made than is remembered and the queues are no more than half full: the next scan
     /// finds more while donors are busy with the rest.
     pub fn wants_more(&self) -> bool {
