@@ -9,7 +9,12 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 use potluck_wire::control::QuotaUse;
+use potluck_wire::token::Role;
 use std::collections::BTreeSet;
+
+/// The entries (files, links, directories and snapshots) in all spaces that a user made, unless a quota says otherwise:
+/// each takes up to some 5 KiB of the manager's disk, whatever donors lend, and a full one takes no commits of anybody.
+const USERS_ENTRIES: u64 = 5_000_000;
 
 fn of_space(space: SpaceId) -> String {
     format!("space:{space}")
@@ -180,9 +185,13 @@ impl QuotaLimits {
             limits.push(QuotaLimit { of, quota, held: space.sums, spaces });
         }
         let Some(maker) = space.made_by else { return Ok(Self(limits)) };
-        let quota = read(db, &of_member(maker))?;
+        let mut quota = read(db, &of_member(maker))?;
+        let member = members::get(db, maker)?;
+        if quota.files.is_none() && member.as_ref().is_some_and(|it| it.role == Role::User) {
+            quota.files = Some(USERS_ENTRIES);
+        }
         if quota != Quota::NONE {
-            let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
+            let name = member.map(|member| member.name).unwrap_or_default();
             let of = format!("all spaces that {name} ({maker}) made");
             let mut select = db.prepare("SELECT id FROM spaces WHERE made_by = ?1")?;
             let spaces = select.query_map(params![maker.0], |row| row.get(0).map(SpaceId))?;

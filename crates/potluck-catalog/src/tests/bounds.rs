@@ -6,14 +6,19 @@ use crate::checkpoints::{
     {self, CheckpointOutcome, NewCheckpoint},
 };
 use crate::fixture::{Fixture, new_space, path};
+use crate::members::{self, NewMember, quotas};
 use crate::policies::policy_changes;
-use crate::pool_records::spaces;
+use crate::pool_records::spaces::{self, Sums};
+use crate::sql::params;
 use crate::when::When;
 use crate::{Error, names};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
-use potluck_core::ids::MemberId;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::policy::{Override, Policy};
+use potluck_core::quota::{Quota, QuotaOf};
+use potluck_wire::token::Role;
 
 #[test]
 fn of_checkpoints_that_have_ended_a_member_has_so_many_known_at_once() {
@@ -60,4 +65,28 @@ fn so_many_directories_of_a_space_have_a_policy_of_their_own() {
     let policy = Policy { sealed: false, ..Policy::default() };
     spaces::create(&db, &new_space("other", policy, None), 0).expect("made");
     assert_eq!(set("pot://other/d"), Ok(()), "of another space");
+}
+
+#[test]
+fn a_user_fills_the_managers_disk_only_as_far_as_an_admin_allows() {
+    let fixture = Fixture::new();
+    let db = fixture.db.begin().expect("a transaction");
+    let joins = |role, name: &str| {
+        let new = NewMember { role, name, joined_wall_ms: 0, invited_by: None };
+        let print = Digest::of(name.as_bytes());
+        members::add(&db, new, |_| Ok(print)).expect("a member").id
+    };
+    let (ada, admin) = (joins(Role::User, "ada"), joins(Role::Admin, "root"));
+    let one_more = Sums { files: 1, ..Sums::default() };
+    let made_by = |maker: MemberId, files: i64| {
+        db.execute("UPDATE spaces SET made_by = ?1, files = ?2", params![maker.0, files])
+            .expect("set");
+        quotas::admit(&db, SpaceId(1), one_more)
+    };
+    assert_eq!(made_by(ada, 4_999_999), Ok(()));
+    assert!(matches!(made_by(ada, 5_000_000), Err(Error::OverQuota { .. })));
+    assert_eq!(made_by(admin, 5_000_000), Ok(()), "admins look after the disk");
+    let more = Quota { files: Some(6_000_000), bytes: None };
+    quotas::put(&db, &QuotaOf::Member(ada), more).expect("set");
+    assert_eq!(made_by(ada, 5_000_000), Ok(()));
 }
