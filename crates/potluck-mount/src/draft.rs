@@ -256,6 +256,16 @@ impl Draft {
         self.failure_noted = true;
     }
 
+    /// Notes whether a program was told that the draft could not be published at `path`. If it was, the mount's record
+    /// does not say so until somebody closes the file who is not told.
+    pub fn is_told(&mut self, is_told: bool, path: &PoolPath, why: Errno) {
+        match is_told {
+            true if self.failure_noted => self.note.is_told(),
+            true => {}
+            false => self.note.is_not_told(path, why.to_string()),
+        }
+    }
+
     /// Returns whether the draft can be read: false if what was written is lost.
     pub fn is_readable(&self) -> bool {
         !matches!(self.content, Content::Lost { .. })

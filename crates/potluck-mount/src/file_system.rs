@@ -9,6 +9,7 @@ mod extended_attributes;
 mod links;
 mod locking;
 mod names;
+mod open_dirs;
 mod opening;
 mod renaming;
 mod reservations;
@@ -29,7 +30,7 @@ use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles};
-use crate::inodes::{Inodes, ROOT};
+use crate::inodes::{EntryTimes, Inodes, ROOT};
 use crate::kernel_retries::KernelRetries;
 use crate::known_capacities::KnownCapacities;
 use crate::locks::{MountLocks, ReservedName};
@@ -46,7 +47,7 @@ use potluck_client::{Attributes, Pool};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{BadPath, PoolPath};
 use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, OnlyIf, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
@@ -192,9 +193,9 @@ impl FileSystem {
             return Ok(staging);
         }
         let parent = self.inodes().path(parent)?;
-        parent.join(name).map_err(|_| match name.len() {
-            ..=255 => Errno::INVAL,
-            _ => Errno::NAMETOOLONG,
+        parent.join(name).map_err(|why| match why {
+            BadPath::LongName(_) | BadPath::LongPath(_) => Errno::NAMETOOLONG,
+            _ => Errno::INVAL,
         })
     }
 
@@ -263,8 +264,10 @@ impl FileSystem {
             // The file was removed or replaced, and the kernel does not say which open handle the question is about.
             Err(why) => {
                 let readings = self.handles().readings(inode);
-                let reading = readings.last().ok_or(why)?;
-                return Ok(self.facts_of_reading(inode, reading));
+                return match readings.last() {
+                    Some(reading) => Ok(self.facts_of_reading(inode, reading)),
+                    None => self.facts_of_removed_dir(inode).ok_or(why),
+                };
             }
         };
         if path.space().is_empty() {
@@ -286,7 +289,10 @@ impl FileSystem {
                 return Ok(self.facts_of_reading(inode, &reading));
             }
         }
-        self.facts_as_told(inode, &found?)
+        match found {
+            Err(Errno::NOENT) => self.facts_of_removed_dir(inode).ok_or(Errno::NOENT),
+            found => self.facts_as_told(inode, &found?),
+        }
     }
 
     /// Returns the facts about an entry for a number.
@@ -299,49 +305,14 @@ impl FileSystem {
         }
     }
 
-    async fn list(&self, inode: u64) -> Result<Vec<ListedEntry>, Errno> {
-        let path = self.inodes().path(inode)?;
-        self.metadata.list(&path).await
-    }
-
-    /// Opens a directory as it is now, with the files in it that are written and not published; returns the handle.
-    pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
-        let entries = self.all_entries(inode).await?;
-        Ok(self.handles().add(inode, Handle::Listing(entries), None))
-    }
-
-    /// Returns the entries of an open directory. Where they are read from the beginning for a second time (`offset` 0),
-    /// they are those that are there now.
-    pub async fn listing(&self, handle: u64, offset: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
-        let (inode, entries) = match self.handles().get(handle) {
-            Some(OpenHandle { inode, handle: Handle::Listing(entries), .. }) => (inode, entries),
-            _ => return Err(Errno::BADF),
-        };
-        if offset > 0 || !self.handles().is_listed_again(handle) {
-            return Ok(entries);
-        }
-        let entries = self.all_entries(inode).await?;
-        self.handles().set_listing(handle, Arc::clone(&entries));
-        Ok(entries)
-    }
-
-    async fn all_entries(&self, inode: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
-        // What is published while the entries are asked for may be missing among them.
-        let mut written = self.written_in(inode);
-        let mut entries = self.list(inode).await;
-        if entries == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
-            entries = self.list(inode).await;
-        }
-        let mut entries = entries?;
-        written.append(&mut self.written_in(inode));
-        add_others(&mut entries, written);
-        self.add_staged(inode, &mut entries);
-        Ok(Arc::new(entries))
-    }
-
     /// Returns the number of the parent directory; [`ROOT`] for the root and for an entry without a name.
     pub fn parent(&self, inode: u64) -> u64 {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
+    }
+
+    /// Returns the times of an entry that this mount alone knows.
+    pub fn times(&self, inode: u64) -> EntryTimes {
+        self.inodes().times(inode)
     }
 
     /// Returns the number of a name, if it has one.

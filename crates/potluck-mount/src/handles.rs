@@ -3,6 +3,7 @@
 use crate::opener::newest_process;
 use crate::reading::Reading;
 use crate::shared_draft::SharedDraft;
+use potluck_core::attributes::EntryAttributes;
 use potluck_wire::control::ListedEntry;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -44,8 +45,20 @@ pub struct OpenHandle {
     pub newest_process: Option<u32>,
     /// True if a program has begun to read the entries of the open directory.
     is_listed: bool,
+    /// The attributes that the open directory had when it was opened.
+    attributes_of_dir: Option<EntryAttributes>,
     /// The first failure to publish a file of the open directory that the program was not told yet.
     failure: Option<Errno>,
+}
+
+impl OpenHandle {
+    /// Returns the draft that is open for writing, if one is.
+    pub fn draft(&self) -> Option<SharedDraft> {
+        match &self.handle {
+            Handle::Writing(draft) => Some(draft.clone()),
+            Handle::Reading(_) | Handle::ReadingDraft(_) | Handle::Listing(_) => None,
+        }
+    }
 }
 
 /// All handles that are open, and the drafts behind them.
@@ -86,6 +99,7 @@ impl OpenHandles {
             left_by,
             newest_process,
             is_listed,
+            attributes_of_dir: None,
             failure,
         };
         self.open.insert(self.last, opened);
@@ -191,6 +205,18 @@ impl OpenHandles {
     /// Returns whether a program has this file open for writing by another handle than `number`.
     pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
         self.of_file(inode).any(|(other, opened)| other != number && is_written(opened))
+    }
+
+    /// Notes the attributes that a directory had when it was opened.
+    pub fn set_attributes_of_dir(&mut self, number: u64, attributes: EntryAttributes) {
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.attributes_of_dir = Some(attributes);
+        }
+    }
+
+    /// Returns the attributes that an open directory had when it was opened last.
+    pub fn attributes_of_dir(&self, inode: u64) -> Option<EntryAttributes> {
+        self.of_file(inode).filter_map(|(_, opened)| opened.attributes_of_dir).last()
     }
 
     /// Notes that a program reads the entries of an open directory from the beginning. Returns whether one has begun to

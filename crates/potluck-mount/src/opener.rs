@@ -64,7 +64,7 @@ impl NamedInode {
 
 /// Returns whether a process may still do something: one that has no memory any more, because it ends, has closed its
 /// files or is closing them.
-fn is_alive(process: u32) -> bool {
+pub fn is_alive(process: u32) -> bool {
     let status = PathBuf::from(format!("/proc/{process}/status"));
     std::fs::read_to_string(status).is_ok_and(|status| status.contains("\nVmSize:"))
 }

@@ -5,6 +5,7 @@ mod listing;
 mod translation;
 
 use crate::file_system::{AttributeChange, FileSystem, NewEntry, PoolAttribute, ShownEntry};
+use crate::inodes::EntryTimes;
 use crate::interruption::killed;
 use crate::locks::RangeLock;
 use crate::opener::process_of;
@@ -86,10 +87,13 @@ impl KernelRequests {
         F: Future<Output = Result<ShownEntry, Errno>> + Send + 'static,
     {
         let (owners, files, thread) = (self.owners, Arc::clone(&self.files), request.pid());
-        let work = work(Arc::clone(&self.files));
+        let (work, known) = (work(Arc::clone(&self.files)), Arc::clone(&self.files));
         self.begin(async move {
             let reply = move |found: Result<&ShownEntry, Errno>| match found {
-                Ok(facts) => reply.entry(&BELIEVED, &shown(facts, owners), Generation(0)),
+                Ok(facts) => {
+                    let shown = shown(facts, known.times(facts.inode), owners);
+                    reply.entry(&BELIEVED, &shown, Generation(0));
+                }
                 Err(why) => reply.error(number(why)),
             };
             if let Some(facts) = answered(thread, work, reply).await {
@@ -131,7 +135,9 @@ impl KernelRequests {
     {
         let (owners, files) = (self.owners, Arc::clone(&self.files));
         self.answer(request, work, move |found| match found {
-            Ok(facts) => reply.attr(&BELIEVED, &shown(facts, owners)),
+            Ok(facts) => {
+                reply.attr(&BELIEVED, &shown(facts, files.times(facts.inode), owners));
+            }
             Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
         });
     }
@@ -223,7 +229,7 @@ impl Filesystem for KernelRequests {
         uid: Option<u32>,
         gid: Option<u32>,
         size: Option<u64>,
-        _: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
         handle: Option<FileHandle>,
@@ -238,8 +244,9 @@ impl Filesystem for KernelRequests {
             Err(why) => return reply.error(number(why)),
         };
         let (permissions, thread) = (permissions.map(Permissions::of_mode), request.pid());
-        let mtime = mtime.map(|time| file_time(time, self.files.now()));
-        let change = AttributeChange { size, mtime, permissions, owner };
+        let now = self.files.now();
+        let [atime, mtime] = [atime, mtime].map(|time| time.map(|time| file_time(time, now)));
+        let change = AttributeChange { size, atime, mtime, permissions, owner };
         self.reply_attributes(request, inode, reply, |files| async move {
             files.change(inode.0, handle.map(|handle| handle.0), change, thread).await
         });
@@ -366,7 +373,8 @@ impl Filesystem for KernelRequests {
             let create = async { files.create(parent.0, &name?, mode(flags), made, opener).await };
             let reply = move |created: Result<&(ShownEntry, u64), Errno>| match created {
                 Ok((facts, handle)) => {
-                    let (shown, handle) = (shown(facts, owners), FileHandle(*handle));
+                    let shown = shown(facts, EntryTimes::default(), owners);
+                    let handle = FileHandle(*handle);
                     reply.created(&BELIEVED, &shown, Generation(0), handle, DIRECT);
                 }
                 Err(why) => reply.error(number(why)),

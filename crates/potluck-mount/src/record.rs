@@ -92,6 +92,8 @@ pub struct DraftNote {
     record: Arc<MountRecord>,
     draft: u64,
     noted: Option<Unpublished>,
+    /// The path of the failure that was noted last, until a program is told.
+    failed: Option<PoolPath>,
 }
 
 impl MountRecord {
@@ -137,7 +139,7 @@ impl MountRecord {
     pub fn draft(self: &Arc<Self>) -> DraftNote {
         let mut state = self.state();
         state.last += 1;
-        DraftNote { record: Arc::clone(self), draft: state.last, noted: None }
+        DraftNote { record: Arc::clone(self), draft: state.last, noted: None, failed: None }
     }
 
     /// Notes that the file at this path is published or removed: an earlier failure there does not count as a loss any
@@ -235,9 +237,24 @@ impl DraftNote {
     pub fn failed(&mut self, path: &PoolPath, why: String) {
         self.say(path, UnpublishedState::Failed { why });
         self.noted = None;
+        self.failed = Some(path.clone());
         let mut state = self.record.state();
         state.last += 1;
         self.draft = state.last;
+    }
+
+    /// Notes a failure of which the program was not told, unless it is noted.
+    pub fn is_not_told(&mut self, path: &PoolPath, why: String) {
+        if self.failed.is_none() {
+            self.failed(path, why);
+        }
+    }
+
+    /// Notes that a program was told of the failure that was noted last, which is no loss that nobody knows of.
+    pub fn is_told(&mut self) {
+        if let Some(path) = self.failed.take() {
+            self.record.forget_failures(&path);
+        }
     }
 
     /// Notes that all of the file is published.

@@ -18,6 +18,8 @@ use rustix::io::Errno;
 pub struct AttributeChange {
     /// The size in bytes.
     pub size: Option<u64>,
+    /// The access time, which is not kept in the pool.
+    pub atime: Option<FileTime>,
     /// The modification time.
     pub mtime: Option<FileTime>,
     /// The permission bits of the mode.
@@ -77,13 +79,16 @@ impl FileSystem {
             self.closed_are_published().await;
         }
         let draft = self.handles().draft(number).filter(|_| by_handle.is_some());
-        match draft {
+        let changed = match draft {
             Some(draft) => self.change_shared(&draft, number, change).await,
             None => {
                 let change = |is_retried| self.change_at_name(inode, change, is_retried);
                 self.by_path(thread, inode, change).await
             }
-        }
+        }?;
+        let now = self.now();
+        self.inodes().is_changed(changed.inode, now, change.atime);
+        Ok(changed)
     }
 
     /// Sets attributes of the file that is at the name of a number now. A call that the kernel makes once more
@@ -178,7 +183,7 @@ impl FileSystem {
         inode: u64,
         change: AttributeChange,
     ) -> Result<PoolPath, Errno> {
-        let AttributeChange { size, mtime, permissions, owner } = change;
+        let AttributeChange { size, mtime, permissions, owner, .. } = change;
         let path = self.inodes().last_path(inode)?;
         if let Some(size) = size {
             draft.set_size(&path, size).await?;

@@ -4,7 +4,8 @@ use super::FileSystem;
 use crate::draft::Draft;
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle};
-use crate::opener::{NamedInode, closes_for_good, process_of, started_since};
+use crate::opener::{NamedInode, closes_for_good, is_alive, process_of, started_since};
+use crate::shared_draft::SharedDraft;
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::path::PoolPath;
 use potluck_wire::error::code;
@@ -53,7 +54,11 @@ impl FileSystem {
                     let is_being_changed = self.locks.is_written_by_another(locked, owner)
                         && self.handles().is_written_beside(opened.inode, handle);
                     if !is_being_changed {
+                        let (draft, inode) = (opened.draft(), opened.inode);
                         published = self.publish(opened).await;
+                        if let (Err(why), Some(draft)) = (published, draft) {
+                            self.closed_in_vain(&draft, inode, thread, why).await;
+                        }
                     }
                 }
             }
@@ -196,6 +201,16 @@ impl FileSystem {
         self.publish_at(draft, &path).await?;
         self.readers_keep_version(inode, &path, draft.version()).await;
         Ok(())
+    }
+
+    /// Notes that a thread closed a draft which could not be published. Its program is told, and the mount need not tell
+    /// it again at its end, unless the program was killed or ends without having closed the file.
+    async fn closed_in_vain(&self, draft: &SharedDraft, inode: u64, thread: u32, why: Errno) {
+        let is_told = process_of(thread).is_some_and(is_alive);
+        let path = self.inodes().last_path(inode);
+        if let Ok(path) = path {
+            draft.lock().await.is_told(is_told, &path, why);
+        }
     }
 
     /// Publishes a draft at `path`. A failure is noted in the mount's record, too, for a program that is killed or ends

@@ -62,6 +62,11 @@ impl FileSystem {
         let renamed = self.once(code::NO_ENTRY, move_entry).await;
         self.metadata.changed_here(&source);
         self.metadata.changed_here(&target);
+        // The kernel has checked all else that the manager takes for a wrong request: only a path can be too long.
+        let renamed = renamed.map_err(|why| match why {
+            Errno::INVAL => Errno::NAMETOOLONG,
+            why => why,
+        });
         match (renamed, &mut draft) {
             // The source was never published, so only its draft gets another name.
             (Err(Errno::NOENT), Some(draft)) => {
@@ -76,7 +81,13 @@ impl FileSystem {
         for draft in [&mut draft, &mut replaced].into_iter().flatten() {
             draft.free_name().await;
         }
-        self.inodes().rename(from, to);
+        let now = self.now();
+        let mut inodes = self.inodes();
+        inodes.rename(from, to);
+        if let Some(number) = inodes.find(to.0, to.1) {
+            inodes.is_changed(number, now, None);
+        }
+        drop(inodes);
         self.has_no_name(&target, replaced.as_deref_mut());
         drop((draft, replaced, below));
         self.note_new_names();

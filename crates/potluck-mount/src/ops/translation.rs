@@ -1,6 +1,7 @@
 //! Translations between the kernel's terms and those of this crate.
 
 use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry, WriteMode};
+use crate::inodes::EntryTimes;
 use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow, WriteFlags};
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_wire::control::{EntryKind, LockLevel};
@@ -80,16 +81,19 @@ impl Owners {
 }
 
 /// Translates the facts about an entry into the kernel's attributes.
-pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
+pub fn shown(facts: &ShownEntry, times: EntryTimes, owners: Owners) -> FileAttr {
     let owner = owners.shown(facts.attributes.owner);
-    let time = facts.attributes.mtime.system();
+    let mtime = facts.attributes.mtime;
+    let time = mtime.system();
+    let accessed = times.accessed.unwrap_or(mtime).system();
+    let changed = times.changed.map_or(mtime, |changed| changed.max(mtime)).system();
     FileAttr {
         ino: INodeNo(facts.inode),
         size: facts.size,
         blocks: facts.size.div_ceil(512),
-        atime: time,
+        atime: accessed,
         mtime: time,
-        ctime: time,
+        ctime: changed,
         crtime: time,
         kind: kind(facts.kind),
         perm: facts.attributes.permissions.bits() as u16,

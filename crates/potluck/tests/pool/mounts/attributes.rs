@@ -2,7 +2,7 @@
 
 use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
-use crate::pool::waiting::{DEADLINE, wait_until};
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, statvfs, utimensat};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -287,4 +287,60 @@ fn names_have_the_same_inode_numbers_after_the_kernel_forgot_them() {
         assert_eq!(number(&mount, name), before, "{name}");
     }
     lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+/// Returns the times of the last access, modification and change in seconds.
+fn times(path: &Path) -> (i64, i64, i64) {
+    let about = fs::symlink_metadata(path).expect("there");
+    (about.atime(), about.mtime(), about.ctime())
+}
+
+#[test]
+fn an_access_time_that_is_set_is_shown_and_the_time_of_change_moves_with_attributes_and_names() {
+    let test = "an_access_time_that_is_set_is_shown_and_the_time_of_change_moves";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let path = mount.at("f");
+    fs::write(&path, "x").expect("written");
+    fs::create_dir(mount.at("d")).expect("made");
+    run("touch -d @1000000000 f d", &mount.dir);
+    for path in [&path, &mount.at("d")] {
+        let (accessed, modified, changed) = times(path);
+        assert_eq!((accessed, modified), (1_000_000_000, 1_000_000_000));
+        assert!(changed > modified, "it was changed now");
+    }
+    run("touch -a -d @2000000000 f", &mount.dir);
+    assert_eq!((times(&path).0, times(&path).1), (2_000_000_000, 1_000_000_000));
+    run("touch -m -d @1500000000 f", &mount.dir);
+    assert_eq!((times(&path).0, times(&path).1), (2_000_000_000, 1_500_000_000));
+    for change in ["chmod 600 f", "chown 7 f", "mv f g; mv g f", "chmod 700 d; touch -d @3 d"] {
+        let before = times(&path).2.max(times(&mount.at("d")).2);
+        pause(Duration::from_millis(1100));
+        run(change, &mount.dir);
+        let after = times(&path).2.max(times(&mount.at("d")).2);
+        assert!(after > before, "{change}: {before}, {after}");
+    }
+    assert_eq!((times(&path).0, times(&path).1), (2_000_000_000, 1_500_000_000), "they stay");
+
+    // A directory that was removed while it is open, here and by another client, is there for who has it open.
+    for removes in ["rmdir d", "true"] {
+        fs::create_dir_all(mount.at("d")).expect("made");
+        let open = File::open(mount.at("d")).expect("opened");
+        match removes {
+            "true" => drop(lab.cli.ok(&["rm", "-r", "pot://lab/d"])),
+            removes => drop(run(removes, &mount.dir)),
+        }
+        pause(Duration::from_millis(1500));
+        assert!(open.metadata().expect("open").is_dir(), "{removes}");
+    }
+    // A path may have 4096 bytes with that of the mount's directory in the pool.
+    let name = "n".repeat(250);
+    let mut dir = File::open(&mount.dir).expect("opened");
+    let why = (0..20).find_map(|_| {
+        use rustix::fs::{Mode, OFlags, mkdirat, openat};
+        mkdirat(&dir, &name, Mode::RWXU).err().or_else(|| {
+            dir = openat(&dir, &name, OFlags::RDONLY, Mode::empty()).expect("opened").into();
+            None
+        })
+    });
+    assert_eq!(why, Some(rustix::io::Errno::NAMETOOLONG));
 }

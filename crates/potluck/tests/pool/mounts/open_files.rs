@@ -276,8 +276,8 @@ fn a_file_that_is_written_follows_the_renames_of_directories_above_it() {
     lab.cli.ok(&["mv", "pot://lab/e.tmp", "pot://lab/e"]);
     assert_eq!(close(made), Some(libc::ESTALE));
     lab.cli.fails(3, &["stat", "pot://lab/e.tmp"]);
-    let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
-    assert_eq!(said["unpublished"][0]["path"], "pot://lab/e.tmp/f", "{said}");
+    let said = lab.cli.json(&["umount", arg(&mount.dir)]);
+    assert_eq!(said["unpublished"], serde_json::json!([]), "the program was told: {said}");
 }
 
 #[test]
