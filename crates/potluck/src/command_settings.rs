@@ -98,7 +98,7 @@ impl CommandSettings {
         let own = self.state_dir.join(daemon.name());
         let systems = Path::new(SYSTEM_STATE).join(daemon.name());
         // Only root and the service's user can look into the system's directory, so others get their own.
-        if !own.exists() && systems.is_dir() { systems } else { own }
+        if !own.exists() && std::fs::read_dir(&systems).is_ok() { systems } else { own }
     }
 
     /// Returns the state directory of a donor: this user's, or the system service's if the user has none and may look

@@ -16,8 +16,6 @@ use std::process::Command;
 
 /// The directory in which the services of the system keep their state.
 pub const SYSTEM_STATE: &str = "/var/lib/potluck";
-/// The user that the services of the system run as.
-pub const SYSTEM_USER: &str = "potluck";
 /// A directory that exists while systemd runs the machine.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
@@ -51,6 +49,15 @@ impl UnitRole {
             Self::Manager => "manager",
             Self::Lend => "lend",
             Self::Up => "up",
+        }
+    }
+
+    /// Returns the user that the service of the system runs as. That of a manager alone is another one than that of a
+    /// donor, which strangers reach: a donor cannot read the pool's keys.
+    pub fn user(self) -> &'static str {
+        match self {
+            Self::Manager => "potluck-manager",
+            Self::Lend | Self::Up => "potluck",
         }
     }
 
@@ -180,14 +187,25 @@ impl UnitPlace {
         Ok(written)
     }
 
-    /// Makes the files of a service that runs `program`.
-    pub fn files(&self, role: UnitRole, program: &Path) -> Result<Vec<UnitFile>, Failure> {
+    /// Returns whether the drop-in that is there lets the service write `path`.
+    pub fn lets_write(&self, role: UnitRole, path: &Path) -> bool {
+        let text = fs::read_to_string(self.here(&self.drop_in(role))).unwrap_or_default();
+        path_line(path).is_ok_and(|line| text.lines().any(|said| said == line))
+    }
+
+    /// Makes the files of a service that runs `program` and writes the paths `written` beside its state.
+    pub fn files(
+        &self,
+        role: UnitRole,
+        program: &Path,
+        written: &[PathBuf],
+    ) -> Result<Vec<UnitFile>, Failure> {
         let mut files = Vec::new();
         if !self.is_packaged(role) {
             let text = role.template(self.scope).to_owned();
             files.push(UnitFile { path: self.unit(role), text });
         }
-        let text = self.drop_in_text(role, program, &self.written(role)?)?;
+        let text = self.drop_in_text(role, program, written)?;
         files.push(UnitFile { path: self.drop_in(role), text });
         Ok(files)
     }
@@ -219,13 +237,7 @@ impl UnitPlace {
             }
             Scope::System => {
                 for path in written {
-                    // With `-` the service starts although the path is missing, as on a disk that is not mounted.
-                    let lies_in_a_home =
-                        ["/home", "/root", "/run/user"].iter().any(|home| path.starts_with(home));
-                    match lies_in_a_home {
-                        true => add(format!("BindPaths=-{}", quoted(path)?)),
-                        false => add(format!("ReadWritePaths=-{}", quoted(path)?)),
-                    }
+                    add(path_line(path)?);
                 }
             }
         }
@@ -266,6 +278,14 @@ impl UnitPlace {
         Err(Failure::new(ErrorKind::Usage, code::LOCAL_IO, what)
             .hint("let what starts daemons here run `potluck lend` or `potluck manager`; --print shows a unit"))
     }
+}
+
+/// Returns the line of a drop-in that lets a service of the system write `path`. With `-` the service starts although the
+/// path is missing, as on a disk that is not mounted.
+fn path_line(path: &Path) -> Result<String, Failure> {
+    let lies_in_a_home = ["/home", "/root", "/run/user"].iter().any(|home| path.starts_with(home));
+    let key = if lies_in_a_home { "BindPaths" } else { "ReadWritePaths" };
+    Ok(format!("{key}=-{}", quoted(path)?))
 }
 
 /// Returns the place of the services that run the donor whose state is in `state`: this user's, or the system's.

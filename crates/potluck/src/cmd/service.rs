@@ -4,12 +4,12 @@ use super::Ending;
 use super::lend::absolute;
 use crate::args::{ServiceArgs, ServiceInstallArgs, ServicePlaceArgs, ServiceUninstallArgs};
 use crate::command_settings::CommandSettings;
-use crate::keys::Daemon;
+use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running;
 use crate::settings_file::SettingsFile;
 use crate::systemd::{
-    self, ROLES, SYSTEM_USER, Scope, UnitFile, UnitPlace, UnitRole, call, file_failed,
+    self, ROLES, SYSTEM_STATE, Scope, UnitFile, UnitPlace, UnitRole, call, file_failed,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn install(
         std::env::current_exe().map_err(|why| file_failed("find", Path::new("potluck"), &why))?;
     let dir = args.dir.as_deref().map(absolute).transpose()?;
     if args.print {
-        let mut files = place.files(role, &program)?;
+        let mut files = place.files(role, &program, &place.written(role)?)?;
         if let Some(dir) = &dir {
             output
                 .note(&format!("{} would be lent, and be writable for the service", dir.display()));
@@ -87,8 +87,10 @@ fn install(
     }
     place.needs_systemd()?;
     for daemon in role.daemons() {
-        make_state(&place, *daemon)?;
+        make_state(&place, role, *daemon)?;
     }
+    let (mut written, doubtful): (Vec<_>, Vec<_>) =
+        place.written(role)?.into_iter().partition(|path| is_vouched_for(&place, role, path));
     if let Some(dir) = &dir {
         if !role.daemons().contains(&Daemon::Donor) {
             let what = "a manager lends nothing: --dir is for `lend` and `up`";
@@ -101,10 +103,18 @@ fn install(
             Ok(())
         })?;
     }
-    for path in place.written(role)? {
-        make_dir(&place, &path)?;
+    written.extend(dir.clone().filter(|dir| !written.contains(dir)));
+    for path in &written {
+        make_dir(&place, role, path)?;
     }
-    let files = place.files(role, &program)?;
+    for path in doubtful.iter().filter(|path| Some(*path) != dir.as_ref()) {
+        output.note(&format!(
+            "warning: {} is not made writable for the service, for only its own settings name it: if that is meant, name it \
+             with --dir",
+            path.display()
+        ));
+    }
+    let files = place.files(role, &program, &written)?;
     for file in &files {
         write(&place.here(&file.path), &file.text)?;
     }
@@ -170,39 +180,67 @@ fn linger(output: &Output) {
     }
 }
 
-/// Makes the state directory of a daemon. That of a system service belongs to the services' user, who is added to the
-/// machine if missing.
-fn make_state(place: &UnitPlace, daemon: Daemon) -> Result<(), Failure> {
-    if place.is_live() && place.scope == Scope::System && user().is_none() {
+/// Returns whether root may make the directory `path`, which settings of a service name, and let the service write it.
+/// The service's user can write its settings, so they are not believed: the path must be the user's own already, or one
+/// that the drop-in names, which is root's.
+fn is_vouched_for(place: &UnitPlace, role: UnitRole, path: &Path) -> bool {
+    let owner = |path: &Path| fs::symlink_metadata(path).map(|found| (found.uid(), found.is_dir()));
+    let ours = rustix::process::geteuid().as_raw();
+    let is_ours = |daemon: &Daemon| {
+        let settings = place.here(&place.state_of(*daemon)).join(keys::FILE);
+        owner(&settings).map_or(true, |(uid, _)| uid == ours)
+    };
+    place.scope == Scope::User
+        || role.daemons().iter().all(is_ours)
+        || place.lets_write(role, path)
+        || user(role)
+            .is_some_and(|(uid, _)| owner(&place.here(path)).is_ok_and(|it| it == (uid, true)))
+}
+
+/// Makes the state directory of a daemon. That of a system service belongs to the service's user, who is added to the
+/// machine if missing; the directory above it is root's, so that no service can put another's away.
+fn make_state(place: &UnitPlace, role: UnitRole, daemon: Daemon) -> Result<(), Failure> {
+    let is_machines = place.is_live() && place.scope == Scope::System;
+    if is_machines && user(role).is_none() {
         call(Command::new("useradd").args([
             "--system",
             "--user-group",
             "--no-create-home",
             "--home-dir",
-            systemd::SYSTEM_STATE,
+            SYSTEM_STATE,
             "--shell",
             "/usr/sbin/nologin",
-            SYSTEM_USER,
+            role.user(),
         ]))?;
     }
     let dir = place.state_of(daemon);
-    if let Some(above) = dir.parent() {
-        make_dir(place, above)?;
+    if place.scope == Scope::System {
+        let above = place.here(Path::new(SYSTEM_STATE));
+        let failed = |why: std::io::Error| file_failed("make", Path::new(SYSTEM_STATE), &why);
+        fs::create_dir_all(&above).map_err(failed)?;
+        if is_machines {
+            std::os::unix::fs::chown(&above, Some(0), Some(0)).map_err(failed)?;
+        }
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    } else if let Some(above) = dir.parent() {
+        make_dir(place, role, above)?;
     }
-    make_dir(place, &dir)?;
-    // Root may have made files there before, such as an identity by `potluck join`. They must belong to the
-    // service's user.
-    if place.is_live() && place.scope == Scope::System {
-        call(
-            Command::new("chown").args(["-R", &format!("{SYSTEM_USER}:{SYSTEM_USER}")]).arg(&dir),
-        )?;
+    make_dir(place, role, &dir)?;
+    // Root may have made files there before, such as an identity by `potluck join`, which the service's user must read.
+    // Only files of root with one name are given away, and no link is followed: the user may have put others there.
+    if is_machines {
+        let owner = format!("{0}:{0}", role.user());
+        let mut find = Command::new("find");
+        find.arg(&dir).args(["-xdev", "-user", "root", "(", "-type", "d", "-o", "-type", "f"]);
+        find.args(["-links", "1", ")", "-execdir", "chown", "-h", &owner, "{}", "+"]);
+        call(&mut find)?;
     }
     Ok(())
 }
 
-/// Makes a directory that a service writes. For a system service, an empty directory is given to the services' user,
+/// Makes a directory that a service writes. For a system service, an empty directory is given to the service's user,
 /// and one that holds anything keeps its owner.
-fn make_dir(place: &UnitPlace, path: &Path) -> Result<(), Failure> {
+fn make_dir(place: &UnitPlace, role: UnitRole, path: &Path) -> Result<(), Failure> {
     let here = place.here(path);
     let failed = |why: std::io::Error| file_failed("make", path, &why);
     if !here.exists() {
@@ -212,17 +250,17 @@ fn make_dir(place: &UnitPlace, path: &Path) -> Result<(), Failure> {
         fs::DirBuilder::new().mode(0o700).create(&here).map_err(failed)?;
     }
     let is_empty = fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_none());
-    if let (true, true, Some((uid, gid))) = (is_empty, place.scope == Scope::System, user()) {
-        std::os::unix::fs::chown(&here, Some(uid), Some(gid)).map_err(failed)?;
+    if let (true, true, Some((uid, gid))) = (is_empty, place.scope == Scope::System, user(role)) {
+        std::os::unix::fs::lchown(&here, Some(uid), Some(gid)).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Returns the user and group number of the services' user on this machine, if there is one.
-fn user() -> Option<(u32, u32)> {
+/// Returns the user and group number of the service's user on this machine, if there is one.
+fn user(role: UnitRole) -> Option<(u32, u32)> {
     let known = fs::read_to_string("/etc/passwd").ok()?;
     let mut lines = known.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let fields = lines.find(|fields| fields.first() == Some(&SYSTEM_USER))?;
+    let fields = lines.find(|fields| fields.first() == Some(&role.user()))?;
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 

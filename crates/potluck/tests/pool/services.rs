@@ -7,6 +7,7 @@ use super::lab::{Cli, Lab};
 use super::waiting::{has_program, skip};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -123,12 +124,51 @@ fn a_service_may_write_what_it_lends_and_nothing_else() {
         assert!(unit.lines().any(|said| said == line), "{line} in {unit}");
     }
     assert!(unit.contains("ExecReload=/bin/kill -HUP $MAINPID"), "{unit}");
+    // The manager's keys are another user's, in another directory.
+    service(&lab.cli, &root, &["install", "manager"]);
+    let manager = root.join("etc/systemd/system/potluck-manager.service");
+    let manager = fs::read_to_string(manager).expect("a unit");
+    for (text, user, state) in
+        [(&unit, "potluck", "potluck/donor"), (&manager, "potluck-manager", "potluck/manager")]
+    {
+        for line in [format!("User={user}"), format!("StateDirectory={state}")] {
+            assert!(text.lines().any(|said| said == line), "{line} in {text}");
+        }
+    }
+    let above = fs::metadata(root.join("var/lib/potluck")).expect("made").permissions();
+    assert_eq!(above.mode() & 0o777, 0o755, "no service owns what is above the state of both");
     // A package's own unit is used, and only what is this machine's is written.
     let packaged = root.join("usr/lib/systemd/system/potluck-lend.service");
     fs::create_dir_all(packaged.parent().expect("a directory")).expect("made");
     fs::write(packaged, unit).expect("written");
     let again = service(&lab.cli, &root, &["install", "lend", "--print"]);
     assert_eq!(again["files"].as_array().map(Vec::len), Some(1), "{again}");
+}
+
+#[test]
+fn root_makes_and_gives_away_nothing_that_only_the_service_s_own_settings_name() {
+    let test = "root_makes_and_gives_away_nothing_that_only_the_service_s_own_settings_name";
+    let lab = Lab::empty();
+    let root = image(&lab);
+    let settings = root.join("var/lib/potluck/donor/settings.toml");
+    // The settings are somebody else's than who installs the service.
+    if std::os::unix::fs::chown(&settings, Some(12_345), None).is_err() {
+        return skip(test, "giving a file to another user needs root");
+    }
+    let install = ["service", "install", "lend", "--system", "--root", arg(&root)];
+    let ran = lab.cli.run(&install).ok();
+    assert!(ran.stderr.contains("/data/lent is not made writable"), "{}", ran.stderr);
+    assert!(!root.join("data/lent").exists() && !root.join("home").exists());
+    let drop_in = root.join("etc/systemd/system/potluck-lend.service.d/potluck.conf");
+    let text = || fs::read_to_string(&drop_in).expect("a drop-in");
+    assert!(!text().contains("/data/lent") && !text().contains("/home/ada"), "{}", text());
+    // Root names one, and the next install keeps it, though the settings are not root's.
+    service(&lab.cli, &root, &["install", "lend", "--dir", "/data/lent"]);
+    assert!(root.join("data/lent").is_dir());
+    std::os::unix::fs::chown(&settings, Some(12_345), None).expect("given away again");
+    service(&lab.cli, &root, &["install", "lend"]);
+    assert!(text().contains("ReadWritePaths=-\"/data/lent\"\n"), "{}", text());
+    assert!(!text().contains("/home/ada"), "{}", text());
 }
 
 #[test]
