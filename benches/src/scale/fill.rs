@@ -48,6 +48,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         bytes: 0,
         ended: false,
         draws_on: None,
+        key: None,
         counted: 0,
     };
     catalog.open_session(stored).await?;
@@ -111,6 +112,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            key: None,
             chunks: EACH,
             parts: 0,
             inline: false,

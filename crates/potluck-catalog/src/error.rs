@@ -344,6 +344,20 @@ pub enum Error {
         space = .0.space()
     )]
     LessSafe(PoolPath),
+    /// A space that is not sealed has no key.
+    #[error(
+        "the space {0} is not sealed: its files are stored as they are, and there is no key to change"
+    )]
+    NotSealed(String),
+    /// The key of a space was changed after a write to it began, and nothing needs the earlier key any more.
+    #[error("the key of the space was changed meanwhile")]
+    KeyChanged,
+    /// A version is not what a client sealed again: it was removed, changed or sealed again by another meanwhile.
+    #[error("version {0} is not any more what was sealed again")]
+    NotSealedAgain(VersionId),
+    /// A version cannot be sealed again now, because somebody has it open.
+    #[error("version {0} is open, so that it is sealed again later")]
+    OpenElsewhere(VersionId),
     /// No member has this number.
     #[error("there is no member {0}")]
     NoMember(u32),

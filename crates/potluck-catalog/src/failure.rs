@@ -247,6 +247,24 @@ impl From<Error> for Failure {
             Error::LastAdmin(_) => {
                 failure(K::Conflict, code::NOT_ALLOWED, "invite another admin first")
             }
+            Error::NotSealed(_) => failure(
+                K::Usage,
+                code::BAD_REQUEST,
+                "`potluck space ls` shows which spaces are sealed; copy the files to a sealed one",
+            ),
+            Error::KeyChanged => {
+                failure(K::Retry, code::OTHER_KEY, "write again: it is sealed with the new key")
+            }
+            Error::NotSealedAgain(_) => failure(
+                K::Conflict,
+                code::OTHER_KEY,
+                "nothing is lost: what is there is as it was, and is looked at again",
+            ),
+            Error::OpenElsewhere(_) => failure(
+                K::Retry,
+                code::OTHER_KEY,
+                "run `potluck space rekey` again when it is closed",
+            ),
             Error::DiskFull => failure(
                 K::NoSpace,
                 code::CATALOG,

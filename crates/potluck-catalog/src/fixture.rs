@@ -143,6 +143,7 @@ impl Fixture {
             ended: false,
             room: None,
             draws_on: None,
+            key: None,
             counted: 0,
         };
         sessions::insert(&self.db, &session).expect("a session");
@@ -293,6 +294,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            key: None,
             chunks: chunks.len() as u64,
             parts: 0,
             inline: false,

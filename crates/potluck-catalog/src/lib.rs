@@ -71,7 +71,9 @@ pub use operations::{
 };
 pub use policies::conversions::{Computed, Encoded};
 pub use policies::policy_changes::PolicyScope;
+pub use pool_records::rekeying::{ContentUnderOldKeys, Rekey};
 pub use pool_records::sessions::StoredSession;
+pub use pool_records::space_keys::KeyRing;
 pub use pool_records::spaces::{NewSpace, Space, Sums};
 pub use pool_records::stored_donor::{Goal, StoredDonor};
 pub use pool_records::system::block_path;
@@ -80,7 +82,7 @@ pub use versions::commit::{
     Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
 pub use versions::leases::{LEASE, MOST_LEASES};
-pub use versions::open::OpenedPage;
+pub use versions::open::{OldPage, OpenedPage};
 pub use versions::open_error::OpenError;
 pub use versions::rejudging::PartsAhead;
 pub use when::{WhatIsKept, When};

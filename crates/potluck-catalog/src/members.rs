@@ -12,6 +12,7 @@ pub(crate) mod tokens;
 use crate::error::Error;
 use crate::log::{changes, records::Record};
 use crate::members::stored_member::StoredMember;
+use crate::pool_records::key_changes;
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
@@ -125,10 +126,10 @@ pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
         member.invited_by.map(|by| by.0),
         member.seen_wall_ms,
     ])?;
-    if member.revoked {
-        grantees::forget_member(db, member.id)?;
+    match member.revoked {
+        true => forget_rights(db, member),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Skips `spare` numbers, so that no later member gets one of them.
@@ -196,11 +197,23 @@ pub(crate) fn forget_ended_donors(db: &Tx) -> Result<Vec<MemberId>, Error> {
     Ok(ended)
 }
 
+/// Forgets what was granted to a member whose membership ended, who may have kept the keys of spaces.
+fn forget_rights(db: &Tx, member: &StoredMember) -> Result<(), Error> {
+    if member.role != Role::Donor {
+        for space in grants::sealed_spaces_of(db, member.id, member.role == Role::Admin)? {
+            key_changes::expose(db, space)?;
+        }
+    }
+    grantees::forget_member(db, member.id)
+}
+
 /// Ends a member's rights, even if no admin is left. The invitations that the member made and that nobody used are
 /// void: otherwise a removed admin would come back by one, or let others in.
 pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
-    grantees::forget_member(db, id)?;
+    if let Some(member) = get(db, id)? {
+        forget_rights(db, &member)?;
+    }
     tokens::void_of(db, id)?;
     get(db, id)?.map_or(Ok(()), |member| changes::tell(db, Record::Member(member)))
 }

@@ -1,9 +1,12 @@
 //! The records that the pool keeps of itself: spaces, donors, write sessions, terms.
 
 pub(crate) mod donors;
+pub(crate) mod key_changes;
 pub(crate) mod meta;
+pub(crate) mod rekeying;
 pub(crate) mod reservations;
 pub(crate) mod sessions;
+pub(crate) mod space_keys;
 pub(crate) mod spaces;
 pub(crate) mod stored_donor;
 pub(crate) mod system;

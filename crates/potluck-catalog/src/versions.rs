@@ -7,6 +7,7 @@ pub(crate) mod open;
 pub(crate) mod open_error;
 pub(crate) mod parts;
 pub(crate) mod rejudging;
+pub(crate) mod sealing_again;
 pub(crate) mod visible;
 pub(crate) mod wholes;
 
@@ -17,16 +18,16 @@ use crate::policies::conversions;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{KeyNumber, VersionId};
 use potluck_core::policy::Redundancy;
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key";
 
 /// The number of columns that [`COLUMNS`] names.
-pub const COLUMN_COUNT: usize = 15;
+pub const COLUMN_COUNT: usize = 16;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -50,6 +51,7 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
         })?,
         safe_wall_ms: row.get(at + 13)?,
         parts: row.get::<i64>(at + 14)? as u64,
+        key: row.get::<Option<u32>>(at + 15)?.map(KeyNumber),
     }))
 }
 
@@ -80,8 +82,8 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
-          parity, goal, safe_wall_ms, parts)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+          parity, goal, safe_wall_ms, parts, key)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -100,12 +102,18 @@ pub(crate) fn insert(
         goal_text(version.goal)?,
         version.safe_wall_ms,
         version.parts as i64,
+        version.key.map(|key| key.0),
     ])?;
+    insert_pages(db, version.id, pages)
+}
+
+/// Writes the pages of a version's recipe.
+pub(crate) fn insert_pages(db: &Tx, id: VersionId, pages: &[Vec<u8>]) -> Result<(), Error> {
     if !pages.is_empty() {
         let mut insert =
             db.prepare("INSERT INTO recipe_pages (version, page, blob) VALUES (?1, ?2, ?3)")?;
         for (page, blob) in pages.iter().enumerate() {
-            insert.execute(params![version.id.0 as i64, page as i64, blob])?;
+            insert.execute(params![id.0 as i64, page as i64, blob])?;
         }
     }
     Ok(())

@@ -41,7 +41,6 @@ pub struct Fetcher {
     client: Pool,
     /// The donors of the read.
     pub donors: Donors,
-    key: Option<SpaceKey>,
     pub(crate) memory: ReadMemory,
     failovers: Arc<AtomicU64>,
     outage: Arc<Outage>,
@@ -113,27 +112,31 @@ impl Drop for Asked<'_> {
     }
 }
 
+/// Makes the request for the chunk of an entry, sealed with `key` if there is one, or for some of its segments.
+fn chunk_request(entry: &Entry, key: Option<&SpaceKey>, part: Option<&Range<u32>>) -> ChunkRequest {
+    let proof = match key.filter(|_| entry.sealed) {
+        Some(key) => Proof::Seal(key.clone(), entry.digest),
+        None => Proof::Name,
+    };
+    let part = part.map(|segments| entry.stored_range(segments));
+    ChunkRequest { name: entry.name, len: entry.stored_len(), part, proof }
+}
+
 impl Fetcher {
-    /// Makes a fetcher of chunks that are sealed with `key`, if there is one; chunks are received into `memory`.
-    pub fn new(client: &Pool, memory: ReadMemory, key: Option<SpaceKey>) -> Self {
+    /// Makes a fetcher of chunks, which are received into `memory`.
+    pub fn new(client: &Pool, memory: ReadMemory) -> Self {
         Self {
             client: client.clone(),
             donors: client.donors(memory.buffers.clone()),
-            key,
             memory,
             failovers: Arc::default(),
             outage: Arc::default(),
         }
     }
 
-    /// Returns whether the chunks that this fetcher reads are sealed with `key`, or not sealed if `key` is `None`.
-    pub fn is_sealed_with(&self, key: Option<&SpaceKey>) -> bool {
-        self.key.as_ref() == key
-    }
-
     /// Returns the rows of a recipe, from which its chunks can be read to be stored again.
     pub fn rows_of(&self, recipe: Arc<Recipe>) -> StoredRows {
-        let (key, offload) = (self.key.clone(), self.client.env.offload);
+        let (key, offload) = (recipe.key.clone(), self.client.env.offload);
         StoredRows { recipe, fetcher: self.clone(), key, offload, local: None }
     }
 
@@ -239,7 +242,7 @@ impl Fetcher {
         }
         for piece in pieces {
             let (entry, part) = (&recipe.entries[piece.index], recipe.segments(piece));
-            let request = self.chunk_request(entry, part.as_ref());
+            let request = chunk_request(entry, recipe.key.as_ref(), part.as_ref());
             let bytes = self.copy(request, &recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
             fetched.push(Fetched::new(bytes, start, ahead));
@@ -257,7 +260,8 @@ impl Fetcher {
         }
         let bytes = |piece: &Piece| {
             let part = recipe.segments(piece);
-            self.chunk_request(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
+            let entry = &recipe.entries[piece.index];
+            chunk_request(entry, recipe.key.as_ref(), part.as_ref()).bytes() as usize
         };
         let bytes: usize = pieces.iter().map(bytes).sum();
         Need { bytes, worth: bytes * read_ahead(self.donors.count()) }
@@ -302,16 +306,6 @@ impl Fetcher {
             Err(_) => End::Failed,
         };
         (donor, answer)
-    }
-
-    /// Makes the request for the chunk of an entry, or for some of its segments.
-    fn chunk_request(&self, entry: &Entry, part: Option<&Range<u32>>) -> ChunkRequest {
-        let proof = match self.key.as_ref().filter(|_| entry.sealed) {
-            Some(key) => Proof::Seal(key.clone(), entry.digest),
-            None => Proof::Name,
-        };
-        let part = part.map(|segments| entry.stored_range(segments));
-        ChunkRequest { name: entry.name, len: entry.stored_len(), part, proof }
     }
 
     /// Tells the manager of a copy that is gone or spoiled. The manager has the donor check its copy before it

@@ -16,7 +16,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::part_bytes;
-use potluck_core::seal::SpaceKey;
+use potluck_core::seal::{SpaceKey, SpaceKeys};
 use potluck_wire::control::{Open, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
@@ -107,7 +107,7 @@ impl File {
         client: &Pool,
         root: &PoolPath,
         file: OpenFile,
-        key: Option<&SpaceKey>,
+        keys: &SpaceKeys,
         fetcher: Fetcher,
         lease: Option<Lease>,
     ) -> Result<Self, Failure> {
@@ -117,6 +117,7 @@ impl File {
         let path = file.path.clone();
         let about = About { path, size, digest, version, attributes, chunk_size, ec };
         let content = if file.parts.is_empty() {
+            let key = recipe::key_of(keys, &file)?;
             Content::Own(Arc::new(Recipe::check(file, key)?))
         } else {
             let names = file.path.split('/').filter(|name| !name.is_empty());
@@ -125,7 +126,7 @@ impl File {
                 Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
                     .hint("the manager sent a name that no file can have")
             })?;
-            Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
+            Content::Parts(Box::new(OpenedParts::check(client, path, &file)?))
         };
         let turns = KeptRow::turns();
         let inner = Arc::new(Inner { about, content, fetcher, turns, _lease: lease });
@@ -147,8 +148,7 @@ impl File {
         })?;
         let (chunk, unit) = recipe::largest(&file);
         let memory = client.memory_for_reading(chunk, unit, opened.donors.len());
-        let key = opened.space_key;
-        let fetcher = Fetcher::new(client, memory, key.clone());
+        let fetcher = Fetcher::new(client, memory);
         fetcher.learn(opened.donors);
         fetcher.reads_below(open.path);
         let keep = || {
@@ -157,7 +157,7 @@ impl File {
         };
         let lease = leased.then(keep);
         let is_shared = opened.is_shared;
-        Ok(Self { is_shared, ..Self::new(client, path, file, key.as_ref(), fetcher, lease)? })
+        Ok(Self { is_shared, ..Self::new(client, path, file, &opened.space_keys, fetcher, lease)? })
     }
 
     /// Returns the size of the file in bytes.
@@ -237,20 +237,24 @@ impl File {
         }
     }
 
-    /// Returns whether a file that is cut by `policy` and sealed with `key` has the same chunks as this one where it
-    /// has the same bytes, and a digest that follows from those of its chunks.
-    pub(crate) fn is_cut_by(&self, policy: &Policy, key: Option<&SpaceKey>) -> bool {
+    /// Returns whether a file that is cut by `policy` has the same chunks as this one where it has the same bytes and the
+    /// same key, and a digest that follows from those of its chunks.
+    pub(crate) fn is_cut_by(&self, policy: &Policy) -> bool {
         let About { chunk_size, ec, .. } = self.inner.about;
         let is_subtree =
             chunk_size.is_multiple_of(SEGMENT) && (chunk_size / SEGMENT).is_power_of_two();
         let is_same =
             chunk_size == policy.chunk_size && ec == policy.ec && !policy.is_cut_by_content();
-        is_subtree && is_same && self.inner.fetcher.is_sealed_with(key)
+        is_subtree && is_same
     }
 
-    /// Returns the row of whole chunks that begins at `at`; `None` where no row begins there, or only a last, short
-    /// one.
-    pub(crate) async fn row_at(&self, at: u64) -> Result<Option<Arc<KeptRow>>, Failure> {
+    /// Returns the row of whole chunks, sealed with `key` if there is one, that begins at `at`; `None` where no row
+    /// begins there, only a last, short one, or one that is sealed with another key.
+    pub(crate) async fn row_at(
+        &self,
+        at: u64,
+        key: Option<&SpaceKey>,
+    ) -> Result<Option<Arc<KeptRow>>, Failure> {
         let About { chunk_size, ec, .. } = self.inner.about;
         let count = ec.map_or(1, Ec::data);
         let end = at.saturating_add(u64::from(chunk_size) * count as u64);
@@ -259,6 +263,9 @@ impl File {
         }
         let Stretch { recipe, units, rest, .. } = self.stretch(at..end).await?;
         let [pieces] = &units[..] else { return Ok(None) };
+        if recipe.key.as_ref() != key {
+            return Ok(None);
+        }
         let first = pieces[0].index;
         let row = first..first + pieces.len();
         let is_whole = |piece: &Piece| piece.skip == 0 && piece.take == chunk_size;

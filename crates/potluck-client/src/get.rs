@@ -20,7 +20,7 @@ use made_dirs::MadeDirs;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::seal::SpaceKey;
+use potluck_core::seal::SpaceKeys;
 use potluck_core::size::count;
 use potluck_wire::control::{Open, OpenDir, OpenFile, OpenLink, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -302,15 +302,15 @@ async fn tree(
         }
         let fetcher = fetcher.get_or_insert_with(|| {
             let memory = client.memory_for_reading(chunk, unit, page.donors.len());
-            Fetcher::new(client, memory, page.space_key.clone())
+            Fetcher::new(client, memory)
         });
         fetcher.learn(page.donors);
         fetcher.reads_below(open.path);
-        let key = page.space_key.as_ref();
+        let keys = &page.space_keys;
         let mut files = stream::iter(page.files)
             .map(|file| {
                 let place = local.as_mut().map(|to| Ok((to.file(&file.path)?, to.options())));
-                get_one(client, fetcher, path, file, key, place.transpose(), &progress)
+                get_one(client, fetcher, path, file, keys, place.transpose(), &progress)
             })
             .buffer_unordered(FILES_AT_ONCE);
         while let Some((name, result)) = files.next().await {
@@ -345,14 +345,14 @@ async fn get_one(
     fetcher: &Fetcher,
     root: &PoolPath,
     file: OpenFile,
-    key: Option<&SpaceKey>,
+    keys: &SpaceKeys,
     local: Result<Option<(LocalPlace, GetOptions)>, Failure>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
     let copied = async {
         let local = local?;
-        let file = File::new(client, root, file, key, fetcher.clone(), None)?;
+        let file = File::new(client, root, file, keys, fetcher.clone(), None)?;
         match local {
             Some((local, options)) => {
                 write_file(client, &file, local, options, progress).await?;

@@ -3,13 +3,12 @@
 
 use crate::fetch::Fetcher;
 use crate::pool::Pool;
-use crate::recipe::{Recipe, changed};
+use crate::recipe::{Recipe, changed, key_of};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe;
-use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{OpenFile, OpenPart};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::VecDeque;
@@ -31,7 +30,6 @@ pub struct OpenedParts {
     /// The size of each part but the last, in bytes.
     row: u64,
     digests: Vec<Digest>,
-    key: Option<SpaceKey>,
     /// The parts that were read last, with their numbers, the latest at the end.
     opened: Mutex<VecDeque<(u32, Arc<Recipe>)>>,
     /// A lock that is held by the task that opens a part, so that each part is opened once.
@@ -42,12 +40,7 @@ impl OpenedParts {
     /// Checks the manager's answer: the digests of the parts must give the digest of the file.
     ///
     /// Errors: [`code::WRONG_BYTES`] where they do not, or where the number of parts does not fit the size.
-    pub fn check(
-        client: &Pool,
-        path: PoolPath,
-        file: &OpenFile,
-        key: Option<SpaceKey>,
-    ) -> Result<Self, Failure> {
+    pub fn check(client: &Pool, path: PoolPath, file: &OpenFile) -> Result<Self, Failure> {
         let mut tree = Tree::default();
         file.parts.0.iter().for_each(|digest| tree.push(digest.0));
         let count = file.parts.0.len() as u64;
@@ -63,7 +56,6 @@ impl OpenedParts {
             size: file.size,
             row,
             digests: file.parts.0.clone(),
-            key,
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
         })
@@ -103,7 +95,8 @@ impl OpenedParts {
             return Err(self.differs(number));
         }
         fetcher.learn(opened.donors);
-        let mut recipe = Recipe::check(file, self.key.as_ref())?;
+        let key = key_of(&opened.space_keys, &file)?;
+        let mut recipe = Recipe::check(file, key)?;
         recipe.part = Some((self.version, number));
         let recipe = Arc::new(recipe);
         let mut known = self.opened.lock().expect("no holder panics");

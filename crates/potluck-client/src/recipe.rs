@@ -8,7 +8,7 @@ use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{Piece, chunks_of_range};
 use potluck_core::recipe::{self, Entry};
-use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::seal::{Meaning, SpaceKey, SpaceKeys};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex};
 pub struct Recipe {
     /// The manager's answer about the file, without its holders, pages and inline content, which the other fields have.
     pub file: OpenFile,
+    /// The key that opens the chunks, if they are sealed.
+    pub key: Option<SpaceKey>,
     /// The version of the file and the number of the part, where this is a part of a file.
     pub part: Option<(VersionId, u32)>,
     holders: Mutex<Arc<Holders>>,
@@ -33,6 +35,23 @@ pub struct Recipe {
     ends: Vec<u64>,
     /// The content of a file that lives in the catalog, as plaintext.
     pub inline: Option<Vec<u8>>,
+}
+
+/// Returns the key of those that the manager gave which opens a file, if the file is sealed.
+///
+/// Errors: [`code::CHANGED`] where that key is not among them; [`code::WRONG_BYTES`] for a file that is not sealed as its
+/// space is.
+pub fn key_of<'k>(keys: &'k SpaceKeys, file: &OpenFile) -> Result<Option<&'k SpaceKey>, Failure> {
+    match file.key {
+        // What is empty, or in parts, has no content of its own.
+        None if keys.is_empty() || file.size == 0 || !file.parts.is_empty() => Ok(None),
+        None => {
+            let what = format!("“{}” is not sealed as its space is", file.path);
+            Err(Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                .hint("the catalog is damaged: tell the pool's admin"))
+        }
+        Some(number) => keys.get(number).map(Some).ok_or_else(|| changed(&file.path)),
+    }
 }
 
 /// Returns the failure of a read of a version whose chunks are not there any more (promise A5).
@@ -114,7 +133,8 @@ impl Recipe {
         }
         let holders = Holders::take_from(&mut file);
         let (part, reopened, changed) = Default::default();
-        Ok(Self { file, part, holders, reopened, changed, entries, ends, inline })
+        let key = key.cloned();
+        Ok(Self { file, key, part, holders, reopened, changed, entries, ends, inline })
     }
 
     /// Returns the donors that have a chunk.
@@ -142,7 +162,9 @@ impl Recipe {
     /// Takes over where the chunks are from the manager's new answer `now` for the path. If there is another version,
     /// or no file, only that is noted: this version may be gone.
     pub fn moved(&self, now: Option<OpenFile>) {
-        let now = now.filter(|file| file.version == self.file.version);
+        // Sealed with another key, a version has other chunks.
+        let same = |file: &OpenFile| (file.version, file.key) == (self.file.version, self.file.key);
+        let now = now.filter(same);
         self.changed.store(now.is_none(), Ordering::Relaxed);
         if let Some(mut now) = now {
             let now = Holders::take_from(&mut now).into_inner().expect("no holder panics");
@@ -226,6 +248,11 @@ pub struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// Returns the key that opens the data chunks, if they are sealed.
+    pub fn key(&self) -> Option<&SpaceKey> {
+        self.recipe.key.as_ref()
+    }
+
     /// Returns the data chunk at a position; `None` for zeros and parity.
     pub fn entry(&self, position: usize) -> Option<&Entry> {
         self.recipe.entries[self.data.clone()].get(position)

@@ -116,7 +116,7 @@ impl Suspended {
         let unit = chunk * ec.map_or(1, Ec::width);
         let key = session.key.clone();
         let memory = session.client.memory_for_reading(chunk, unit, session.donors);
-        let fetcher = Fetcher::new(&session.client, memory, key.clone());
+        let fetcher = Fetcher::new(&session.client, memory);
         let recipes = parts.into_iter().map(|part| Recipe::check(part, key.as_ref()).map(Arc::new));
         let recipes: Vec<Arc<Recipe>> = recipes.collect::<Result<_, _>>()?;
         fetcher.located_by(Arc::clone(&session) as _);
@@ -165,5 +165,6 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         race: Race::default(),
         parts: Packed::default(),
         chunk_size,
+        key: None,
     }
 }

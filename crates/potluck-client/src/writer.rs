@@ -173,7 +173,7 @@ impl Writer {
     pub async fn keep(&mut self, base: &File, range: Range<u64>) -> Result<(), Failure> {
         let shared = self.shared()?;
         let unit = unit(&shared.policy) as u64;
-        let is_cut_alike = base.is_cut_by(&shared.policy, shared.key.as_ref());
+        let is_cut_alike = base.is_cut_by(&shared.policy);
         let mut at = range.start;
         while at < range.end {
             if at == self.written {
@@ -205,7 +205,7 @@ impl Writer {
         let shared = self.shared()?;
         let (policy, unit) = (&shared.policy, unit(&shared.policy) as u64);
         let mut at = range.start;
-        while at + unit <= range.end && base.is_cut_by(policy, shared.key.as_ref()) {
+        while at + unit <= range.end && base.is_cut_by(policy) {
             let of_part = part_bytes(policy.chunk_size, false);
             let in_part = self.written % of_part;
             let begins_row = in_part.is_multiple_of(unit) && in_part + unit <= of_part;
@@ -213,7 +213,8 @@ impl Writer {
             if !begins_row || !is_cut || self.feed.len() > 0 {
                 break;
             }
-            let Some(row) = base.row_at(at).await? else { break };
+            let key = shared.key.as_ref();
+            let Some(row) = base.row_at(at, key).await? else { break };
             shared.room().await?;
             let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
             let cuts = cutter.keep(row.chunks());

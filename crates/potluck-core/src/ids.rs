@@ -36,6 +36,10 @@ numeric_id!(
     VersionId(u64)
 );
 numeric_id!(
+    /// The number of a key that seals the content of a space, which grows with every key of the pool.
+    KeyNumber(u32)
+);
+numeric_id!(
     /// The number of a snapshot of a directory, which grows with every snapshot of the pool.
     SnapshotId(u64)
 );

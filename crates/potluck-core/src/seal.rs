@@ -11,9 +11,11 @@
 
 use crate::chunk::{Digest, SEAL_OVERHEAD};
 use crate::entropy::Entropy;
+use crate::ids::KeyNumber;
 use crate::merkle::SEGMENT;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The meaning under which bytes are sealed. It is authenticated with them, so that a chunk cannot be passed off as
@@ -67,6 +69,23 @@ impl Serialize for SpaceKey {
 impl<'de> Deserialize<'de> for SpaceKey {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         Digest::deserialize(d).map(|bytes| Self(bytes.0))
+    }
+}
+
+/// The keys of one sealed space by their numbers: the present one, and those under which content is still sealed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SpaceKeys(pub BTreeMap<KeyNumber, SpaceKey>);
+
+impl SpaceKeys {
+    /// Returns the key with a number, if it is among these.
+    pub fn get(&self, number: KeyNumber) -> Option<&SpaceKey> {
+        self.0.get(&number)
+    }
+
+    /// Returns whether there is no key, because the space is not sealed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -134,6 +134,8 @@ fn may(role: Role, verb: Verb) -> bool {
         // For calls about spaces, the rights in the space decide further.
         Verb::SpaceCreate
         | Verb::SpaceRemove
+        | Verb::SpaceRekey
+        | Verb::OldFiles
         | Verb::SpaceList
         | Verb::SpaceGrant
         | Verb::SpaceRevoke
@@ -226,6 +228,7 @@ fn action(verb: Verb) -> &'static str {
         Verb::Invite | Verb::InvitationList | Verb::InvitationRemove => "`potluck invite`",
         Verb::MemberList | Verb::Revoke => "`potluck members`",
         Verb::SpaceCreate | Verb::SpaceRemove => "`potluck space create` or `rm`",
+        Verb::SpaceRekey | Verb::OldFiles => "`potluck space rekey`",
         Verb::SpaceList | Verb::SpaceWho => "`potluck space ls` or `who`",
         Verb::SpaceGrant | Verb::SpaceRevoke => "`potluck space grant` or `revoke`",
         Verb::GroupCreate | Verb::GroupRemove | Verb::GroupChange | Verb::GroupList => {

@@ -81,11 +81,11 @@ macro_rules! calls {
 }
 calls! {
     membership::MembershipCalls: Join Invite InvitationList InvitationRemove MemberList Revoke Leave;
-    space::SpaceCalls: SpaceCreate SpaceRemove SpaceList;
+    space::SpaceCalls: SpaceCreate SpaceRemove SpaceList SpaceRekey;
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
-    reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
+    reading::ReadingCalls: Open OpenPart OldFiles RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;

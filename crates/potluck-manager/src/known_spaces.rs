@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex};
 /// The most spaces that are remembered. Beyond that all are forgotten, and looked up again when they are needed.
 const MOST: usize = 4096;
 
-/// The facts about a space that never change: no space is renamed or gets another key, and numbers are not used again.
+/// The facts about a space that never change: no space is renamed, or sealed later, and numbers are not used again.
 #[derive(Debug)]
 pub struct FixedFacts {
     /// The name of the space.
     pub name: String,
-    /// True if the space is sealed, and the catalog has its key.
+    /// True if the space is sealed.
     pub sealed: bool,
 }
 
 impl From<Space> for FixedFacts {
     fn from(space: Space) -> Self {
-        Self { name: space.name, sealed: space.key.is_some() }
+        Self { name: space.name, sealed: space.keys.is_some() }
     }
 }
 

@@ -76,7 +76,10 @@ pub use shared_files::{
     SharedLeft, SharedTurn, SharedTurnOver, SharedTurnTaken, SharedWriterAbout, SharedWriters,
     SharedWritersHeard,
 };
-pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
+pub use spaces::{
+    OldContent, OldFiles, OpenedOldFiles, RekeyStep, SpaceCreate, SpaceCreated, SpaceInfo,
+    SpaceList, SpaceRekey, SpaceRemove, Spaces,
+};
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, OwnDonorStatus, OwnStatus,
     PoolState, PoolStatus, SpaceHealth, Status, Verdict,
@@ -176,7 +179,7 @@ macro_rules! every_call {
             PolicySet RepairStatus RepairControl GiveBack Departing GiveBackStatus Away Trust ScrubNow GcResume ReclaimUnknown Fsck
             SeriesPurge Pin
             SharedClaim SharedLeave SharedTurn SharedWriters
-            SpaceCreate SpaceRemove SpaceList
+            SpaceCreate SpaceRemove SpaceList SpaceRekey OldFiles
             Status Check OwnStatus
             Watch Refresh
             Reserve Offer Grow Renew Commit LostParts Abort

@@ -171,6 +171,8 @@ pub mod code {
     pub const UNREADABLE: &str = "POT-E050";
     /// Some bytes do not have the name, the digest or the form that they should have.
     pub const WRONG_BYTES: &str = "POT-E051";
+    /// The space has another key by now, or content cannot be sealed with that yet.
+    pub const OTHER_KEY: &str = "POT-E052";
     /// The token is malformed, wrong, used or expired.
     pub const BAD_TOKEN: &str = "POT-E060";
     /// There is no usable identity or certificate of this pool, or its manager does not know the certificate; for a

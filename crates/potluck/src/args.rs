@@ -48,7 +48,7 @@ pub use metadata::{
 pub use mounts::{MountArgs, START_REPORT, UmountArgs};
 pub use policies::{
     PolicyArgs, PolicyOptions, PolicySetArgs, PolicyShowArgs, SpaceArgs, SpaceCreateArgs,
-    SpaceRmArgs,
+    SpaceRekeyArgs, SpaceRmArgs,
 };
 pub use quotas::{QuotaArgs, QuotaSetArgs};
 pub use reservations::{ReserveArgs, ReserveLsArgs, ReserveReleaseArgs, ReserveVerb};

@@ -25,6 +25,11 @@ pub fn upload(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progres
     bar(client, shown, total, "Ctrl-C keeps what was sent")
 }
 
+/// Makes a bar for work on `total` bytes that goes on where it was when its command is run again.
+pub fn resumable(client: &Pool, shown: bool, total: u64) -> Arc<dyn Progress> {
+    bar(client, shown, Some(total), "Ctrl-C stops; run it again to go on")
+}
+
 fn bar(
     client: &Pool,
     shown: bool,

@@ -79,6 +79,7 @@ mod pool {
     mod policy_set;
     mod ranges;
     mod reads_beside_failed_donors;
+    mod rekeying;
     mod renumbered;
     mod repair;
     mod resumed_uploads;

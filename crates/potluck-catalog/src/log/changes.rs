@@ -33,6 +33,8 @@ pub enum ChangeOp {
     Part(VersionId, u32),
     /// The redundancy of a version, or the goal of that, was changed.
     Version(VersionId),
+    /// The content of a version was sealed with another key.
+    SealedAgain(VersionId),
     /// A file, directory or link was replaced or removed, and is kept.
     Kept {
         /// The path that the entry had.
@@ -66,7 +68,11 @@ impl ChangeOp {
             Self::Told(record) => record.space(),
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
             Self::Published { from, .. } | Self::Kept { from, .. } => Some(from.space()),
-            Self::Part(..) | Self::Version(_) | Self::Reservation(_) | Self::Donor(_) => None,
+            Self::Part(..)
+            | Self::Version(_)
+            | Self::SealedAgain(_)
+            | Self::Reservation(_)
+            | Self::Donor(_) => None,
         }
     }
 }

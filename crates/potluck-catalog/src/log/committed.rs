@@ -125,6 +125,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Told(_)
         | ChangeOp::Part(..)
         | ChangeOp::Version(_)
+        | ChangeOp::SealedAgain(_)
         | ChangeOp::Reservation(_)
         | ChangeOp::Donor(_) => {}
     }

@@ -200,6 +200,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         ChangeOp::Version(id) => {
             sound(keeping(db, id, out))?;
         }
+        ChangeOp::SealedAgain(id) => {
+            sound(sealed_again(db, id, out))?;
+        }
         ChangeOp::Published { from, to, style, .. } => {
             out.add(Record::Published { from, to, style });
         }
@@ -227,6 +230,15 @@ fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
         }
         Err(why) => Err(why),
     }
+}
+
+fn sealed_again(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
+    let Some(version) = versions::find(db, id)? else { return Ok(()) };
+    let Some(key) = version.key else { return Ok(()) };
+    out.chunks(db, &version)?;
+    let inline = if version.inline { versions::inline(db, id)?.map(Blob) } else { None };
+    out.add(Record::SealedAgain { version: id, key, inline, keeping: Keeping::of(&version) });
+    Ok(())
 }
 
 fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {

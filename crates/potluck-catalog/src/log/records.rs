@@ -11,18 +11,17 @@ use crate::history::{
 };
 use crate::log::logged_reservation::LoggedReservation;
 use crate::members::stored_member::StoredMember;
-use crate::pool_records::stored_donor::StoredDonor;
+use crate::pool_records::{space_keys::KeyRing, stored_donor::StoredDonor};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{MemberId, SessionId, SnapshotId, VersionId};
+use potluck_core::ids::{KeyNumber, MemberId, SessionId, SnapshotId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::{Grantee, Rights};
-use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
 use potluck_wire::packed::{Blob, Packed};
 use serde::{Deserialize, Serialize};
@@ -34,15 +33,15 @@ pub const PARITY_NAMES: usize = 2048;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// A space is there, with this policy.
+    /// A space is there, with this policy and these keys.
     Space {
         /// The name of the space.
         name: String,
         /// The policy of the space.
         policy: Policy,
-        /// The secret of the space, when it is sealed.
+        /// The keys of the space, when it is sealed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<SpaceKey>,
+        keys: Option<KeyRing>,
         /// The member that made the space.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         made_by: Option<MemberId>,
@@ -135,6 +134,19 @@ pub enum Record {
         /// The facts about the version.
         #[serde(flatten)]
         about: VersionFacts,
+    },
+    /// The content of a version is sealed with another key, and so has other chunks; all else of it is as it was.
+    SealedAgain {
+        /// The number of the version.
+        version: VersionId,
+        /// The number of the key that seals the content now.
+        key: KeyNumber,
+        /// The sealed content, if the catalog itself has it; otherwise the recipe came before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inline: Option<Blob>,
+        /// The redundancy of the version.
+        #[serde(flatten)]
+        keeping: Keeping,
     },
     /// The redundancy of a version was set to this.
     Keeping {
@@ -310,6 +322,7 @@ impl Record {
             | Self::Parity { .. }
             | Self::Part { .. }
             | Self::Keeping { .. }
+            | Self::SealedAgain { .. }
             | Self::NextSnapshot { .. }
             | Self::Group { .. }
             | Self::GroupMember { .. }
@@ -346,6 +359,9 @@ pub struct VersionFacts {
     /// The wall time at which the version came to have all its redundancy, in milliseconds; `None` until it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_wall_ms: Option<i64>,
+    /// The number of the key that seals the content, if it is sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyNumber>,
     /// The redundancy of the version.
     #[serde(flatten)]
     pub keeping: Keeping,
@@ -380,6 +396,7 @@ impl VersionFacts {
             parts: version.parts,
             inline: inline.map(Blob),
             safe_wall_ms: version.safe_wall_ms,
+            key: version.key,
             keeping: Keeping::of(version),
         }
     }
@@ -396,6 +413,7 @@ impl VersionFacts {
             ec: self.keeping.ec,
             goal: self.keeping.goal,
             safe_wall_ms: self.safe_wall_ms,
+            key: self.key,
             chunks: self.chunks,
             parts: self.parts,
             inline: self.inline.is_some(),

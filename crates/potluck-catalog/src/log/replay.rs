@@ -16,25 +16,31 @@ use crate::members::{grants, groups, quotas};
 use crate::names;
 use crate::names::{dir_policies, entries};
 use crate::pool_records::{
-    donors,
+    donors, key_changes,
     meta::{self, Counter},
     reservations,
     spaces::{self, NewSpace, Sums},
 };
 use crate::sql::Tx;
 use crate::versions;
-use crate::versions::{parts, wholes};
+use crate::versions::{
+    commit::PreparedChunk,
+    parts,
+    sealing_again::{self, SealedContent},
+    wholes,
+};
 use crate::when::{WhatIsKept, When};
 use crate::{Error, members};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::ids::{KeyNumber, SpaceId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
 use potluck_pool::redundancy::Version;
+use potluck_wire::packed::Blob;
 use std::collections::{BTreeSet, HashMap};
 
 /// The most entries of removed trees that are taken apart in one step.
@@ -70,11 +76,14 @@ impl Replay {
 
     fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
         match record {
-            Record::Space { name, policy, key, made_by } => match spaces::named(db, &name) {
-                Ok(space) => spaces::set_policy(db, space.id, &policy),
+            Record::Space { name, policy, keys, made_by } => match spaces::named(db, &name) {
+                Ok(space) => {
+                    key_changes::set(db, space.id, keys.as_ref())?;
+                    spaces::set_policy(db, space.id, &policy)
+                }
                 Err(Error::NoSpaceNamed(_)) => {
-                    let new = NewSpace { name, policy, key, made_by };
-                    spaces::create(db, &new, WHEN.wall_ms)
+                    let new = NewSpace { name, policy, key: None, made_by };
+                    spaces::create_with(db, &new, keys, WHEN.wall_ms)
                 }
                 Err(why) => Err(why),
             },
@@ -126,6 +135,9 @@ impl Replay {
                 self.file(db, &path, version, &about)
             }
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
+            Record::SealedAgain { version, key, inline, keeping } => {
+                self.sealed_again(db, version, key, inline, &keeping)
+            }
             Record::Removed { path } => {
                 self.settled(&path);
                 checkpoint_rows::forget_at(db, &path)?;
@@ -281,6 +293,43 @@ impl Replay {
         versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
         versions::set_goal(db, id, keeping.goal)?;
         if keeping.goal.is_none() { parts::arrived(db, id) } else { Ok(()) }
+    }
+
+    fn sealed_again(
+        &mut self,
+        db: &Tx,
+        id: VersionId,
+        key: KeyNumber,
+        inline: Option<Blob>,
+        keeping: &Keeping,
+    ) -> Result<(), Error> {
+        let Some(version) = versions::find(db, id)? else {
+            self.pages.remove(&id);
+            self.parity.remove(&id);
+            return Ok(()); // removed since
+        };
+        // The version may have been changed to another redundancy after it was sealed again.
+        let Keeping { copies, ec, .. } = *keeping;
+        let kept = Version { copies, ec, ..version.clone() };
+        let Recipe { pages, entries, parity, parity_lens } = self.recipe(&kept)?;
+        let data = entries.iter().map(|entry| (entry.name, entry.stored_len()));
+        let chunks = data.chain(parity.iter().copied().zip(parity_lens));
+        let holders = Vec::new;
+        let chunks: Vec<_> =
+            chunks.map(|(name, len)| PreparedChunk { name, len, holders: holders() }).collect();
+        let content = SealedContent {
+            key,
+            inline: inline.as_ref().map(|inline| &inline.0[..]),
+            pages: &pages,
+            chunks: &chunks,
+            data: entries.len(),
+            safe_wall_ms: version.safe_wall_ms,
+        };
+        let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+        sealing_again::replace(db, &version, &content, &mut counts)?;
+        counts.close()?;
+        versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
+        versions::set_goal(db, id, keeping.goal)
     }
 
     /// Forgets the passed files at and below `path`, because a record tells what became of them.

@@ -7,9 +7,12 @@ use crate::error::Error;
 use crate::log::{changes, records::Record};
 use crate::members;
 use crate::members::{grantees, groups};
-use crate::pool_records::spaces;
+use crate::pool_records::{
+    key_changes,
+    spaces::{self, Space},
+};
 use crate::sql::{Tx, params};
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use std::collections::BTreeMap;
@@ -86,7 +89,12 @@ pub(crate) fn in_space(db: &Tx, space: &str) -> Result<Vec<(Grantee, Rights)>, E
 
 /// Sets the rights granted to exactly this member or group.
 pub(crate) fn set(db: &Tx, space: &str, to: &Grantee, rights: Rights) -> Result<(), Error> {
-    let space = spaces::named(db, space)?.id;
+    let before = self::to(db, space, to)?;
+    let found = spaces::named(db, space)?;
+    let space = found.id;
+    if before.allow(Right::Read) && !rights.allow(Right::Read) {
+        key_changes::expose(db, found)?;
+    }
     if rights.is_none() {
         db.prepare("DELETE FROM grants WHERE space = ?1 AND grantee = ?2")?
             .execute(params![space.0, grantees::written(to)])?;
@@ -98,6 +106,36 @@ pub(crate) fn set(db: &Tx, space: &str, to: &Grantee, rights: Rights) -> Result<
     )?
     .execute(params![space.0, grantees::written(to), rights.to_number()])?;
     Ok(())
+}
+
+/// Notes for all spaces that a grantee may read that it is to lose that right.
+pub(crate) fn expose_spaces_of(db: &Tx, to: &Grantee) -> Result<(), Error> {
+    let mut select = db.prepare("SELECT space, rights FROM grants WHERE grantee = ?1")?;
+    let rows = select.query_map(params![grantees::written(to)], |row| {
+        Ok((SpaceId(row.get(0)?), rights(row.get(1)?)?))
+    })?;
+    for (space, rights) in rows.collect::<Result<Vec<_>, _>>()? {
+        if rights.allow(Right::Read)
+            && let Some(space) = spaces::numbered(db, space)?
+        {
+            key_changes::expose(db, space)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sealed spaces whose present keys a member may have been given, for its own grants or those of groups, or
+/// because it is an admin.
+pub(crate) fn sealed_spaces_of(
+    db: &Tx,
+    member: MemberId,
+    is_admin: bool,
+) -> Result<Vec<Space>, Error> {
+    let granted = spaces_of(db, member)?;
+    let reads = |name: &str| granted.get(name).is_some_and(|rights| rights.allow(Right::Read));
+    let mut all = spaces::all(db)?;
+    all.retain(|space| space.keys.is_some() && (is_admin || reads(&space.name)));
+    Ok(all)
 }
 
 /// Grants or takes rights: `change` makes the new rights from the old ones. Returns the old and the new rights.

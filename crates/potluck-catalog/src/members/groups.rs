@@ -3,10 +3,10 @@
 use crate::error::Error;
 use crate::log::{changes, records::Record};
 use crate::members;
-use crate::members::grantees;
+use crate::members::{grantees, grants};
 use crate::sql::{Tx, params};
 use potluck_core::ids::MemberId;
-use potluck_core::rights::EVERYONE;
+use potluck_core::rights::{EVERYONE, Grantee};
 use std::collections::BTreeMap;
 
 /// Returns whether a group called `name` was made; `everyone` was not.
@@ -36,6 +36,7 @@ pub(crate) fn put(db: &Tx, name: &str, there: bool) -> Result<(), Error> {
             .execute(params![name])?;
         return Ok(());
     }
+    grants::expose_spaces_of(db, &Grantee::Group(name.into()))?;
     grantees::forget_group(db, name)
 }
 
@@ -56,7 +57,10 @@ pub(crate) fn put_member(
         }
         false => "DELETE FROM group_members WHERE member = ?1 AND group_name = ?2",
     };
-    db.prepare(sql)?.execute(params![member.0, group])?;
+    let changed = db.prepare(sql)?.execute(params![member.0, group])?;
+    if changed > 0 && !within {
+        grants::expose_spaces_of(db, &Grantee::Group(group.into()))?;
+    }
     Ok(())
 }
 

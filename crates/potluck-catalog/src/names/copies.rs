@@ -162,7 +162,7 @@ fn check_places(db: &Tx, wanted: &CopyRequest, to: &Space) -> Result<(), Error> 
         return Err(Error::IntoItself { from: from.clone(), to: target.clone() });
     }
     let source = spaces::named(db, from.space())?;
-    if source.id != to.id && (source.key.is_some() || to.key.is_some()) {
+    if source.id != to.id && (source.keys.is_some() || to.keys.is_some()) {
         return Err(Error::OtherKey { from: from.clone(), to: target.clone() });
     }
     Ok(())

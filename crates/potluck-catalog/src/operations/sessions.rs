@@ -40,13 +40,20 @@ impl Catalog {
     }
 
     /// Writes a new session down, so that it survives the manager's process. A reservation is refused if its space was
-    /// removed meanwhile.
+    /// removed meanwhile, and a session if its key was dropped.
     pub async fn open_session(&self, session: StoredSession) -> Result<(), Error> {
         let open = move |db: &_| {
             if let Some(room) = &session.room
                 && spaces::numbered(db, session.space)?.is_none()
             {
                 return Err(Error::NoSpaceNamed(room.path.space().into()));
+            }
+            if let Some(key) = session.key {
+                let space = spaces::numbered(db, session.space)?;
+                let keys = space.and_then(|space| space.keys);
+                if keys.is_none_or(|keys| keys.keys.get(key).is_none()) {
+                    return Err(Error::KeyChanged);
+                }
             }
             sessions::insert(db, &session)
         };

@@ -2,14 +2,19 @@
 
 use crate::members::grants;
 use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
-use crate::pool_records::reservations;
-use crate::pool_records::spaces::{self, NewSpace, Space};
+use crate::pool_records::{
+    rekeying::{self, ContentUnderOldKeys, Rekey},
+    reservations,
+    spaces::{self, NewSpace, Space},
+};
 use crate::sql::Tx;
+use crate::versions::open::{self, OldPage};
 use crate::{Catalog, Durability, Error};
-use potluck_core::ids::SpaceId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::{Grantee, Rights};
+use potluck_core::seal::SpaceKey;
 
 impl Catalog {
     /// Makes a space, in which its maker has all rights. A maker that has made `most` spaces or more is refused.
@@ -26,6 +31,27 @@ impl Catalog {
     /// it had.
     pub async fn remove_space(&self, name: String, recursive: bool) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| remove(db, &name, recursive)).await
+    }
+
+    /// Gives a sealed space a new key if that is asked for, and returns whether it did. Keys that nothing needs are
+    /// dropped.
+    pub async fn rekey_space(
+        &self,
+        name: String,
+        key: SpaceKey,
+        how: Rekey,
+    ) -> Result<bool, Error> {
+        self.write(Durability::Disk, move |db| rekeying::rekey(db, &name, &key, how)).await
+    }
+
+    /// Returns what is left in a sealed space under earlier keys.
+    pub async fn content_under_old_keys(&self, name: String) -> Result<ContentUnderOldKeys, Error> {
+        self.read(move |db| rekeying::old_content(db, &spaces::named(db, &name)?)).await
+    }
+
+    /// Opens versions that are sealed with earlier keys of a space, the first after `after`.
+    pub async fn open_old(&self, name: String, after: VersionId) -> Result<OldPage, Error> {
+        self.read(move |db| open::open_old(db, &name, after)).await
     }
 
     /// Returns all spaces by name, those that the pool keeps for itself included.

@@ -13,6 +13,8 @@ pub enum Counter {
     Dir,
     /// The number of the next snapshot.
     Snapshot,
+    /// The number of the next key of a space ([`potluck_core::ids::KeyNumber`]).
+    Key,
 }
 
 impl Counter {
@@ -21,6 +23,7 @@ impl Counter {
             Self::Version => "next_version",
             Self::Dir => "next_dir",
             Self::Snapshot => "next_snapshot",
+            Self::Key => "next_key",
         }
     }
 
@@ -56,6 +59,7 @@ pub(crate) fn begin(db: &Tx, pool: &str) -> Result<(), Error> {
         (Counter::Version.key(), 1),
         (Counter::Dir.key(), 1),
         (Counter::Snapshot.key(), 1),
+        (Counter::Key.key(), 1),
         (EPOCH, 0),
     ] {
         db.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value as i64])?;

@@ -66,6 +66,7 @@ pub(crate) fn put(db: &Tx, told: LoggedReservation) -> Result<(), Error> {
         ended: false,
         room: Some(room),
         draws_on: None,
+        key: None,
         counted: 0,
     };
     sessions::insert(db, &session)

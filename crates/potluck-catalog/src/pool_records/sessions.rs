@@ -6,7 +6,7 @@ use crate::pool_records::reservations;
 use crate::sql::{Row, Tx, params};
 use crate::versions::parts;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{MemberId, SessionId, SpaceId};
+use potluck_core::ids::{KeyNumber, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
@@ -41,6 +41,8 @@ pub struct StoredSession {
     pub draws_on: Option<SessionId>,
     /// The bytes of the session's files that are not visible yet, which quotas count as if the files were there.
     pub counted: u64,
+    /// The number of the key that seals the session's files, in a sealed space.
+    pub key: Option<KeyNumber>,
 }
 
 /// The JSON in the column `policy` of a session's row.
@@ -66,8 +68,8 @@ fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
 /// Keeps a new session.
 pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
     db.prepare(
-        "INSERT INTO sessions (id, member, space, policy, plan, bytes, counted)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO sessions (id, member, space, policy, plan, bytes, counted, key)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         session.id.0,
@@ -82,6 +84,7 @@ pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
         to_json(&session.plan)?,
         session.bytes as i64,
         session.counted as i64,
+        session.key.map(|key| key.0),
     ])?;
     reservations::changed(db, session)
 }
@@ -109,7 +112,8 @@ pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> 
     Ok(())
 }
 
-const COLUMNS: &str = "SELECT id, member, space, policy, plan, bytes, ended, counted FROM sessions";
+const COLUMNS: &str = "SELECT id, member, space, policy, plan, bytes, ended, counted, key
+     FROM sessions";
 
 fn session(row: &Row<'_>) -> Result<StoredSession, Error> {
     let Terms { policy, asked, room, draws_on } = from_json(&row.get::<String>(3)?)?;
@@ -125,6 +129,7 @@ fn session(row: &Row<'_>) -> Result<StoredSession, Error> {
         room,
         draws_on,
         counted: row.get::<i64>(7)? as u64,
+        key: row.get::<Option<u32>>(8)?.map(KeyNumber),
     })
 }
 
@@ -148,6 +153,13 @@ pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<StoredSession>, Erro
 /// Returns whether a session can still commit.
 pub(crate) fn is_open(db: &Tx, id: &SessionId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM sessions WHERE id = ?1 AND ended = 0")?.exists(params![id.0])
+}
+
+/// Returns the number of the key that seals the files of a session; `None` in a plain space.
+pub(crate) fn key_of(db: &Tx, id: &SessionId) -> Result<Option<KeyNumber>, Error> {
+    let mut select = db.prepare("SELECT key FROM sessions WHERE id = ?1")?;
+    let key = select.query_one(params![id.0], |row| row.get::<Option<u32>>(0))?;
+    Ok(key.flatten().map(KeyNumber))
 }
 
 /// Ends a session: from now on it commits nothing, and the parts of files that are not visible belong to no file.

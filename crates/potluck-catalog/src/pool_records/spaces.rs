@@ -5,10 +5,14 @@ use crate::history::trash;
 use crate::log::{changes, records::Record};
 use crate::members::grantees;
 use crate::names::entries::{self, DirId};
+use crate::pool_records::{
+    meta::Counter,
+    space_keys::{self, KeyRing},
+};
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkKind;
-use potluck_core::ids::{MemberId, SpaceId};
+use potluck_core::ids::{KeyNumber, MemberId, SpaceId};
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
@@ -25,8 +29,8 @@ pub struct Space {
     pub root: DirId,
     /// The policy of the space.
     pub policy: Policy,
-    /// The key of the space, if it is sealed and the catalog has the key.
-    pub key: Option<SpaceKey>,
+    /// The keys of the space, if it is sealed.
+    pub keys: Option<KeyRing>,
     /// The counts of the space's files and directories, and the bytes of the files.
     pub sums: Sums,
     /// The member that made the space; `None`: the pool itself.
@@ -48,13 +52,14 @@ impl Space {
             files: count(self.sums.files),
             bytes: count(self.sums.bytes),
             in_catalog: count(self.sums.in_catalog),
+            rekey_advised: self.keys.as_ref().is_some_and(|keys| keys.exposed),
         })
     }
 
     /// Returns the record of the space in the log.
     pub(crate) fn record(self) -> Record {
-        let Self { name, policy, key, made_by, .. } = self;
-        Record::Space { name, policy, key, made_by }
+        let Self { name, policy, keys, made_by, .. } = self;
+        Record::Space { name, policy, keys, made_by }
     }
 
     /// Returns the kind of the chunks of the space's files.
@@ -115,7 +120,7 @@ impl Sums {
 }
 
 const COLUMNS: &str =
-    "SELECT id, name, root, policy, key, files, bytes, made_by, dirs, in_catalog FROM spaces";
+    "SELECT id, name, root, policy, keys, files, bytes, made_by, dirs, in_catalog FROM spaces";
 
 fn space(row: &Row<'_>) -> Result<Space, Error> {
     let policy: String = row.get(3)?;
@@ -126,7 +131,7 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
         name: row.get(1)?,
         root: DirId::now(row.get(2)?),
         policy,
-        key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
+        keys: space_keys::read(row.get(4)?)?,
         sums: Sums {
             files: row.get(5)?,
             bytes: row.get(6)?,
@@ -156,16 +161,30 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<Space>, Error> {
 
 /// Makes a space. Nobody but admins may do anything in it until that is granted.
 pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error> {
-    let NewSpace { name, policy, key, made_by } = new;
+    let keys = match new.key.clone() {
+        Some(key) => Some(KeyRing::new(KeyNumber(Counter::Key.take(db, 1)? as u32), key)),
+        None => None,
+    };
+    create_with(db, new, keys, wall_ms)
+}
+
+/// Makes a space with these keys, whatever key `new` has.
+pub(crate) fn create_with(
+    db: &Tx,
+    new: &NewSpace,
+    keys: Option<KeyRing>,
+    wall_ms: i64,
+) -> Result<(), Error> {
+    let NewSpace { name, policy, made_by, .. } = new;
     if entries::lookup(db, DirId::ROOT, name)?.is_some() {
         return Err(Error::SpaceExists(name.clone()));
     }
     let root = entries::make_dir(db, DirId::ROOT, name, EntryAttributes::of_dir(wall_ms))?;
     let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
-    let (key, made_by) = (key.as_ref().map(SpaceKey::as_bytes), made_by.map(|member| member.0));
+    let (keys, made_by) = (space_keys::written(keys.as_ref())?, made_by.map(|member| member.0));
     db.execute(
-        "INSERT INTO spaces (name, root, policy, key, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![name, root.0, policy, key, made_by],
+        "INSERT INTO spaces (name, root, policy, keys, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![name, root.0, policy, keys, made_by],
     )?;
     changes::tell(db, named(db, name)?.record())
 }

@@ -46,7 +46,8 @@ CREATE TABLE spaces (
     name    TEXT NOT NULL UNIQUE,
     root    INTEGER NOT NULL,
     policy  TEXT NOT NULL,
-    key     BLOB,
+    -- The keys of a sealed space, as JSON (space_keys.rs).
+    keys    TEXT,
     files   INTEGER NOT NULL DEFAULT 0,
     -- Directories below the root, and snapshots.
     dirs    INTEGER NOT NULL DEFAULT 0,
@@ -222,7 +223,8 @@ CREATE INDEX dir_policies_by_space ON dir_policies (space);
 -- chunks, 32 bytes each, k for each group of m chunks in order; each counts a reference.
 -- goal: the redundancy that the file is being changed to, as JSON; until it has that, copies and ec
 -- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
--- parts: of how many parts it is made; 0 where its chunks are its own.
+-- parts: of how many parts it is made; 0 where its chunks are its own. key: the number of the key that seals its
+-- content; NULL in plain spaces, and where there is no content of its own.
 CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
@@ -239,8 +241,10 @@ CREATE TABLE versions (
     parity       BLOB,
     goal         TEXT,
     safe_wall_ms INTEGER,
-    parts        INTEGER NOT NULL DEFAULT 0
+    parts        INTEGER NOT NULL DEFAULT 0,
+    key          INTEGER
 );
+CREATE INDEX versions_by_key ON versions (key) WHERE key IS NOT NULL;
 
 -- Versions that are made of parts (parts.rs). session, file: who is writing it, and its number there; NULL when it
 -- is visible, or is in the trash.
@@ -308,7 +312,7 @@ CREATE TABLE placements (
 CREATE INDEX placements_by_donor ON placements (donor, chunk, state);
 
 -- ended: nothing more becomes visible; what it offered is being accounted for. counted: bytes of its files that quotas
--- count and that are not visible yet.
+-- count and that are not visible yet. key: the number of the key that seals them; NULL in plain spaces.
 CREATE TABLE sessions (
     id      BLOB PRIMARY KEY,
     member  INTEGER NOT NULL,
@@ -317,7 +321,8 @@ CREATE TABLE sessions (
     plan    TEXT NOT NULL,
     bytes   INTEGER NOT NULL,
     counted INTEGER NOT NULL,
-    ended   INTEGER NOT NULL DEFAULT 0
+    ended   INTEGER NOT NULL DEFAULT 0,
+    key     INTEGER
 ) WITHOUT ROWID;
 
 -- Names that a session may write, 32 bytes each.

@@ -4,6 +4,7 @@ mod checkpoints;
 mod history;
 mod positions;
 mod reservations;
+mod sealing_again;
 
 use crate::engine::{self, Database};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
@@ -117,7 +118,7 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
 fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
     for space in spaces::all(db).expect("spaces") {
-        let key = space.key.as_ref().map(|key| *key.as_bytes());
+        let key = space.keys.clone();
         let (sums, maker) = (space.sums, space.made_by);
         told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", space.name, space.policy));
         let entry = entries::lookup(db, DirId::ROOT, &space.name).expect("read").expect("there");

@@ -10,20 +10,22 @@ use crate::error::Error;
 use crate::kept_replies::{CommitStep, RepeatableCall, RepliesTo};
 use crate::pool_records::{
     meta::{self, Counter},
-    sessions, spaces,
+    sessions,
+    spaces::{self, Space},
 };
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::{
     enough_copies::{self, AcknowledgedFile, MirroringWindow, Promise, WriteSafety},
     parts::{self, Relied},
+    sealing_again::{self, SealedContent},
     visible::{FileToPut, PutTarget, Visible, is_refusal},
     wholes,
 };
 use crate::when::When;
 use potluck_core::attributes::FileTime;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, KeyNumber, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_core::recipe::PART_CHUNKS;
@@ -218,6 +220,8 @@ pub(crate) fn commit<F: Clone>(
         mirror: batch.mirror,
         ack: batch.ack,
         asked: batch.asked,
+        key: sessions::key_of(db, &batch.session)?,
+        of: space.as_ref(),
         visible: Visible::new(db, space.as_ref(), when).asking(batch.asked).beside(&batch.reserved),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
@@ -256,11 +260,18 @@ struct Work<'db> {
     mirror: Mirror,
     ack: AckLevel,
     asked: AskedPolicy,
+    /// The number of the key that seals the session's files.
+    key: Option<KeyNumber>,
+    /// The space with its keys.
+    of: Option<&'db Space>,
     visible: Visible<'db>,
 }
 
 impl Work<'_> {
     fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<StoredFile, Error> {
+        if let Condition::SealsAgain(version) = file.condition {
+            return self.seal_again(version, file);
+        }
         match file.in_parts {
             Some(InParts::Part { file: of, number }) => self.part(id, file, of, number),
             Some(InParts::Whole { file: of, .. }) => self.whole(file, of),
@@ -269,10 +280,31 @@ impl Work<'_> {
                     self.visible.look(file.path.clone(), file.condition, file.version.size)?;
                 let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
                 // From here on the file is accepted.
-                let dir_modified = self.visible.put(target, id, Self::to_put(file, safety))?;
+                let dir_modified = self.visible.put(target, id, self.to_put(file, safety))?;
                 Ok(StoredFile::new(id, safety, dir_modified))
             }
         }
+    }
+
+    /// Gives a version the content of a file that is sealed with the session's key.
+    fn seal_again(&mut self, of: VersionId, file: &PreparedFile) -> Result<StoredFile, Error> {
+        let now_ms = self.visible.counts.now_ms();
+        let version = sealing_again::find(self.db, self.of, (of, self.key), file, now_ms)?;
+        let key = self.key.ok_or(Error::NotSealedAgain(of))?;
+        let promise = Promise { mirror: self.mirror, strict: false, ack: self.ack };
+        let counts = &mut self.visible.counts;
+        let AcknowledgedFile { safety, .. } =
+            enough_copies::check(counts, file, promise, self.view)?;
+        let content = SealedContent {
+            key,
+            inline: file.inline.as_deref(),
+            pages: &file.pages,
+            chunks: &file.chunks,
+            data: file.version.chunks as usize,
+            safe_wall_ms: version.safe_wall_ms.filter(|_| safety == WriteSafety::Safe),
+        };
+        sealing_again::replace(self.db, &version, &content, counts)?;
+        Ok(StoredFile::new(of, safety, None))
     }
 
     /// Stores a part of a file that is not visible yet, in the place of an earlier part with the same number.
@@ -296,7 +328,7 @@ impl Work<'_> {
         if let Some(earlier) = parts::at(self.db, whole, number)? {
             self.visible.remove_version(earlier)?;
         }
-        self.visible.put_version(&target, id, Self::to_put(file, safety))?;
+        self.visible.put_version(&target, id, self.to_put(file, safety))?;
         let (term, losses) = (meta::epoch(self.db)?, self.donors.losses());
         let relied = Relied { donors: by.into_iter().collect(), term, losses };
         parts::put(self.db, whole, number, id, Some(&relied))?;
@@ -350,7 +382,7 @@ impl Work<'_> {
             false => WriteSafety::BelowPolicy,
         };
         parts::finish(self.db, id, self.space)?;
-        let mut new = Self::to_put(file, safety);
+        let mut new = self.to_put(file, safety);
         new.version.chunks = sum.chunks;
         let dir_modified = self.visible.put(target, id, new)?;
         Ok(StoredFile::new(id, safety, dir_modified))
@@ -380,9 +412,11 @@ impl Work<'_> {
         self.ack < promise.ack || self.mirror.is_async() && !promise.mirror.is_async()
     }
 
-    fn to_put(file: &PreparedFile, safety: WriteSafety) -> FileToPut<'_> {
+    fn to_put<'f>(&self, file: &'f PreparedFile, safety: WriteSafety) -> FileToPut<'f> {
+        // What has no content of its own is not sealed.
+        let key = self.key.filter(|_| file.version.parts == 0 && file.version.size > 0);
         FileToPut {
-            version: file.version.clone(),
+            version: Version { key, ..file.version.clone() },
             inline: file.inline.as_deref(),
             pages: &file.pages,
             chunks: &file.chunks,

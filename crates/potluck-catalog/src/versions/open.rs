@@ -9,7 +9,10 @@ use crate::names::{
     entries::{self, EntryPlace},
     walk::{Walk, What},
 };
-use crate::pool_records::spaces;
+use crate::pool_records::{
+    rekeying,
+    spaces::{self, Space},
+};
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::{parts, wholes};
@@ -18,8 +21,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Race;
-use potluck_core::seal::SpaceKey;
+use potluck_core::policy::{Race, Redundancy};
+use potluck_core::seal::SpaceKeys;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{OpenDir, OpenFile, OpenLink};
 use potluck_wire::packed::{Blob, Packed};
@@ -29,6 +32,8 @@ use std::collections::BTreeSet;
 const PAGE_FILES: usize = 1000;
 /// The number of chunks, or of parts, of files after which a reply takes no further file.
 const PAGE_CHUNKS: u64 = 20_000;
+/// The number of chunks after which a page of versions under earlier keys takes no further one.
+const PAGE_OLD_CHUNKS: u64 = 4_000;
 /// The most directories and links that one reply holds.
 const PAGE_OTHERS: usize = 10_000;
 
@@ -43,8 +48,8 @@ pub struct OpenedPage {
     pub files: Vec<OpenFile>,
     /// The donors of the first chunks of files that are made of parts, from which their readers will probably read.
     pub donors: BTreeSet<DonorId>,
-    /// The key of the space, if it is sealed.
-    pub key: Option<SpaceKey>,
+    /// The keys of the space, if it is sealed.
+    pub keys: SpaceKeys,
     /// True if writers share the one file that was opened.
     pub is_shared: bool,
     /// The cursor from which the next page goes on; `None` after the last.
@@ -80,7 +85,7 @@ pub(crate) fn open(
     let found = entries::existing(db, path)?;
     let space = spaces::named(db, path.space())?;
     let policy = dir_policies::effective(db, path)?;
-    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
+    let mut page = OpenedPage { keys: keys_of(space), ..OpenedPage::default() };
     match found.place {
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
@@ -117,9 +122,50 @@ pub(crate) fn open_part(
     };
     let part = versions::get(db, part.ok_or_else(|| Error::NoEntry(path.clone()))?)?;
     // The file may have been moved and its directory removed by now: the space's policy is as good.
-    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
-    page.add(db, String::new(), &part, space.policy.race)?;
+    let race = space.policy.race;
+    let mut page = OpenedPage { keys: keys_of(space), ..OpenedPage::default() };
+    page.add(db, String::new(), &part, race)?;
     Ok(page)
+}
+
+/// Returns the keys that readers of a space get: all, since parts of a file are opened while others of it are sealed
+/// with another key.
+fn keys_of(space: Space) -> SpaceKeys {
+    space.keys.map(|keys| keys.keys).unwrap_or_default()
+}
+
+/// Opens versions that are sealed with earlier keys of a space and can be sealed again, the first after `after`.
+pub(crate) fn open_old(db: &Tx, name: &str, after: VersionId) -> Result<OldPage, Error> {
+    let space = spaces::named(db, name)?;
+    let old = rekeying::old_versions(db, &space, after, PAGE_FILES)?;
+    let mut page = OldPage::default();
+    let mut chunks = 0;
+    for version in old {
+        chunks += version.chunks;
+        let number = version.id;
+        let whole = parts::whole_of(db, number)?.unwrap_or(number);
+        let path = entries::path_of_version(db, whole)?.map(|path| path.to_string());
+        page.files.add(db, path.unwrap_or_default(), &version, space.policy.race)?;
+        page.kept.push(version.redundancy());
+        if chunks >= PAGE_OLD_CHUNKS {
+            page.next = Some(number);
+            break;
+        }
+        page.next = (page.files.files.len() >= PAGE_FILES).then_some(number);
+    }
+    page.files.keys = keys_of(space);
+    Ok(page)
+}
+
+/// A page of versions that are sealed with earlier keys.
+#[derive(Debug, Default)]
+pub struct OldPage {
+    /// The versions, as files without a path.
+    pub files: OpenedPage,
+    /// The redundancy of each of them.
+    pub kept: Vec<Redundancy>,
+    /// The version after which the next page goes on; `None` after the last.
+    pub next: Option<VersionId>,
 }
 
 fn fill(
@@ -176,6 +222,7 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         race,
         parts: Packed::default(),
         chunk_size: version.chunk_size,
+        key: version.key,
     };
     if version.parts > 0 {
         file.parts = Packed(parts::digests(db, version.id)?);

@@ -231,7 +231,7 @@ pub(crate) fn digests(db: &Tx, whole: VersionId) -> Result<Vec<Digest>, Error> {
 }
 
 /// Returns the whole that a version is a part of, if it is one.
-fn whole_of(db: &Tx, part: VersionId) -> Result<Option<VersionId>, Error> {
+pub(crate) fn whole_of(db: &Tx, part: VersionId) -> Result<Option<VersionId>, Error> {
     db.prepare("SELECT whole FROM parts WHERE part = ?1")?
         .query_one(params![part.0 as i64], |row| Ok(VersionId(row.get::<i64>(0)? as u64)))
 }

@@ -433,6 +433,8 @@ pub(crate) fn check_condition(
         Condition::IfVersion(expected) => {
             Err(Error::WrongVersion { path: path.clone(), expected, found })
         }
+        // What is sealed again becomes visible nowhere.
+        Condition::SealsAgain(version) => Err(Error::NotSealedAgain(version)),
         Condition::IfEmpty => {
             let bytes = found.map_or(Ok(0), |version| versions::size_of(db, version))?;
             if bytes > 0 { Err(Error::HasContent { path: path.clone(), bytes }) } else { Ok(()) }
@@ -466,5 +468,7 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::PartsDiffer(_)
             | Error::TooManyChunks { .. }
             | Error::WrongLength { .. }
+            | Error::NotSealedAgain(_)
+            | Error::OpenElsewhere(_)
     )
 }

@@ -150,6 +150,7 @@ impl Stage {
             ended: false,
             room: None,
             draws_on: None,
+            key: None,
             counted: 0,
         };
         self.catalog.open_session(session).await.expect("a session");

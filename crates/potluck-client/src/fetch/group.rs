@@ -8,6 +8,7 @@
 use super::gather::{Code, Gathered, Shard};
 use super::{Fetched, Fetcher};
 use crate::buffer::Buffer;
+use crate::fetch::chunk_request;
 use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::recipe::Group;
 use potluck_core::chunk::{ChunkName, Verifier};
@@ -131,9 +132,9 @@ impl Fetcher {
             let part = (here != (0..len)).then(|| here.clone());
             // A chunk that only serves to rebuild others is needed as it is stored.
             let request = match group.entry(position).filter(|_| needed.contains(&position)) {
-                Some(entry) => ChunkRequest { part, ..self.chunk_request(entry, None) },
+                Some(entry) => ChunkRequest { part, ..chunk_request(entry, group.key(), None) },
                 // A name proves segments of the stored bytes, and sealed segments do not begin and end with them.
-                None if part.is_some() && self.key.is_some() => {
+                None if part.is_some() && group.key().is_some() => {
                     ChunkRequest { name, len, part, proof: Proof::Rebuilt }
                 }
                 None => ChunkRequest { name, len, part, proof: Proof::Name },
@@ -160,7 +161,7 @@ impl Fetcher {
         }
         let work = Rebuild {
             codec: Codec::new(group.ec),
-            key: self.key.clone(),
+            key: group.key().cloned(),
             entries: (0..group.data.len())
                 .filter_map(|position| group.entry(position).copied())
                 .collect(),

@@ -24,6 +24,7 @@ fn nothing() -> OpenFile {
         race: Race::default(),
         parts: Packed::default(),
         chunk_size: 0,
+        key: None,
     }
 }
 

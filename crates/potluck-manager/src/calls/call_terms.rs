@@ -43,6 +43,7 @@ impl Verb {
             | Self::Pin
             | Self::SpaceCreate
             | Self::SpaceRemove
+            | Self::SpaceRekey
             | Self::SpaceList
             | Self::SpaceGrant
             | Self::SpaceRevoke
@@ -68,6 +69,7 @@ impl Verb {
             | Self::Offer
             | Self::Open
             | Self::OpenPart
+            | Self::OldFiles
             | Self::List
             | Self::Stat
             | Self::Usage

@@ -29,7 +29,7 @@ use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::rights::Right;
 use potluck_pool::{Pool, ReceiptSigner, Ticketed};
 use potluck_wire::control::{
-    Commit, Committed, CommittedParts, FileCommit, Holding, InParts, LostParts, Outcome,
+    Commit, Committed, CommittedParts, Condition, FileCommit, Holding, InParts, LostParts, Outcome,
 };
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -440,6 +440,10 @@ impl CommitCalls {
         // The right to write is checked once more since the session was opened, so that nothing becomes visible if it
         // was taken in the meantime.
         self.access.need_in(caller, Right::Write, &space.name).await?;
+        // Nobody can tell whether sealed content is what it is said to be, and this may take the place of kept versions.
+        if files.iter().any(|file| matches!(file.condition, Condition::SealsAgain(_))) {
+            self.access.need_in(caller, Right::Manage, &space.name).await?;
+        }
         let receipts = files.iter().flat_map(|file| &file.acknowledged.0);
         let donors: BTreeSet<DonorId> = receipts.map(|receipt| receipt.donor).collect();
         let against = {

@@ -206,6 +206,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
         ec: file.ec,
         goal: None,
         safe_wall_ms: None,
+        key: None,
         chunks,
         parts: parts.into(),
         inline: file.inline.is_some(),

@@ -13,13 +13,13 @@ use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
 use crate::ticket_issuer::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, ChunkAsker, MOST_LEASES, OpenedPage};
+use potluck_catalog::{Catalog, ChunkAsker, MOST_LEASES, OldPage, OpenedPage};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    CopyFault, Done, Holding, Open, OpenPart, Opened, RenewLeases, RenewedLeases, Report, Reported,
-    Unreached,
+    CopyFault, Done, Holding, OldFiles, Open, OpenPart, Opened, OpenedOldFiles, RenewLeases,
+    RenewedLeases, Report, Reported, Unreached,
 };
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
@@ -73,6 +73,22 @@ impl Answer<OpenPart> for ReadingCalls {
     }
 }
 
+impl Answer<OldFiles> for ReadingCalls {
+    async fn answer(
+        self,
+        call: OldFiles,
+        caller: CallingMember,
+    ) -> Result<OpenedOldFiles, Failure> {
+        let OldFiles { space, after } = call;
+        self.access.need_in(&caller, Right::Read, &space).await?;
+        self.access.need_in(&caller, Right::Manage, &space).await?;
+        let turn = self.read_turns.take(&caller).await?;
+        let OldPage { files, kept, next } = self.catalog.open_old(space, after).await?;
+        drop(turn);
+        Ok(OpenedOldFiles { opened: self.opened(files).await?, kept, next })
+    }
+}
+
 impl Answer<RenewLeases> for ReadingCalls {
     async fn answer(
         self,
@@ -122,7 +138,7 @@ impl ReadingCalls {
             links: page.links,
             files: page.files,
             donors,
-            space_key: page.key,
+            space_keys: page.keys,
             is_shared: page.is_shared,
             next: page.next,
         })

@@ -96,6 +96,7 @@ impl Answer<RoomReserve> for ReservationCalls {
             ended: false,
             room: new.room,
             draws_on: None,
+            key: None,
             counted: 0,
         };
         if let Err(why) = self.catalog.open_session(kept).await {

@@ -19,7 +19,7 @@ use potluck_catalog::{
     AdmittedWrite, Catalog, ChunkAsker, Error, KnownChunk, StoredSession, UnusedChunk,
 };
 use potluck_core::chunk::INLINE_MAX;
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{KeyNumber, SessionId};
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
@@ -138,7 +138,11 @@ impl Answer<Reserve> for WriteSessionCalls {
             failure::of_placement(why, redundancy, donors)
         };
         let (ticketed, contacts) = opened.await?.map_err(refused)??;
-        self.keep(&new, &ticketed).await?;
+        let (key, space_key) = match space.keys {
+            Some(keys) => (Some(keys.current), keys.current_key().cloned()),
+            None => (None, None),
+        };
+        self.keep(&new, &ticketed, key).await?;
         self.rates.opened(new.id, self.time.tick());
         self.sessions.keep_reservation(new.id).await?;
         Ok(Reserved {
@@ -146,7 +150,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             lease_ms: self.settings.get().lease.as_millis() as u64,
             policy: new.policy,
             space: space.id,
-            space_key: space.key,
+            space_key,
             donors: self.tickets.for_writing(new.id, &ticketed, contacts),
             plan: ticketed.plan,
         })
@@ -208,9 +212,15 @@ impl WriteSessionCalls {
         Ok(self.tickets.for_writing(session, ticketed, contacts))
     }
 
-    /// Keeps a new session in the catalog, so that it survives a restart of the manager. If that fails, the session is
+    /// Keeps a new session, whose files are sealed with key `key`, in the catalog, so that it survives a restart of the
+    /// manager. If that fails, the session is
     /// taken back.
-    async fn keep(&self, new: &NewSession, ticketed: &Ticketed) -> Result<(), Failure> {
+    async fn keep(
+        &self,
+        new: &NewSession,
+        ticketed: &Ticketed,
+        key: Option<KeyNumber>,
+    ) -> Result<(), Failure> {
         let (draws_on, counted) = {
             let pool = self.pool.lock();
             (pool.draws_on(&new.id), pool.counted(&new.id))
@@ -227,6 +237,7 @@ impl WriteSessionCalls {
             room: None,
             draws_on,
             counted,
+            key,
         };
         let kept = self.catalog.open_session(stored).await;
         if kept.is_err() {

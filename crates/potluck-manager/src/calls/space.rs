@@ -12,12 +12,13 @@ use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, NewSpace, Space};
+use potluck_catalog::{Catalog, ContentUnderOldKeys, NewSpace, Rekey, Space};
 use potluck_core::path::check_space;
 use potluck_core::rights::Right;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{
-    Call, Done, SpaceCreate, SpaceCreated, SpaceList, SpaceRemove, Spaces,
+    Call, Done, OldContent, RekeyStep, SpaceCreate, SpaceCreated, SpaceList, SpaceRekey,
+    SpaceRemove, Spaces,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -81,6 +82,27 @@ impl Answer<SpaceRemove> for SpaceCalls {
         self.auditor.changed(&caller, SpaceRemove::NAME, what).await;
         self.background.wake();
         Ok(Done {})
+    }
+}
+
+impl Answer<SpaceRekey> for SpaceCalls {
+    async fn answer(self, call: SpaceRekey, caller: CallingMember) -> Result<OldContent, Failure> {
+        self.access.need_in(&caller, Right::Manage, &call.space).await?;
+        self.auditor.admit_change(&caller)?;
+        let key = SpaceKey::generate(&*self.env.entropy);
+        let how = match call.step {
+            RekeyStep::OrGoOn => Rekey::OrGoOn,
+            RekeyStep::Anew => Rekey::Anew,
+            RekeyStep::Finish => Rekey::Finish,
+        };
+        let new_key = self.catalog.rekey_space(call.space.clone(), key, how).await?;
+        if new_key {
+            let what = format!("gave the space {} a new key", call.space);
+            self.auditor.changed(&caller, SpaceRekey::NAME, what).await;
+        }
+        let ContentUnderOldKeys { versions, bytes, passing, sessions } =
+            self.catalog.content_under_old_keys(call.space).await?;
+        Ok(OldContent { new_key, versions, bytes, passing, sessions })
     }
 }
 

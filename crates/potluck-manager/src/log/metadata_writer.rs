@@ -101,6 +101,7 @@ impl MetadataWriter {
             ended: false,
             room: None,
             draws_on: None,
+            key: None,
             counted: ticketed.bytes,
         };
         if let Err(why) = handles.catalog.open_session(stored).await {
@@ -289,6 +290,7 @@ pub fn prepared(
         ec: None,
         goal: None,
         safe_wall_ms: None,
+        key: None,
         chunks: 1,
         parts: 0,
         inline: false,

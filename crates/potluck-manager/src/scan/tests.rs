@@ -45,6 +45,7 @@ async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<P
         ended: false,
         room: None,
         draws_on: None,
+        key: None,
         counted: 0,
     };
     manager.catalog.open_session(opened).await.expect("a session");

@@ -264,7 +264,7 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
         SpaceGrant { rights: [Right::Write].into_iter().collect(), ..grant("safe", "will") };
     ada.call(&granted).await.expect("who made it grants");
 
-    assert!(rita.call(&open("pot://safe")).await.expect("opened").space_key.is_some());
+    assert!(!rita.call(&open("pot://safe")).await.expect("opened").space_keys.is_empty());
     lacks(&rita, &reserve_at("pot://safe/f"), Right::Write).await;
     let moving = Move {
         from: path("pot://safe/a"),

@@ -3,7 +3,7 @@
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{DonorId, KeyNumber, VersionId};
 use potluck_core::policy::Redundancy;
 
 /// A version without its content.
@@ -33,6 +33,8 @@ pub struct Version {
     pub parts: u64,
     /// True if the content lives in the catalog.
     pub inline: bool,
+    /// The number of the key that seals the version's own content; `None` if it has none, or is not sealed.
+    pub key: Option<KeyNumber>,
 }
 
 impl Version {

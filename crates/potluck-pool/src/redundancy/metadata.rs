@@ -183,6 +183,7 @@ mod tests {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            key: None,
             chunks: 1,
             parts: 0,
             inline: false,

@@ -8,11 +8,12 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
+use potluck_core::ids::KeyNumber;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
-use potluck_core::seal::SpaceKey;
+use potluck_core::seal::SpaceKeys;
 use serde::{Deserialize, Serialize};
 
 /// Opens a file, or page by page all files of a tree, for reading.
@@ -84,9 +85,9 @@ pub struct Opened {
     pub files: Vec<OpenFile>,
     /// Every donor that holds a chunk of these files.
     pub donors: Vec<DonorAccess>,
-    /// The space's secret, where the space is sealed.
-    #[serde(default)]
-    pub space_key: Option<SpaceKey>,
+    /// The space's secrets, where the space is sealed.
+    #[serde(default, skip_serializing_if = "SpaceKeys::is_empty")]
+    pub space_keys: SpaceKeys,
     /// True if several writers share the one file that was opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shared: bool,
@@ -170,6 +171,9 @@ pub struct OpenFile {
     /// parts follows from it ([`potluck_core::recipe::part_bytes_of`]).
     #[serde(default)]
     pub chunk_size: u32,
+    /// The number of the key that seals the content, where it is sealed and not in parts, each of which has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyNumber>,
 }
 
 /// Reports that a donor's copy of a chunk cannot be read (users). The donor looks at the copy itself before anything

@@ -1,7 +1,8 @@
 //! The calls about spaces.
 
-use super::{Call, Done, call};
-use potluck_core::policy::Policy;
+use super::{Call, Done, Opened, call};
+use potluck_core::ids::VersionId;
+use potluck_core::policy::{Policy, Redundancy};
 use serde::{Deserialize, Serialize};
 
 /// Makes a space, in which its maker has all rights.
@@ -34,6 +35,78 @@ pub struct SpaceRemove {
 }
 call!(SpaceRemove => Done, "space-remove", once);
 
+/// Gives a sealed space a new key (members who manage it), which seals what is written from then on. What is there stays
+/// sealed with the earlier keys until clients have sealed it again ([`OldFiles`], [`super::Condition::SealsAgain`]).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceRekey {
+    /// The name of the space.
+    pub space: String,
+    /// The step that is asked for.
+    #[serde(default)]
+    pub step: RekeyStep,
+}
+call!(SpaceRekey => OldContent, "space-rekey", once);
+
+/// A step in the change of a space's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RekeyStep {
+    /// There is to be a new key, unless an earlier change is unfinished and nobody lost the right to read since.
+    #[default]
+    OrGoOn,
+    /// There is to be a new key in any case.
+    Anew,
+    /// Earlier keys that nothing needs any more are dropped.
+    Finish,
+}
+
+/// The content of a space that is sealed with earlier keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OldContent {
+    /// True if the space has got a new key by this call.
+    pub new_key: bool,
+    /// The number of files, and of parts of large files, old versions included.
+    pub versions: u64,
+    /// The size of these together, in bytes of plaintext.
+    pub bytes: u64,
+    /// The number of those that are being written or deleted, beside these.
+    pub passing: u64,
+    /// The number of write sessions that began under earlier keys and go on under them.
+    pub sessions: u64,
+}
+
+impl OldContent {
+    /// Returns whether anything needs an earlier key.
+    pub fn is_there(&self) -> bool {
+        self.versions + self.passing + self.sessions > 0
+    }
+}
+
+/// Opens, page by page, the files of a space that are sealed with earlier keys, kept versions included (members who
+/// manage the space and may read it).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OldFiles {
+    /// The name of the space.
+    pub space: String,
+    /// The page continues after this version.
+    #[serde(default)]
+    pub after: VersionId,
+}
+call!(OldFiles => OpenedOldFiles, "old-files");
+
+/// Open files that are sealed with earlier keys. Parts of large files are among them, each as a file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct OpenedOldFiles {
+    /// The files, which have their paths in the pool as far as they have any.
+    pub opened: Opened,
+    /// The redundancy of each file.
+    pub kept: Vec<Redundancy>,
+    /// The version after which the next page begins; set when there may be more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<VersionId>,
+}
+
 /// Lists the spaces that the caller may list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceList {}
@@ -62,4 +135,8 @@ pub struct SpaceInfo {
     /// The number of files of up to 4 KiB, which live in the catalog.
     #[serde(default)]
     pub in_catalog: u64,
+    /// True if somebody who could read the space has lost that right since its key was made, so that it should get
+    /// another ([`SpaceRekey`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rekey_advised: bool,
 }

@@ -55,6 +55,9 @@ pub enum Condition {
     IfAbsent,
     /// The file becomes visible only if this version is there.
     IfVersion(VersionId),
+    /// The file becomes visible nowhere: its content, which must be the same, takes the place of that of this version,
+    /// which is sealed with an earlier key of the space.
+    SealsAgain(VersionId),
     /// The file becomes visible only if nothing is there, or a file without content. That is for a stream that
     /// brought nothing, which is more often a producer that failed than what somebody wants to keep.
     IfEmpty,

@@ -69,6 +69,15 @@ pub enum SpaceArgs {
         after_help = "Examples:\n  potluck space revoke lab ada write\n  potluck space revoke lab everyone          (all rights)\n\nIt takes what was granted to just that user or group: who is in several groups keeps what others give."
     )]
     Revoke(SpaceRevokeArgs),
+    /// Give a sealed space a new key, and seal its files again with it
+    ///
+    /// Who could read a space may have kept its key. After they lose that right, a new key keeps from them what
+    /// is written from then on, and, once sealed again, what was there before. Every file is read and stored again
+    /// by this machine, old versions included, and needs room for a while; nobody else notices.
+    #[command(
+        after_help = "Examples:\n  potluck space rekey lab                      (interrupted, it goes on where it was)\n  potluck space rekey lab --new-writes-only    (the new key now, old files later)\n  potluck space rekey lab --new-key            (another key though the last change is unfinished)"
+    )]
+    Rekey(SpaceRekeyArgs),
     /// Show who may do what in a space
     #[command(after_help = "Example:\n  potluck space who lab")]
     Who(SpaceWhoArgs),
@@ -88,6 +97,19 @@ pub struct SpaceCreateArgs {
     pub policy: PolicyOptions,
     #[command(flatten)]
     pub retention: RetentionOptions,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SpaceRekeyArgs {
+    /// The space; who manages it and may read and write there may
+    #[arg(value_name = "SPACE", value_parser = super::rights::space_name)]
+    pub space: String,
+    /// Only change the key; run the command again to seal what is there
+    #[arg(long)]
+    pub new_writes_only: bool,
+    /// Make another key, also where an earlier change of the key is unfinished
+    #[arg(long)]
+    pub new_key: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -3,6 +3,7 @@
 use super::Ending;
 use super::give_back::weakened;
 use super::nodes::{only_there, removable, would_end};
+use super::space::advise_rekey;
 use crate::args::{self, MembersLsArgs, MembersRmArgs};
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
@@ -183,6 +184,7 @@ async fn remove(
         }
         text
     });
+    advise_rekey(client, output).await?;
     Ok(Ending::Done)
 }
 

@@ -217,7 +217,7 @@ async fn with_client(
         Command::Mkdir(args) => mkdir::run(args, client, output).await,
         Command::Du(args) => du::run(args, client, output).await,
         Command::Tree(args) => tree::run(args, client, output).await,
-        Command::Space(args) => space::run(args, client, output).await,
+        Command::Space(args) => space::run(args, client, output, shown).await,
         Command::Audit(args) => audit::run(args, client, output).await,
         Command::Ckpt(args) => ckpt::run(args, client, output).await,
         Command::WriteShared(args) => write_shared::run(args, client, output).await,

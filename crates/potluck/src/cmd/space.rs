@@ -12,8 +12,16 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{self, Granted, SpaceGrants, Spaces};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: SpaceArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+mod rekey;
+
+pub async fn run(
+    args: SpaceArgs,
+    client: &Pool,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
     match args {
+        SpaceArgs::Rekey(args) => return rekey::run(args, client, output, shown).await,
         SpaceArgs::Create(args) => create(args, client, output).await?,
         SpaceArgs::Rm(args) => remove(args, client, output).await?,
         SpaceArgs::Grant(SpaceGrantArgs { space, who, rights }) => {
@@ -25,6 +33,7 @@ pub async fn run(args: SpaceArgs, client: &Pool, output: &Output) -> Result<Endi
             let rights = if rights.is_empty() { Rights::ALL } else { rights.into_iter().collect() };
             let call = control::SpaceRevoke { space, who, rights };
             granted(&call.space, &client.call(&call).await?, output);
+            advise_rekey(client, output).await?;
         }
         SpaceArgs::Who(args) => {
             let call = control::SpaceWho { space: args.space };
@@ -33,6 +42,17 @@ pub async fn run(args: SpaceArgs, client: &Pool, output: &Output) -> Result<Endi
         SpaceArgs::Ls => output.result(&Spaces { spaces: client.spaces().await? }, text),
     }
     Ok(Ending::Done)
+}
+
+/// Says which spaces should get a new key, because somebody who could read them cannot any more.
+pub async fn advise_rekey(client: &Pool, output: &Output) -> Result<(), Failure> {
+    for space in client.spaces().await?.iter().filter(|space| space.rekey_advised) {
+        output.note(&format!(
+            "who could read the space {0} may have kept its key: potluck space rekey {0}",
+            space.name
+        ));
+    }
+    Ok(())
 }
 
 async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
@@ -112,7 +132,12 @@ fn text(spaces: &Spaces) -> String {
                 policy.stripe_width.to_string(),
                 format_size(policy.chunk_size.into()),
                 policy.ack.to_string(),
-                if policy.sealed { "sealed" } else { "plain" }.into(),
+                match (policy.sealed, space.rekey_advised) {
+                    (true, true) => "sealed, rekey advised",
+                    (true, false) => "sealed",
+                    (false, _) => "plain",
+                }
+                .into(),
             ]
         })
         .collect();

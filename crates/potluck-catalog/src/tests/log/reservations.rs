@@ -37,6 +37,7 @@ fn reserve(db: &Tx, number: u8, at: &str, bytes: u64) {
         ended: false,
         room: Some(ReservedRoom { path: at, bytes, until_ms: 99 }),
         draws_on: None,
+        key: None,
         counted: 0,
     };
     sessions::insert(db, &session).expect("reserved");

@@ -205,6 +205,7 @@ impl Window {
             race: Race::default(),
             parts: Packed::default(),
             chunk_size: file.chunk_size,
+            key: None,
         };
         let key = self.session.reserved.space_key.clone();
         let recipe = match Recipe::check(open, key.as_ref()) {
@@ -249,7 +250,7 @@ impl Window {
             recipe.largest_unit(),
             heard.donors.len(),
         );
-        let fetcher = Fetcher::new(&self.client, memory, key.clone());
+        let fetcher = Fetcher::new(&self.client, memory);
         fetcher.learn(heard.donors.clone());
         fetcher.located_by(Arc::new(RefusedChunks { calls: self.session.calls(), known, lost }));
         self.donors.learn(heard.donors);

@@ -50,6 +50,7 @@ impl Stored {
             ec: None,
             goal: None,
             safe_wall_ms: Some(1),
+            key: None,
             chunks: self.holders.len() as u64,
             parts: 0,
             inline: false,
