@@ -16,7 +16,6 @@ pub(crate) mod unlisted;
 pub(crate) mod unused_chunks;
 
 use crate::chunks::referrers::Change;
-use crate::chunks::seen_chunks::{ChunkAsker, SeenChunks};
 use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
@@ -81,40 +80,6 @@ pub(crate) fn packed(names: &[ChunkName]) -> Vec<u8> {
 /// Takes apart the names that [`packed`] put one behind the other.
 pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
     blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
-}
-
-/// The answer to whether a chunk is known.
-#[derive(Debug, Clone, Default)]
-pub struct KnownChunk {
-    /// True if a file uses the chunk.
-    pub used: bool,
-    /// True if only files that the asker may not read use the chunk: nothing else is told then.
-    pub is_hidden: bool,
-    /// The donors that have acknowledged the chunk at the level that was asked for.
-    pub donors: Vec<DonorId>,
-}
-
-/// Looks up each of `names`, with the donors that have them at level `ack` or better. A chunk that is on its way out is
-/// reported as not known, and one that the asker is not told of as hidden.
-pub(crate) fn look_up(
-    db: &Tx,
-    names: &[ChunkName],
-    ack: AckLevel,
-    asker: &ChunkAsker,
-) -> Result<Vec<KnownChunk>, Error> {
-    let mut seen = SeenChunks::new(db, asker);
-    let look_up = |name: &ChunkName| match get(db, name)? {
-        Some(chunk) if chunk.refs > 0 && !seen.sees(&chunk)? => {
-            Ok(KnownChunk { is_hidden: true, ..KnownChunk::default() })
-        }
-        Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => Ok(KnownChunk {
-            is_hidden: false,
-            used: chunk.refs > 0,
-            donors: placements::holders_at(db, chunk.id, ack)?,
-        }),
-        _ => Ok(KnownChunk::default()),
-    };
-    names.iter().map(look_up).collect()
 }
 
 /// A chunk with the donors whose copies count, and those whose copies are leaving.

@@ -4,12 +4,14 @@
 //! stores these very bytes. So only chunks of spaces that the member may read are told of, and those of the session
 //! itself. Others are sent, and the donors that have them store nothing twice.
 
-use crate::chunks::{ChunkRow, referrers};
+use crate::chunks::{self, ChunkRow, ChunkState, placements, referrers};
 use crate::error::Error;
 use crate::members::grants::SeenSpaces;
 use crate::names::entries::{self, DirId, EntryPlace};
 use crate::sql::{Tx, params};
-use potluck_core::ids::{SessionId, VersionId};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::policy::AckLevel;
 use potluck_core::rights::Right;
 use std::collections::HashMap;
 
@@ -113,4 +115,38 @@ impl<'db> SeenChunks<'db> {
         self.dirs.extend(passed.into_iter().map(|dir| (dir, sees)));
         Ok(sees)
     }
+}
+
+/// The answer to whether a chunk is known.
+#[derive(Debug, Clone, Default)]
+pub struct KnownChunk {
+    /// True if a file uses the chunk.
+    pub used: bool,
+    /// True if only files that the asker may not read use the chunk: nothing else is told then.
+    pub is_hidden: bool,
+    /// The donors that have acknowledged the chunk at the level that was asked for.
+    pub donors: Vec<DonorId>,
+}
+
+/// Looks up each of `names`, with the donors that have them at level `ack` or better. A chunk that is on its way out is
+/// reported as not known, and one that the asker is not told of as hidden.
+pub(crate) fn look_up(
+    db: &Tx,
+    names: &[ChunkName],
+    ack: AckLevel,
+    asker: &ChunkAsker,
+) -> Result<Vec<KnownChunk>, Error> {
+    let mut seen = SeenChunks::new(db, asker);
+    let look_up = |name: &ChunkName| match chunks::get(db, name)? {
+        Some(chunk) if chunk.refs > 0 && !seen.sees(&chunk)? => {
+            Ok(KnownChunk { is_hidden: true, ..KnownChunk::default() })
+        }
+        Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => Ok(KnownChunk {
+            is_hidden: false,
+            used: chunk.refs > 0,
+            donors: placements::holders_at(db, chunk.id, ack)?,
+        }),
+        _ => Ok(KnownChunk::default()),
+    };
+    names.iter().map(look_up).collect()
 }

@@ -1,7 +1,10 @@
 //! Operations on write sessions: admission, plans, offers and the end.
 
 use crate::checkpoints::checkpoint_rows;
-use crate::chunks::{self, KnownChunk, UnusedChunk, seen_chunks::ChunkAsker};
+use crate::chunks::{
+    self, UnusedChunk,
+    seen_chunks::{self, ChunkAsker, KnownChunk},
+};
 use crate::history;
 use crate::members::quotas::QuotaLimits;
 use crate::names::{
@@ -104,7 +107,7 @@ impl Catalog {
         ack: AckLevel,
         asker: ChunkAsker,
     ) -> Result<Vec<KnownChunk>, Error> {
-        self.read(move |db| chunks::look_up(db, &names, ack, &asker)).await
+        self.read(move |db| seen_chunks::look_up(db, &names, ack, &asker)).await
     }
 
     /// Keeps chunks that no file uses for a session, such as those of an interrupted upload, each with its index.

@@ -215,7 +215,7 @@ async fn donors_that_come_and_go_void_no_tickets_and_leave_few_rows() {
     let mut stays = lab.donor("stays").await;
     let told = stays.send_heartbeat(stays.heartbeat(0)).await;
     for number in 0..300 {
-        let donor = lab.join(Role::Donor, &format!("guest-{number}")).await;
+        let donor = lab.join(Role::Donor, &format!("passer-{number}")).await;
         lab.caller(&donor).call(&Leave { now: false, agreed: None }).await.expect("left");
     }
     stays.hear(&told);
