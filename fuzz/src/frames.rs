@@ -99,7 +99,7 @@ fn unsigned(bytes: &[u8]) -> bool {
 fn requests() -> Vec<Vec<u8>> {
     let name = ChunkName([5; 32]);
     let forward = Forward::to(&[7, 0, 255], false).expect("few routes");
-    let part = ChunkPart { offset: 1 << 20, len: 70_000, proven: true };
+    let part = ChunkPart { offset: 1 << 20, len: 70_000 };
     [
         Request::put(name, AckLevel::Disk, 4),
         Request::Put { name, ack: AckLevel::Memory, len: 9, kind: ChunkKind::Log, forward },

@@ -279,7 +279,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();
     let prepared = |entry: &Entry| PreparedChunk {
         name: entry.name,
-        len: entry.stored_len(),
+        len: entry.len,
         holders: holders.clone(),
     };
     PreparedFile {

@@ -12,7 +12,7 @@ pub use outage::{ChunkLocator, LocatedChunks};
 use crate::buffer::Buffer;
 use crate::chunk_cache::SegmentRun;
 use crate::donors::Donors;
-use crate::link::{ChunkRequest, LinkError, Proof};
+use crate::link::{ChunkRequest, LinkError, Seal};
 use crate::pool::Pool;
 use crate::recipe::Recipe;
 use crate::stored_rows::StoredRows;
@@ -114,12 +114,10 @@ impl Drop for Asked<'_> {
 
 /// Makes the request for the chunk of an entry, sealed with `key` if there is one, or for some of its segments.
 fn chunk_request(entry: &Entry, key: Option<&SpaceKey>, part: Option<&Range<u32>>) -> ChunkRequest {
-    let proof = match key.filter(|_| entry.sealed) {
-        Some(key) => Proof::Seal(key.clone(), entry.digest),
-        None => Proof::Name,
-    };
-    let part = part.map(|segments| entry.stored_range(segments));
-    ChunkRequest { name: entry.name, len: entry.stored_len(), part, proof }
+    let key = key.filter(|_| entry.sealed);
+    let seal = key.map(|key| Seal { key: key.clone(), digest: entry.digest });
+    let part = part.map(|segments| entry.bytes_of(segments));
+    ChunkRequest { name: entry.name, len: entry.len, part, seal }
 }
 
 impl Fetcher {
@@ -254,8 +252,7 @@ impl Fetcher {
     pub(crate) fn need(&self, recipe: &Recipe, pieces: &[Piece]) -> Need {
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);
-            let (part, position) = (recipe.segments(first), first.index - group.data.start);
-            let bytes = self.most_of_group(&group, pieces.len(), part, position);
+            let bytes = self.most_of_group(&group, pieces.len(), recipe.segments(first));
             return Need { bytes, worth: usize::MAX };
         }
         let bytes = |piece: &Piece| {

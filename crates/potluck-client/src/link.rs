@@ -9,7 +9,7 @@ use incoming::Incoming;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest, verify_segments};
 use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
-use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
+use potluck_core::seal::{Cipher, Meaning, SpaceKey};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::{
     BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, MAX_ROUTE, PIECE, Request, StreamIo,
@@ -32,8 +32,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The outcome of a put.
 pub type PutResult = Result<StoredPut, LinkError>;
-/// The outcome of a get: the bytes that were asked for, verified as [`ChunkRequest::proof`] says. They are plaintext if
-/// the proof is a seal, and stored bytes otherwise; with [`Proof::Rebuilt`] a part is not verified.
+/// The outcome of a get: the bytes that were asked for, verified, and opened if [`ChunkRequest::seal`] is given.
 pub type GetResult = Result<Buffer, LinkError>;
 
 /// The acknowledgement of a donor that it stored a chunk.
@@ -131,73 +130,62 @@ enum Body {
     Segments(Buffer, Vec<u8>),
 }
 
-/// A chunk to fetch, or a part of it, and the proof by which it is verified.
+/// A chunk to fetch, or a part of it.
 #[derive(Debug, Clone)]
 pub struct ChunkRequest {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// The size of the chunk in stored bytes.
+    /// The size of the chunk in bytes.
     pub len: u32,
-    /// The segments that are asked for; `None` for the whole chunk.
+    /// The bytes that are asked for, which are whole segments; `None` for the whole chunk.
     pub part: Option<Range<u32>>,
-    /// The proof by which the bytes are verified.
-    pub proof: Proof,
+    /// The seal that is taken off what arrives; `None` for the stored bytes.
+    pub seal: Option<Seal>,
 }
 
-/// The proof that bytes are those that were asked for.
+/// What opens the bytes of a sealed chunk.
 #[derive(Debug, Clone)]
-pub enum Proof {
-    /// The chunk's name; for a part, together with the hashes that its donor sends before it.
-    Name,
-    /// The seal of the chunk. Opening it proves the bytes in the same pass over them that decrypts them
-    /// (docs/notes/0003): on arrival for a whole chunk, and by the reader for a part.
-    Seal(SpaceKey, Digest),
-    /// Nothing proves a part yet; it is verified when the chunk that is rebuilt from this and other parts is opened. A
-    /// whole chunk is verified by its name.
-    Rebuilt,
+pub struct Seal {
+    /// The key of the space.
+    pub key: SpaceKey,
+    /// The digest of the chunk's plaintext.
+    pub digest: Digest,
+}
+
+impl Seal {
+    fn cipher(&self) -> Cipher {
+        self.key.cipher(Meaning::Chunk, &self.digest)
+    }
 }
 
 impl ChunkRequest {
-    /// Returns the number of stored bytes that are asked for, without the hashes that prove them.
+    /// Returns the number of bytes that are asked for, without the hashes that prove them.
     pub fn bytes(&self) -> u32 {
         self.part.as_ref().map_or(self.len, |part| part.end - part.start)
     }
 
-    /// Returns the segments asked for, if they are proved by the hashes of the chunk's other segments.
-    fn proven_segments(&self) -> Option<Range<usize>> {
-        let by_name = self.part.as_ref().filter(|_| matches!(self.proof, Proof::Name));
-        by_name.and_then(|part| whole_segments(part, self.len))
-    }
-
-    /// Returns the number of bytes of the hashes that prove the segments.
+    /// Returns the number of bytes of the hashes that prove the part.
     fn proof_len(&self) -> usize {
+        let segments = self.part.as_ref().and_then(|part| whole_segments(part, self.len));
         let count = segment_count(self.len.into()) as usize;
-        self.proven_segments().map_or(0, |segments| proof_len(count, &segments))
+        segments.map_or(0, |segments| proof_len(count, &segments))
     }
 
-    /// Returns whether `buffer` has the part that was asked for, by the `hashes` that the donor sent before it; opens
-    /// the bytes if they are sealed.
+    /// Returns whether `buffer` has the part that was asked for, by the chunk's name and the `hashes` that the donor sent
+    /// before the part; opens the bytes if they are sealed.
     fn verify(&self, buffer: &mut Buffer, hashes: &[u8]) -> bool {
-        match (&self.proof, self.proven_segments()) {
-            (Proof::Seal(key, digest), _) => {
-                let Some(part) = &self.part else { return false }; // a whole chunk was opened on arrival
-                let (part, count) = (sealed_segments(part), sealed_segments(&(0..self.len)).end);
-                key.open_part(Meaning::Chunk, digest, &part, count, buffer.bytes_mut()).is_ok()
-            }
-            (Proof::Name, Some(segments)) => {
-                verify_segments(&self.name, self.len, &segments, buffer, hashes)
-            }
-            (Proof::Name, None) => false, // no reader asks for a part that cannot be proved
-            (Proof::Rebuilt, _) => true,
+        let part = self.part.as_ref().and_then(|part| whole_segments(part, self.len));
+        let Some(segments) = part else { return false }; // a part of a segment cannot be proved
+        let proved = verify_segments(&self.name, self.len, &segments, buffer, hashes);
+        if let Some(seal) = self.seal.as_ref().filter(|_| proved) {
+            seal.cipher().apply(segments.start as u32, buffer.bytes_mut());
         }
+        proved
     }
 
     fn request(&self) -> Request {
-        let part = self.part.as_ref().map(|part| ChunkPart {
-            offset: part.start,
-            len: part.end - part.start,
-            proven: matches!(self.proof, Proof::Name),
-        });
+        let part = self.part.as_ref();
+        let part = part.map(|part| ChunkPart { offset: part.start, len: part.end - part.start });
         Request::Get { name: self.name, part }
     }
 }
@@ -231,7 +219,7 @@ impl Link {
         let link = Self { jobs, sending: Arc::clone(&sending) };
         tokio::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
-            let incoming = Incoming { io, inbox, kernel, written, buffers, sealed: Vec::new() };
+            let incoming = Incoming { io, inbox, kernel, written, buffers };
             let mut receiver = tokio::spawn(incoming.receive(owed));
             tokio::select! {
                 // Answers that were owed when the sender stopped are still received; if the donor died, there are
@@ -266,7 +254,7 @@ impl Link {
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches a chunk or a part of it, and verifies the bytes by the proof in `asked`: a seal opens them, too.
+    /// Fetches a chunk or a part of it, verifies the bytes, and opens them if they are sealed.
     pub async fn get(&self, asked: ChunkRequest) -> GetResult {
         let (done, result) = oneshot::channel();
         // If the socket is free, the caller writes the request itself, which wakes nobody here.

@@ -1,6 +1,6 @@
 //! Recipes of opened files: the manager's answer about a file, believed as far as it is consistent.
 
-use potluck_core::chunk::{ChunkName, Digest, sealed_len};
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -90,9 +90,8 @@ impl Recipe {
         let inline = match file.inline.take() {
             Some(blob) => {
                 let mut content = blob.0;
-                if let Some(key) = key.filter(|_| !content.is_empty()) {
-                    key.open(Meaning::Inline, &file.digest, &mut content)
-                        .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
+                if let Some(key) = key {
+                    key.cipher(Meaning::Inline, &file.digest).apply(0, &mut content);
                 }
                 size = content.len() as u64;
                 if Digest::of(&content) != file.digest {
@@ -195,7 +194,7 @@ impl Recipe {
 
     /// Returns the stored bytes of the longest chunk.
     pub fn largest_chunk(&self) -> usize {
-        self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize
+        self.entries.iter().map(|entry| entry.len).max().unwrap_or(0) as usize
     }
 
     /// Returns the most stored bytes that reading one unit takes: all chunks of a group, parity included.
@@ -209,7 +208,7 @@ impl Recipe {
         let first = number * ec.data();
         let last = (first + ec.data()).min(self.entries.len());
         let (data, parity) = (first..last, number * ec.parity()..(number + 1) * ec.parity());
-        let len = self.entries[data.clone()].iter().map(Entry::stored_len).max().unwrap_or(0);
+        let len = self.entries[data.clone()].iter().map(|entry| entry.len).max().unwrap_or(0);
         Group { recipe: self, holders: self.holders_now(), ec, data, parity, len }
     }
 }
@@ -225,8 +224,8 @@ pub fn largest(file: &OpenFile) -> (usize, usize) {
         None => Entry { len: first.len.max(most), ..first },
     };
     let chunk = match file.parts.is_empty() {
-        true => first().map_or(0, |first| longest(first).stored_len()),
-        false => sealed_len(file.chunk_size),
+        true => first().map_or(0, |first| longest(first).len),
+        false => file.chunk_size,
     } as usize;
     (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
@@ -261,7 +260,7 @@ impl Group<'_> {
     /// Returns the name and stored bytes of the chunk at a position; `None` for zeros.
     pub fn chunk(&self, position: usize) -> Option<(ChunkName, u32)> {
         match position.checked_sub(self.ec.data()) {
-            None => self.entry(position).map(|entry| (entry.name, entry.stored_len())),
+            None => self.entry(position).map(|entry| (entry.name, entry.len)),
             Some(at) => Some((self.recipe.file.parity.0[self.parity.clone()][at], self.len)),
         }
     }

@@ -476,7 +476,7 @@ impl Cutter {
         let len = body.len() as u32;
         let name = match &self.key {
             Some(key) => {
-                key.seal(Meaning::Chunk, &digest, body.bytes_mut());
+                key.cipher(Meaning::Chunk, &digest).apply(0, body.bytes_mut());
                 ChunkName::of(body)
             }
             None => ChunkName(digest.0),
@@ -492,7 +492,7 @@ impl Cutter {
         current.digest.push(&hashes);
         let digest = Digest(hashes.root());
         if let Some(key) = &self.key {
-            key.seal(Meaning::Inline, &digest, &mut content);
+            key.cipher(Meaning::Inline, &digest).apply(0, &mut content);
         }
         content
     }
@@ -516,7 +516,7 @@ pub fn cut_again(
 ) -> Result<RowBytes, CutError> {
     if let Some(key) = key {
         for (entry, body) in &mut data {
-            key.seal(Meaning::Chunk, &entry.digest, body.bytes_mut());
+            key.cipher(Meaning::Chunk, &entry.digest).apply(0, body.bytes_mut());
         }
     }
     let parity = match ec {

@@ -145,8 +145,7 @@ impl KeptRow {
             Body::Kept(KeptChunk { row: Arc::clone(self) as _, position, len, plain })
         };
         let data = entries.iter().enumerate();
-        let data =
-            data.map(|(at, entry)| (*entry, body(at, entry.stored_len(), entry.len))).collect();
+        let data = data.map(|(at, entry)| (*entry, body(at, entry.len, entry.len))).collect();
         let Some(ec) = self.rows.recipe.file.ec else { return (data, Vec::new()) };
         let group = self.rows.recipe.group(ec, self.data.start);
         let parity = (ec.data()..ec.width()).filter_map(|at| Some((at, group.chunk(at)?)));

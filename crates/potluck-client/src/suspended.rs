@@ -7,7 +7,7 @@ use crate::recipe::Recipe;
 use crate::source::Cut;
 use crate::write::pushes::SessionHandle;
 use potluck_core::attributes::{FileTime, Permissions};
-use potluck_core::chunk::{ChunkName, Digest, sealed_len};
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -112,7 +112,7 @@ impl Suspended {
         let opened = |part: BroughtPart| opened(&path, part, session.policy.chunk_size, ec);
         let parts = parts.into_iter().filter(|part| !part.entries.is_empty()).map(opened);
         let parts: Vec<OpenFile> = parts.collect();
-        let chunk = sealed_len(session.policy.chunk_size) as usize;
+        let chunk = session.policy.chunk_size as usize;
         let unit = chunk * ec.map_or(1, Ec::width);
         let key = session.key.clone();
         let memory = session.client.memory_for_reading(chunk, unit, session.donors);

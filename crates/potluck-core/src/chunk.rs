@@ -4,7 +4,7 @@
 //! name, and a part of a chunk by [`verify_segments`].
 
 use crate::ids::hex_id;
-use crate::merkle::{SEGMENT, SegmentCutter, SegmentHashes, proven_root, segment_count};
+use crate::merkle::{SegmentCutter, SegmentHashes, proven_root, segment_count};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -12,24 +12,15 @@ use std::str::FromStr;
 
 /// The smallest chunk size a policy may ask for.
 pub const MIN_CHUNK: u32 = 64 << 10;
-/// The largest chunk size a policy may ask for.
+/// The largest chunk size a policy may ask for, and the most bytes that a donor ever stores under one name.
 pub const MAX_CHUNK: u32 = 64 << 20;
 /// The default chunk size: large enough that per-chunk work vanishes, small enough that a slow donor holds up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
-/// The number of bytes that sealing adds to every segment.
-pub const SEAL_OVERHEAD: u32 = 16;
-/// The most bytes that a donor ever stores under one name.
-pub const MAX_STORED: u32 = sealed_len(MAX_CHUNK);
 /// The size of the largest file whose content lives in the catalog. Such a file has no chunks of its own; donors hold
 /// its content only in the log of the catalog.
 pub const INLINE_MAX: u64 = 4096;
 /// The number of parts that names are divided into when only some of a donor's chunks are to leave it.
 pub const PARTS: u32 = 1 << 16;
-
-/// Returns the length in bytes of `plain` bytes of a chunk when they are sealed, segment by segment.
-pub const fn sealed_len(plain: u32) -> u32 {
-    plain + plain.div_ceil(SEGMENT) * SEAL_OVERHEAD
-}
 
 hex_id!(
     /// The name of a chunk: the root over the segments of its bytes as a donor stores them ([`crate::merkle`]).

@@ -12,7 +12,7 @@
 //! in key-derivation mode over the file's digest, the page's number and everything before it, so that no
 //! page is taken for one of another file, or for another one of its own (promise D4).
 
-use crate::chunk::{ChunkName, Digest, MAX_CHUNK, SEAL_OVERHEAD, sealed_len};
+use crate::chunk::{ChunkName, Digest, MAX_CHUNK};
 use crate::merkle::{SEGMENT, Tree};
 use std::ops::Range;
 
@@ -57,27 +57,21 @@ pub struct Entry {
     pub name: ChunkName,
     /// The digest of the chunk's plaintext.
     pub digest: Digest,
-    /// The size of the chunk in bytes of plaintext.
+    /// The size of the chunk in bytes, sealed or not.
     pub len: u32,
     /// True if the stored bytes are sealed.
     pub sealed: bool,
 }
 
 impl Entry {
-    /// Returns the number of bytes that a donor stores for this chunk.
-    pub fn stored_len(&self) -> u32 {
-        if self.sealed { sealed_len(self.len) } else { self.len }
-    }
-
     /// Returns the number of segments of the chunk.
     pub fn segments(&self) -> u32 {
         self.len.div_ceil(SEGMENT)
     }
 
-    /// Returns the range of stored bytes that the given segments of the chunk take.
-    pub fn stored_range(&self, segments: &Range<u32>) -> Range<u32> {
-        let stride = SEGMENT + if self.sealed { SEAL_OVERHEAD } else { 0 };
-        let at = |segment: u32| segment.saturating_mul(stride).min(self.stored_len());
+    /// Returns the range of bytes that the given segments of the chunk take.
+    pub fn bytes_of(&self, segments: &Range<u32>) -> Range<u32> {
+        let at = |segment: u32| segment.saturating_mul(SEGMENT).min(self.len);
         at(segments.start)..at(segments.end)
     }
 }

@@ -19,12 +19,6 @@ use tokio::runtime::Handle;
 /// thread takes much less; a reader that works on what it read takes more.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// The size in bytes of a page of the system's file cache.
-const PAGE: u64 = 4096;
-/// The most bytes of a file that are sent through memory where they begin within a page, as segments of sealed chunks
-/// do. With `sendfile` each of their pages goes as two pieces, in more packets, which costs twice what copying does.
-const COPIED: u64 = 128 << 10;
-
 /// The number of bytes of waiting answers from which they are sent: those of some 37 puts.
 const WAITING: usize = 2 << 10;
 
@@ -103,28 +97,6 @@ impl SocketIo {
                 Err(why) => return Err(why.into()),
             }
         }
-    }
-
-    /// Sends a head and a part of a file together from memory.
-    fn send_copied(
-        &mut self,
-        head: &[u8],
-        file: &dyn ReadAt,
-        range: Range<u64>,
-    ) -> Result<(), SendFileError> {
-        let mut buffer = std::mem::take(&mut self.answer);
-        let len = head.len() + (range.end - range.start) as usize;
-        buffer.resize(len.max(buffer.len()), 0);
-        let answer = &mut buffer[..len];
-        answer[..head.len()].copy_from_slice(head);
-        let mut filled = head.len();
-        while filled < len {
-            let at = range.start + (filled - head.len()) as u64;
-            filled += read_some_at(file, &mut answer[filled..], at)?;
-        }
-        let sent = self.send_all(answer, SendFlags::empty());
-        self.answer = buffer;
-        Ok(sent?)
     }
 
     fn send_all(&mut self, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
@@ -219,9 +191,6 @@ impl BulkIo for SocketIo {
         file: &dyn ReadAt,
         range: Range<u64>,
     ) -> Result<(), SendFileError> {
-        if !range.start.is_multiple_of(PAGE) && range.end - range.start <= COPIED {
-            return self.send_copied(head, file, range);
-        }
         self.send_all(head, SendFlags::MORE)?; // leaves with the first bytes of the file
         let (mut at, end) = (range.start, range.end);
         match file.as_file() {

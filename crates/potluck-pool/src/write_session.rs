@@ -1,6 +1,5 @@
 //! Write sessions: their lease, their plan, what was promised to them and what they offered.
 
-use potluck_core::chunk::sealed_len;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
@@ -258,11 +257,6 @@ impl From<TooManyOffered> for Failure {
         };
         Failure::new(kind, code, why.to_string()).hint(hint)
     }
-}
-
-/// Returns the stored bytes of a chunk of `plain` bytes.
-pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
-    if policy.sealed { sealed_len(plain) } else { plain }
 }
 
 impl OpenSession {

@@ -21,7 +21,7 @@ pub use forward::{Forward, Forwarded};
 
 use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
 use forward::{decode_extra, encode_extra};
-use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
+use potluck_core::chunk::{ChunkKind, ChunkName, MAX_CHUNK};
 use potluck_core::policy::AckLevel;
 use std::fs::File;
 use std::future::Future;
@@ -166,31 +166,28 @@ pub enum Request {
     },
 }
 
-/// A part of a chunk.
+/// A part of a chunk: whole segments, which the proof of them for a reader who knows the chunk's name precedes
+/// ([`potluck_core::merkle::TreeParts::proof`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkPart {
     /// The number of stored bytes before the part.
     pub offset: u32,
     /// The size of the part in stored bytes; never 0.
     pub len: u32,
-    /// True if the part must be whole segments, preceded by the proof of them for a reader who knows the chunk's name
-    /// ([`potluck_core::merkle::TreeParts::proof`]).
-    pub proven: bool,
 }
 
 impl ChunkPart {
-    fn encode(&self) -> [u8; 9] {
-        let mut bytes = [0; 9];
+    fn encode(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
-        bytes[8] = self.proven.into();
+        bytes[4..].copy_from_slice(&self.len.to_le_bytes());
         bytes
     }
 
-    fn decode(bytes: &[u8; 9]) -> Option<Self> {
+    fn decode(bytes: &[u8; 8]) -> Option<Self> {
         let [offset, len] =
             [0, 4].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")));
-        (len > 0 && bytes[8] <= 1).then_some(Self { offset, len, proven: bytes[8] == 1 })
+        (len > 0).then_some(Self { offset, len })
     }
 }
 
@@ -312,7 +309,7 @@ impl Request {
             .ok_or(FrameError::Malformed("a request names one chunk"))?;
         let name = ChunkName(name.try_into().expect("32 bytes"));
         match op {
-            OP_PUT if body == 0 || body > MAX_STORED => {
+            OP_PUT if body == 0 || body > MAX_CHUNK => {
                 Err(FrameError::Malformed("impossible chunk length"))
             }
             OP_PUT => {
@@ -324,7 +321,7 @@ impl Request {
             OP_GET if body != 0 => Err(FrameError::Malformed("a get has no body")),
             OP_GET if extra.is_empty() => Ok(Self::Get { name, part: None }),
             OP_GET => {
-                let part = <&[u8; 9]>::try_from(extra).ok().and_then(ChunkPart::decode);
+                let part = <&[u8; 8]>::try_from(extra).ok().and_then(ChunkPart::decode);
                 let part = part.ok_or(FrameError::Malformed("impossible part of a chunk"))?;
                 Ok(Self::Get { name, part: Some(part) })
             }
@@ -346,7 +343,7 @@ impl Reply {
 
     fn decode(head: &Head) -> Result<Self, FrameError> {
         let status = BulkStatus::from_byte(head.bytes[1]).ok_or(FrameError::Malformed("status"))?;
-        if head.body() > MAX_STORED {
+        if head.body() > MAX_CHUNK {
             return Err(FrameError::Malformed("impossible chunk length"));
         }
         let bad = FrameError::Malformed("receipt");
@@ -663,7 +660,7 @@ mod tests {
         };
         assert_eq!(forward.routes(), [7, 0, 255]);
         assert!(Forward::to(&[0; MAX_ROUTES + 1], true).is_none());
-        let part = |len| ChunkPart { offset: 1 << 20, len, proven: true };
+        let part = |len| ChunkPart { offset: 1 << 20, len };
         let get = |part| Request::Get { name: ChunkName([5; 32]), part: Some(part) };
         for request in [put, Request::Route { number: 200, len: 300 }, get(part(7))] {
             let received = receive(request.encode(1, &mut keys().client)).await.expect("a frame");

@@ -312,7 +312,7 @@ impl Replay {
         let Keeping { copies, ec, .. } = *keeping;
         let kept = Version { copies, ec, ..version.clone() };
         let Recipe { pages, entries, parity, parity_lens } = self.recipe(&kept)?;
-        let data = entries.iter().map(|entry| (entry.name, entry.stored_len()));
+        let data = entries.iter().map(|entry| (entry.name, entry.len));
         let chunks = data.chain(parity.iter().copied().zip(parity_lens));
         let holders = Vec::new;
         let chunks: Vec<_> =
@@ -375,7 +375,7 @@ struct Recipe {
 fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
     for entry in &recipe.entries {
-        counts.add(version.id, &entry.name, entry.stored_len(), &[])?;
+        counts.add(version.id, &entry.name, entry.len, &[])?;
     }
     for (name, len) in recipe.parity.iter().zip(&recipe.parity_lens) {
         counts.add(version.id, name, *len, &[])?;
@@ -399,7 +399,7 @@ fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32
     }
     let longest = ec
         .groups(recipe.len())
-        .map(|group| recipe[group].iter().map(Entry::stored_len).max().unwrap_or_default());
+        .map(|group| recipe[group].iter().map(|entry| entry.len).max().unwrap_or_default());
     Ok(longest.flat_map(|len| std::iter::repeat_n(len, ec.parity())).collect())
 }
 

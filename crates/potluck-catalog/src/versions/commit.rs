@@ -86,8 +86,7 @@ impl PreparedFile {
         let pages = versions::pages(db, version.id)?;
         let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
         let data = versions::unpack(&version, &pages)?;
-        let mut chunks: Vec<_> =
-            data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
+        let mut chunks: Vec<_> = data.iter().map(|entry| chunk((entry.name, entry.len))).collect();
         for name in versions::parity(db, &version)? {
             let row = chunks::get(db, &name)?
                 .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;

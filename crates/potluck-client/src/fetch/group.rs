@@ -1,15 +1,15 @@
 //! Fetches chunks of an erasure-coded group. While all its donors are well, exactly the needed chunks are fetched,
 //! unless the policy races a read of the whole group with extra chunks. If one cannot be had in time, as many others as
 //! the code needs are fetched too, and exactly the missing chunk is rebuilt; for a read of a part the same segments of
-//! the others are enough. A rebuilt whole chunk is proved by its name, and a rebuilt part of a sealed chunk by its
-//! seal. A rebuilt part of a plain chunk is right because every chunk that it is rebuilt from is proved by its name,
-//! and because together they give back a parity chunk that it was rebuilt from (docs/format/erasure.md).
+//! the others are enough. A rebuilt whole chunk is proved by its name. A rebuilt part is right because every part that
+//! it is rebuilt from is proved by the name of its chunk, and because together they give back a parity chunk that it was
+//! rebuilt from (docs/format/erasure.md).
 
 use super::gather::{Code, Gathered, Shard};
 use super::{Fetched, Fetcher};
 use crate::buffer::Buffer;
 use crate::fetch::chunk_request;
-use crate::link::{ChunkRequest, LinkError, Proof};
+use crate::link::{ChunkRequest, LinkError};
 use crate::recipe::Group;
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::erasure::{Codec, TooFew};
@@ -17,7 +17,7 @@ use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::ShardState;
 use potluck_core::recipe::Entry;
-use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
+use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_core::size::count;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -51,12 +51,11 @@ impl Fetcher {
         ahead: &mut OwnedSemaphorePermit,
     ) -> Result<Vec<Fetched>, Failure> {
         let whole = 0..group.len;
-        let window = self.window(group, needed[0], segments.as_ref());
+        let window = window(group, segments.as_ref());
         let start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
         if window != whole {
             match self.gather_part(group, needed, &window).await {
-                // A segment of a sealed chunk that serves to rebuild another is proved only by the rebuilt one. The
-                // whole group is read instead, so that the spoiled copy is found, reported and done without.
+                // The parity does not fit its data, or the codec erred: whole chunks are proved by their names.
                 Err(failure) if failure.kind == ErrorKind::Integrity => {}
                 part => return Ok(taken(part?, needed, start, ahead)),
             }
@@ -67,32 +66,14 @@ impl Fetcher {
         Ok(taken(self.gather_part(group, needed, &whole).await?, needed, 0, ahead))
     }
 
-    /// Returns the range of stored bytes that is read of each chunk of a group for these segments of one of them.
-    fn window(
-        &self,
-        group: &Group<'_>,
-        position: usize,
-        segments: Option<&Range<u32>>,
-    ) -> Range<u32> {
-        match segments.zip(group.entry(position)) {
-            Some((segments, entry)) if entry.sealed => entry.stored_range(segments),
-            // The window is whole segments of all chunks of the group, of which this one may end earlier.
-            Some((segments, _)) => {
-                segments.start * SEGMENT..(segments.end * SEGMENT).min(group.len)
-            }
-            None => 0..group.len,
-        }
-    }
-
     /// Returns the most bytes that so many chunks of a group take while they are read.
     pub(super) fn most_of_group(
         &self,
         group: &Group<'_>,
         needed: usize,
         segments: Option<Range<u32>>,
-        position: usize,
     ) -> usize {
-        let window = self.window(group, position, segments.as_ref());
+        let window = window(group, segments.as_ref());
         let rebuilt_at_most = needed.min(group.ec.parity());
         (window.end - window.start) as usize * (group.data.len() + rebuilt_at_most)
     }
@@ -133,11 +114,7 @@ impl Fetcher {
             // A chunk that only serves to rebuild others is needed as it is stored.
             let request = match group.entry(position).filter(|_| needed.contains(&position)) {
                 Some(entry) => ChunkRequest { part, ..chunk_request(entry, group.key(), None) },
-                // A name proves segments of the stored bytes, and sealed segments do not begin and end with them.
-                None if part.is_some() && group.key().is_some() => {
-                    ChunkRequest { name, len, part, proof: Proof::Rebuilt }
-                }
-                None => ChunkRequest { name, len, part, proof: Proof::Name },
+                None => ChunkRequest { name, len, part, seal: None },
             };
             (!here.is_empty()).then_some(request)
         });
@@ -168,8 +145,7 @@ impl Fetcher {
             had: shards.iter_mut().map(|shard| shard.had.take()).collect(),
             opened: shards
                 .iter()
-                .map(|shard| shard.request.as_ref().map(|request| &request.proof))
-                .map(|proof| matches!(proof, Some(Proof::Seal(..))))
+                .map(|shard| shard.request.as_ref().is_some_and(|asked| asked.seal.is_some()))
                 .collect(),
             whole: window == (0..group.len),
             window,
@@ -237,7 +213,7 @@ struct Rebuild {
     entries: Vec<Entry>,
     /// The chunks that were had, by position.
     had: Vec<Option<Buffer>>,
-    /// True for each chunk that was had as the plaintext of a sealed one.
+    /// True for each chunk of a sealed space that is to end as plaintext, which those that were had are already.
     opened: Vec<bool>,
     /// The range of stored bytes of every chunk that is rebuilt, in whole segments.
     window: Range<u32>,
@@ -252,7 +228,8 @@ impl Rebuild {
     /// Rebuilds the missing chunks and returns the group, as plaintext where it is needed; fails with the name of a
     /// chunk that came out wrong.
     fn run(mut self) -> Result<Vec<Option<Buffer>>, ChunkName> {
-        self.seal_again();
+        // Chunks that were opened on arrival are sealed again, which costs less than to fetch them sealed.
+        self.apply_ciphers();
         let lacking = self.lacking.iter().map(|position| &self.entries[*position]);
         let mut verifiers: Vec<_> = lacking.map(|entry| Verifier::new(entry.name)).collect();
         let len = self.rebuilt.first().map_or(0, |bytes| bytes.len());
@@ -271,10 +248,9 @@ impl Rebuild {
         for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
             bytes.bytes_mut().truncate(self.part(*position).len());
-            // For a part of a sealed chunk the seals decide, below.
             let right = match self.whole {
                 true => verifier.finish().is_ok(),
-                false => entry.sealed || self.gives_back(*position, &bytes),
+                false => self.gives_back(*position, &bytes),
             };
             if !right {
                 return Err(entry.name);
@@ -282,27 +258,13 @@ impl Rebuild {
             self.had[*position] = Some(bytes);
             self.opened[*position] = entry.sealed;
         }
-        for (position, entry) in self.entries.iter().enumerate() {
-            let (part, count) = self.sealed_part(position);
-            let (Some(key), Some(bytes)) = (&self.key, &mut self.had[position]) else { continue };
-            let bytes = bytes.bytes_mut();
-            if self.opened[position]
-                && key.open_part(Meaning::Chunk, &entry.digest, &part, count, bytes).is_err()
-            {
-                return Err(entry.name);
-            }
-        }
+        self.apply_ciphers();
         Ok(self.had)
     }
 
     /// Returns the stored bytes of a data chunk that are inside the range.
     fn part(&self, position: usize) -> Range<u32> {
-        clip(&self.window, self.entries[position].stored_len())
-    }
-
-    /// Returns the sealed segments of a data chunk that are inside the range, and how many segments the chunk has.
-    fn sealed_part(&self, position: usize) -> (Range<u32>, u32) {
-        (sealed_segments(&self.part(position)), self.entries[position].segments())
+        clip(&self.window, self.entries[position].len)
     }
 
     /// Rebuilds a piece of every missing chunk from the same piece of those that were had.
@@ -344,18 +306,24 @@ impl Rebuild {
         rebuilt.is_ok() && self.had[parity].as_deref() == Some(&again)
     }
 
-    /// Seals chunks again that were opened on arrival, to get their stored bytes: a key seals one plaintext to one
-    /// ciphertext only, and that costs less than to fetch them sealed and verify their names.
-    fn seal_again(&mut self) {
+    /// Seals the data chunks that are to end as plaintext, or opens them.
+    fn apply_ciphers(&mut self) {
+        let Some(key) = &self.key else { return };
         for (position, entry) in self.entries.iter().enumerate() {
-            let (part, count) = self.sealed_part(position);
-            if let (Some(key), Some(bytes), true) =
-                (&self.key, &mut self.had[position], self.opened[position])
-            {
-                key.seal_part(Meaning::Chunk, &entry.digest, &part, count, bytes.bytes_mut());
+            if let (Some(bytes), true) = (&mut self.had[position], self.opened[position]) {
+                let cipher = key.cipher(Meaning::Chunk, &entry.digest);
+                cipher.apply(self.window.start / SEGMENT, bytes.bytes_mut());
             }
         }
     }
+}
+
+/// Returns the range of bytes that is read of each chunk of a group for these segments of one of them, which may end
+/// before others.
+fn window(group: &Group<'_>, segments: Option<&Range<u32>>) -> Range<u32> {
+    segments.map_or(0..group.len, |segments| {
+        segments.start * SEGMENT..(segments.end * SEGMENT).min(group.len)
+    })
 }
 
 /// Returns the part of a window that a chunk of `len` stored bytes has.

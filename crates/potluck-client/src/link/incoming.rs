@@ -1,11 +1,10 @@
 //! The receiving half of a link: answers come in the order of the requests, and whole chunks are verified as they come.
 
-use super::{Body, ChunkRequest, LinkError, Owed, Proof, PutResult, Received, StoredPut, gone};
+use super::{Body, ChunkRequest, LinkError, Owed, PutResult, Received, Seal, StoredPut, gone};
 use crate::buffer::{Buffer, Buffers};
-use potluck_core::chunk::{Digest, Verifier};
+use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT};
 use potluck_core::merkle::SEGMENT;
-use potluck_core::seal::{Meaning, NotSealedHere, SEALED_SEGMENT, SpaceKey};
 use potluck_wire::bulk::{BulkStatus, FrameError, HEADER, Inbox, MAC, Reply, StreamIo};
 use potluck_wire::net::KernelSide;
 use std::sync::Arc;
@@ -24,12 +23,9 @@ const MOMENT: Duration = Duration::from_millis(10);
 const TOGETHER: u32 = 2 * SEGMENT;
 
 /// The number of bytes of a chunk that are received before they are hashed. Of 256 KiB to 2 MiB, 1 and 2 MiB cost
-/// least here: there are few wake-ups, and the bytes are still in the cache when they are hashed.
-const PIECE: usize = 1 << 20;
-
-/// The number of bytes of a sealed chunk that are received before they are opened: whole sealed segments, about
-/// [`PIECE`] bytes together.
-const SEALED_PIECE: usize = 16 * SEALED_SEGMENT;
+/// least here: there are few wake-ups, and the bytes are still in the cache when they are hashed. It is whole segments,
+/// each of which is opened by itself.
+const PIECE: usize = 16 * SEGMENT as usize;
 
 /// The receiving half of a link.
 pub(super) struct Incoming<R> {
@@ -39,9 +35,6 @@ pub(super) struct Incoming<R> {
     /// The number of bytes that the sending half has written.
     pub written: Arc<AtomicU64>,
     pub buffers: Buffers,
-    /// The buffer for a piece of a sealed chunk, kept so that the next chunk needs no fresh pages of the system. Empty
-    /// until the first such chunk.
-    pub sealed: Vec<u8>,
 }
 
 impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
@@ -152,52 +145,27 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         goes_on
     }
 
-    /// Receives the body of an answer, and verifies a whole chunk; a part is left to its reader.
+    /// Receives the body of an answer, and verifies a whole chunk; a part is left to its reader. Each piece is opened and
+    /// hashed while it is in the cache. What is sealed is opened first and proved by the digest of its plaintext, which
+    /// proves the opening, too.
     async fn body(&mut self, mut buffer: Buffer, asked: &ChunkRequest) -> Received {
-        if let (None, Proof::Seal(key, digest)) = (&asked.part, &asked.proof) {
-            return self.sealed_chunk(buffer, key, digest).await;
-        }
         let mut hashes = vec![0; asked.proof_len()];
         self.fill(&mut hashes).await?;
-        let mut verifier = asked.part.is_none().then(|| Verifier::new(asked.name));
+        let seal = asked.seal.as_ref().filter(|_| asked.part.is_none());
+        let name = seal.map_or(asked.name, |seal| ChunkName(seal.digest.0));
+        let cipher = seal.map(Seal::cipher);
+        let mut verifier = asked.part.is_none().then(|| Verifier::new(name));
         let mut filled = 0;
         while filled < buffer.len() {
             let piece = filled..(filled + PIECE).min(buffer.len());
             self.fill(&mut buffer[piece.clone()]).await?;
-            verifier.iter_mut().for_each(|verifier| verifier.update(&buffer[piece.clone()]));
+            let bytes = &mut buffer.bytes_mut()[piece.clone()];
+            cipher.iter().for_each(|cipher| cipher.apply(filled as u32 / SEGMENT, bytes));
+            verifier.iter_mut().for_each(|verifier| verifier.update(bytes));
             filled = piece.end;
         }
         let Some(verifier) = verifier else { return Ok(Body::Segments(buffer, hashes)) };
         verifier.finish().map(|_| Body::Verified(buffer)).map_err(|_| LinkError::WrongBytes)
-    }
-
-    /// Receives a whole sealed chunk. Each piece is received beside the buffer and opened into it while it is in
-    /// the cache.
-    async fn sealed_chunk(
-        &mut self,
-        mut buffer: Buffer,
-        key: &SpaceKey,
-        digest: &Digest,
-    ) -> Received {
-        let (len, mut received) = (buffer.len(), 0);
-        let count = len.div_ceil(SEALED_SEGMENT) as u32;
-        let mut piece = std::mem::take(&mut self.sealed);
-        piece.resize(SEALED_PIECE, 0);
-        let mut opened = Ok(0);
-        while received < len {
-            let sealed = &mut piece[..SEALED_PIECE.min(len - received)];
-            self.fill(sealed).await?;
-            let place = ((received / SEALED_SEGMENT) as u32, count);
-            // After a piece that does not open, the rest of the body has to be read all the same.
-            opened = opened.and_then(|opened| {
-                let plain = &mut buffer[opened..];
-                Ok(opened + key.open_into(Meaning::Chunk, digest, place, sealed, plain)?)
-            });
-            received += sealed.len();
-        }
-        self.sealed = piece;
-        buffer.bytes_mut().truncate(opened.map_err(|NotSealedHere| LinkError::WrongBytes)?);
-        Ok(Body::Verified(buffer))
     }
 
     /// Fills `out` from the body.

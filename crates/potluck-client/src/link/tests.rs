@@ -4,6 +4,7 @@ use super::*;
 use potluck_core::entropy::SeededEntropy;
 use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::ids::DonorId;
+use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_wire::addresses::Address;
 use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
 use potluck_wire::net::{Detached, Net, Stream, SystemNet};
@@ -331,12 +332,51 @@ async fn a_donor_that_drips_is_given_up_a2() {
             tokio::time::sleep(STALL_TIMEOUT / 8).await;
         }
     });
-    let request =
-        ChunkRequest { name: ChunkName::of(b"x"), len: 100_000, part: None, proof: Proof::Name };
+    let request = ChunkRequest { name: ChunkName::of(b"x"), len: 100_000, part: None, seal: None };
     let answer = tokio::time::timeout(3 * STALL_TIMEOUT, link.get(request)).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("sent "), "{why}");
     assert!(!link.is_open());
+}
+
+/// A reader of a sealed space who lends a disk has its key, and so can seal any bytes under the digest of a chunk.
+#[tokio::test]
+async fn bytes_that_a_reader_seals_under_another_digest_are_refused_whole_and_in_part_i4() {
+    let (link, mut io, mut keys) = link();
+    let key = SpaceKey::from_bytes([7; 32]);
+    let right = vec![1; 3 * SEGMENT as usize + 5];
+    let forged = vec![2; right.len()];
+    let seal = Seal { key, digest: Digest::of(&right) };
+    let sealed = |plain: &[u8]| {
+        let mut bytes = plain.to_vec();
+        seal.cipher().apply(0, &mut bytes);
+        bytes
+    };
+    let (name, len) = (ChunkName::of(&sealed(&right)), right.len() as u32);
+    let texts = [sealed(&right), sealed(&forged)];
+    let donor = tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        for sealed in texts.iter().cycle() {
+            let asked = inbox.request(&mut io).await.expect("a request");
+            let Some((tag, Request::Get { part, .. })) = asked else { return };
+            let range = part.map_or(0..len, |part| part.offset..part.offset + part.len);
+            let proof = whole_segments(&range, len).filter(|_| part.is_some());
+            let proof = proof.map(|segments| SegmentHashes::of(sealed).parts().proof(&segments));
+            let mut body = proof.map_or(Vec::new(), |proof| proof.as_bytes().to_vec());
+            body.extend_from_slice(&sealed[range.start as usize..range.end as usize]);
+            let head = Reply::found(body.len() as u32).encode(tag, &mut keys.donor);
+            io.write(&head, &body).await.expect("an answer");
+        }
+    });
+    for part in [None, Some(SEGMENT..3 * SEGMENT), Some(3 * SEGMENT..len)] {
+        let range = part.clone().unwrap_or(0..len);
+        let asked = ChunkRequest { name, len, part, seal: Some(seal.clone()) };
+        let opened = link.get(asked.clone()).await.expect("the chunk");
+        assert!(opened[..] == right[range.start as usize..range.end as usize]);
+        assert_eq!(link.get(asked).await.expect_err("other bytes"), LinkError::WrongBytes);
+    }
+    drop(link);
+    donor.await.expect("no panic");
 }
 
 #[tokio::test]
@@ -353,7 +393,7 @@ async fn requests_that_a_socket_takes_in_pieces_are_answered_each_with_its_own_c
     });
     let reads = (0..100).map(|n| {
         let name = ChunkName::of(&[n]);
-        let read = link.get(ChunkRequest { name, len: 1, part: None, proof: Proof::Name });
+        let read = link.get(ChunkRequest { name, len: 1, part: None, seal: None });
         async move { assert_eq!(read.await.expect("a chunk")[..], [n]) }
     });
     futures_util::future::join_all(reads).await;

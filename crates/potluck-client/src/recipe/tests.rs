@@ -2,7 +2,6 @@
 
 use super::*;
 use potluck_core::attributes::{FileTime, Permissions};
-use potluck_core::chunk::sealed_len;
 use potluck_core::ids::VersionId;
 use potluck_wire::packed::{Blob, Packed};
 
@@ -63,7 +62,7 @@ fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1(
         ..nothing()
     };
     let mut sealed = content;
-    key.seal(Meaning::Inline, &plain.digest, &mut sealed);
+    key.cipher(Meaning::Inline, &plain.digest).apply(0, &mut sealed);
     let sealed = OpenFile { inline: Some(Blob(sealed)), ..plain.clone() };
     assert!(Recipe::check(plain.clone(), None).is_ok());
     assert!(Recipe::check(sealed.clone(), Some(&key)).is_ok());
@@ -74,7 +73,7 @@ fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1(
 #[test]
 fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
     let file = opened(&[4 << 20, 4 << 20, 1000], true);
-    let stored = sealed_len(4 << 20) as usize;
+    let stored = 4 << 20;
     assert_eq!(largest(&file), (stored, stored));
     let coded = OpenFile { ec: Some("4+2".parse().expect("a code")), ..file };
     assert_eq!(largest(&coded), (stored, 6 * stored));

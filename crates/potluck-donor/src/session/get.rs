@@ -68,7 +68,7 @@ impl BulkSession {
     }
 }
 
-/// Returns the proof that is asked for (empty if none is), and the range of the chunk to send; `None` if the stored
+/// Returns the proof of a part (empty for the whole chunk), and the range of the chunk to send; `None` if the stored
 /// chunk does not have such a part, or its segment hashes are bad.
 fn what_to_send(
     chunk: &FoundChunk,
@@ -77,9 +77,6 @@ fn what_to_send(
 ) -> Option<(Vec<u8>, Range<u32>)> {
     let Some(part) = part else { return Some((Vec::new(), 0..chunk.len)) };
     let range = part.offset..part.offset.checked_add(part.len)?;
-    if !part.proven {
-        return (range.end <= chunk.len).then_some((Vec::new(), range));
-    }
     let segments = whole_segments(&range, chunk.len)?;
     let proof = chunk.tree(name)?.proof(&segments);
     Some((proof.as_bytes().to_vec(), range))

@@ -1,7 +1,7 @@
 //! The end of a chunk file: the hashes of the chunk's segments, of which proofs for ranges of segments are made, and a
 //! trailer that identifies the bytes to a reader that has nothing but the file.
 
-use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
+use potluck_core::chunk::{ChunkKind, ChunkName, MAX_CHUNK};
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::{SEGMENT, segment_count};
 
@@ -107,7 +107,7 @@ pub fn stored_len(file: u64) -> Option<u32> {
     let front = file.checked_sub(TRAILER as u64)?;
     let segments = front.div_ceil(u64::from(SEGMENT) + HASH);
     let stored = u32::try_from(front.checked_sub(segments * HASH)?).ok()?;
-    ((1..=MAX_STORED).contains(&stored) && file_len(stored) == file).then_some(stored)
+    ((1..=MAX_CHUNK).contains(&stored) && file_len(stored) == file).then_some(stored)
 }
 
 /// Returns the number of bytes that a chunk file has after its `stored` bytes: the hashes and the trailer.
@@ -171,12 +171,12 @@ mod tests {
     fn only_possible_chunks_have_a_length() {
         assert_eq!(stored_len(TRAILER as u64), None);
         assert_eq!(stored_len(TRAILER as u64 + 1), None);
-        for len in [1, 65_535, 65_536, 65_537, 1 << 22, MAX_STORED] {
+        for len in [1, 65_535, 65_536, 65_537, 1 << 22, MAX_CHUNK] {
             assert_eq!(stored_len(file_len(len)), Some(len));
         }
         assert_eq!(file_len(65_537) - file_len(65_536), 1 + HASH);
         assert_eq!(stored_len(file_len(65_536) + 1), None, "half a hash");
-        assert_eq!(stored_len(file_len(MAX_STORED) + 1), None);
+        assert_eq!(stored_len(file_len(MAX_CHUNK) + 1), None);
         assert_eq!(stored_len(0), None);
     }
 }

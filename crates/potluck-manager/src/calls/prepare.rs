@@ -5,7 +5,7 @@
 
 use potluck_catalog::{Error, PreparedChunk, PreparedFile};
 use potluck_core::attributes::EntryAttributes;
-use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
+use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_COPIES, Redundancy};
@@ -99,12 +99,10 @@ impl Against {
     }
 
     fn check_inline(&self, file: &FileCommit, content: &[u8]) -> Result<(), Failure> {
-        let overhead = if self.sealed { u64::from(SEAL_OVERHEAD) } else { 0 };
-        let nothing = file.size == 0 && content.is_empty();
         if !file.pages.is_empty() || !file.parity.is_empty() {
             return Err(bad(file, "it has both its content and a recipe"));
         }
-        if file.size > INLINE_MAX || !(nothing || content.len() as u64 == file.size + overhead) {
+        if file.size > INLINE_MAX || content.len() as u64 != file.size {
             return Err(bad(file, "its content has another length than the file"));
         }
         if !self.sealed && Digest::of(content) != file.digest {
@@ -159,7 +157,7 @@ impl Against {
         parity: &[(ChunkName, u32)],
         said: &[Acknowledged],
     ) -> Result<Vec<PreparedChunk>, Failure> {
-        let data = entries.iter().map(|entry| (entry.name, entry.stored_len()));
+        let data = entries.iter().map(|entry| (entry.name, entry.len));
         let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
         let mut chunks: Vec<_> = data.chain(parity.iter().copied()).map(chunk).collect();
         for said in said {
@@ -241,7 +239,7 @@ fn parity_of(file: &FileCommit, entries: &[Entry]) -> Result<Vec<(ChunkName, u32
     }
     let lens = ec
         .groups(entries.len())
-        .map(|group| entries[group].iter().map(Entry::stored_len).max().unwrap_or_default());
+        .map(|group| entries[group].iter().map(|entry| entry.len).max().unwrap_or_default());
     let lens = lens.flat_map(|len| std::iter::repeat_n(len, ec.parity()));
     Ok(names.iter().copied().zip(lens).collect())
 }

@@ -16,7 +16,7 @@ use potluck_catalog::{
     Advance, Batch, Catalog, ChunkAsker, PreparedChunk, PreparedFile, StoredSession,
 };
 use potluck_core::attributes::{EntryAttributes, FileTime};
-use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId, VersionId};
 use potluck_core::path::PoolPath;
@@ -267,7 +267,7 @@ impl MetadataWriter {
 /// the settings say, but no more than there are donors that take all of it, for with fewer donors than copies it would
 /// not be written at all. It is at least 1.
 pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
-    let stored = bytes.div_ceil(PIECE as u64).max(1) * u64::from(sealed_len(PIECE as u32));
+    let stored = bytes.div_ceil(PIECE as u64).max(1) * PIECE as u64;
     let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
     config.metadata_copies.min(takers as u32).max(1)
 }

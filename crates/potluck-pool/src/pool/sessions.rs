@@ -4,7 +4,7 @@ use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
     MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed,
-    TooManyOffered, stored_len,
+    TooManyOffered,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -185,11 +185,11 @@ impl Pool {
         let copies = policy.redundancy().donors();
         // Donors that are away come back, and repair completes what was written without them. Donors that
         // leave or are not trusted do not, and a full donor takes nothing when it is back either.
-        let chunk = u64::from(stored_len(policy, policy.chunk_size));
+        let chunk = u64::from(policy.chunk_size);
         let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
         PlacementRequest {
             bytes,
-            chunk_size: stored_len(policy, policy.chunk_size),
+            chunk_size: policy.chunk_size,
             width: policy.stripe_width.donors(candidates).max(copies),
             copies,
             least: if may_be_short { policy.least_donors() } else { copies },
@@ -577,8 +577,7 @@ fn stored(policy: &Policy, plain: u64) -> u64 {
         (Some(ec), left) => ec.shard_len(left, policy.chunk_size),
         (None, left) => left as u32,
     };
-    let (chunk, last) = (stored_len(policy, policy.chunk_size), stored_len(policy, last));
-    full.saturating_mul(chunk.into()).saturating_add(last.into())
+    full.saturating_mul(policy.chunk_size.into()).saturating_add(last.into())
 }
 
 /// Returns the plaintext bytes of a slot of the plan: a chunk, or the data of a group.
@@ -592,6 +591,6 @@ fn data_chunks(policy: &Policy) -> u64 {
 }
 
 fn no_plan(policy: &Policy) -> Plan {
-    let chunk_size = stored_len(policy, policy.chunk_size);
+    let chunk_size = policy.chunk_size;
     Plan { sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
 }

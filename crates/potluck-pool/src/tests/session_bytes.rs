@@ -2,7 +2,6 @@
 
 use super::{ME, MIB, S1, S2, at, chunk, open, pool, register, send_heartbeat};
 use crate::{NewSession, Pool, QuotaRoom, TooManyOffered};
-use potluck_core::chunk::sealed_len;
 use potluck_core::erasure::{Ec, MIN_SHARD};
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
@@ -123,7 +122,7 @@ fn a_tree_of_the_smallest_files_fits_what_is_promised_to_it_whatever_its_redunda
         let ec = Ec::new(data, parity).expect("a code");
         let policy = Policy { ec: Some(ec), ..Policy::default() };
         let (files, len) = (10_000, 4097);
-        let shard = u64::from(sealed_len(ec.shard_len(len, policy.chunk_size)));
+        let shard = u64::from(ec.shard_len(len, policy.chunk_size));
         let each = len.div_ceil(u64::from(MIN_SHARD)) + u64::from(parity);
         pool.open_session(new_session(1, policy), Some(files * len), at(0.0)).expect("opened");
         let donors: Vec<DonorId> = (1..=donors).map(DonorId).collect();

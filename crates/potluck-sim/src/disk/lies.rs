@@ -1,6 +1,7 @@
 //! The wrong bytes that a bad disk, or a donor that lies, returns for a chunk.
 
 use super::{Inode, Node, Tree, lock};
+use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_donor::disk::OldFile;
 use potluck_wire::bulk::ReadAt;
 use rustix::io::Errno;
@@ -33,6 +34,9 @@ pub enum Lie {
     OlderVersion,
     /// The bytes of another chunk of the same length, with the chunk's own trailer.
     AnotherBytes,
+    /// Other bytes with the hashes of their segments: what a reader of a sealed space who lends a disk can do, since
+    /// the key that they have seals any bytes under a digest (I4).
+    Forged,
     /// The file consists of random bytes.
     Garbage,
     /// The file has no bytes.
@@ -51,7 +55,7 @@ pub enum Lie {
 
 impl Lie {
     /// The lies of all kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::BitFlip,
         Self::CutBody,
         Self::Shorter,
@@ -61,6 +65,7 @@ impl Lie {
         Self::AnotherChunk,
         Self::OlderVersion,
         Self::AnotherBytes,
+        Self::Forged,
         Self::Garbage,
         Self::Empty,
         Self::Missing,
@@ -121,6 +126,13 @@ impl Liar {
                     Some(other) => bytes[..body].copy_from_slice(other),
                     None => bytes[..body].fill(1),
                 }
+            }
+            Lie::Forged => {
+                let (segment, hash) = (SEGMENT as usize, 32);
+                let count = body.div_ceil(segment + hash);
+                let (chunk, hashes) = bytes[..body].split_at_mut(body - count * hash);
+                chunk.iter_mut().for_each(|byte| *byte ^= 1);
+                hashes.copy_from_slice(SegmentHashes::of(chunk).as_bytes());
             }
             Lie::Garbage => {
                 let mut hasher = blake3::Hasher::new();

@@ -282,7 +282,7 @@ fn truncated_forged_and_oversized_frames_end_the_connection() {
             opened.io.0.shutdown().await.expect("closed");
         }),
     );
-    for len in [0, u32::MAX, potluck_core::chunk::MAX_STORED + 1] {
+    for len in [0, u32::MAX, potluck_core::chunk::MAX_CHUNK + 1] {
         closed(
             "an impossible length",
             bulk(&admin, access, async |opened| {

@@ -4,6 +4,7 @@ use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab};
 use super::member::Member;
 use super::waiting::{DEADLINE, wait_until};
+use potluck_core::chunk::Digest;
 use potluck_core::ids::KeyNumber;
 use potluck_core::recipe::unpack_page;
 use potluck_core::seal::{Meaning, SpaceKey};
@@ -35,8 +36,9 @@ fn opens(lab: &Lab, key: &SpaceKey, file: &OpenFile) -> bool {
         path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&name))
     };
     let stored = std::fs::read({ chunks }.find(is_it).expect("a copy")).expect("read");
-    let mut sealed = stored[..entry.stored_len() as usize].to_vec();
-    key.open(Meaning::Chunk, &entry.digest, &mut sealed).is_ok()
+    let mut sealed = stored[..entry.len as usize].to_vec();
+    key.cipher(Meaning::Chunk, &entry.digest).apply(0, &mut sealed);
+    Digest::of(&sealed) == entry.digest
 }
 
 fn left(admin: &Member, space: &str) -> OldContent {
