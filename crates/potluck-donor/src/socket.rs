@@ -51,8 +51,6 @@ pub(crate) struct SocketIo {
     socket: TcpStream,
     timeout: StallTimeout,
     runtime: Handle,
-    /// The buffer for parts of files that are sent through memory; empty until the first.
-    answer: Vec<u8>,
     /// The answers that were kept, to be sent together: each send wakes the peer.
     waiting: Vec<u8>,
     low_water: LowWater,
@@ -64,8 +62,8 @@ impl SocketIo {
     pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(QUIET))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        let (answer, waiting, low_water) = Default::default();
-        Ok(Self { socket, timeout, runtime, answer, waiting, low_water })
+        let (waiting, low_water) = Default::default();
+        Ok(Self { socket, timeout, runtime, waiting, low_water })
     }
 
     /// Returns the socket, in blocking mode.
