@@ -244,9 +244,15 @@ impl Caller {
         Ok(sender)
     }
 
-    /// Looks for a manager that is at none of the addresses that are known: reads what other processes noted, asks
-    /// donors, and then the network that this machine is in.
+    /// Looks for a manager that is at none of the addresses that are known: tries this machine, reads what other
+    /// processes noted, asks donors, and then the network that this machine is in.
     async fn seek(&self, known: &Addresses) -> Option<(Address, BoxStream)> {
+        // A manager on this machine is still here when the machine's addresses have changed.
+        let here = known.iter().map(|at| Address::of([127, 0, 0, 1].into(), at.port()));
+        let here = Addresses::new(here.filter(|at| !known.contains(at)));
+        if let Ok(reached) = first_of(&here, |at| self.reach(at)).await {
+            return Some(reached);
+        }
         if let Some(guide) = self.guide() {
             self.read_again(&guide.in_identity());
             let noted = self.manager();
@@ -449,6 +455,16 @@ mod tests {
         caller.hang_up();
         let asked_again = tokio::time::timeout(Ask::DEADLINE / 2, waits).await.expect("at once");
         asked_again.expect("it ran").expect("answered on another connection");
+    }
+
+    #[tokio::test]
+    async fn a_manager_on_this_machine_is_found_when_the_machine_s_addresses_have_changed() {
+        let (address, _heard) = manager().await;
+        let port = address.first().expect("an address").port();
+        let gone: Addresses = Address::of([127, 0, 0, 2].into(), port).into();
+        let caller = Caller::new(Arc::new(SystemNet), Arc::new(Plain), gone);
+        caller.call(&Ask {}).await.expect("answered");
+        assert_eq!(caller.manager().first(), address.first());
     }
 
     #[tokio::test]
