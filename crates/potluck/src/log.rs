@@ -6,7 +6,8 @@ use crate::output;
 use std::fmt;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -22,7 +23,16 @@ pub fn begin(args: &Args) {
     let others = LEVELS[at.saturating_sub(1).min(LEVELS.len() - 1)];
     let default = format!("{others},potluck={level}");
     let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // Names of files and members stand in many messages, and nothing in them begins another line or moves the cursor.
+    let fields = debug_fn(|writer, field, value| {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => write!(writer, "{}", output::escaped(&text)),
+            name => write!(writer, "{name}={}", output::escaped(&text)),
+        }
+    });
     let log = tracing_subscriber::fmt()
+        .fmt_fields(fields.delimited(" "))
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(output::colours_wanted())

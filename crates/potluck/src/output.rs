@@ -89,7 +89,8 @@ impl Output {
         }
         let text = text(value);
         if !text.is_empty() {
-            self.print(text.trim_end_matches('\n'));
+            // Members choose the names in it, and not every command escapes them itself.
+            self.print(&on_terminal(text.trim_end_matches('\n')));
         }
     }
 
@@ -264,15 +265,27 @@ pub fn told_lines(text: &str) -> String {
     text.split('\n').map(told).collect::<Vec<_>>().join("\n")
 }
 
-fn escaped(name: &str) -> Cow<'_, str> {
-    if !name.chars().any(is_unseen) {
-        return name.into();
+/// Returns a result of several lines as standard output may show it: on a terminal, characters that would move the
+/// cursor or turn the direction of text are escaped.
+fn on_terminal(text: &str) -> Cow<'_, str> {
+    if io::stdout().is_terminal() { escaped_beside(text, &['\n', '\t']) } else { text.into() }
+}
+
+/// Returns a text on one line, in which nothing moves the cursor or turns the direction of text.
+pub fn escaped(name: &str) -> Cow<'_, str> {
+    escaped_beside(name, &[])
+}
+
+fn escaped_beside<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
+    let is_escaped = |c: char| is_unseen(c) && !kept.contains(&c);
+    if !text.contains(is_escaped) {
+        return text.into();
     }
-    let one = |c: char| match is_unseen(c) {
+    let one = |c: char| match is_escaped(c) {
         true => c.escape_default().to_string(),
         false => c.into(),
     };
-    name.chars().map(one).collect()
+    text.chars().map(one).collect()
 }
 
 #[cfg(test)]
@@ -284,5 +297,7 @@ mod tests {
         assert_eq!(escaped("a b ü.txt"), "a b ü.txt");
         assert_eq!(escaped("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
         assert_eq!(escaped("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
+        let table = "a\tb\nc\u{1b}[2J\u{202e}";
+        assert_eq!(escaped_beside(table, &['\n', '\t']), "a\tb\nc\\u{1b}[2J\\u{202e}");
     }
 }
