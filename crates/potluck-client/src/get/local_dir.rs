@@ -76,7 +76,7 @@ const NO_MODE: Mode = Mode::empty();
 /// A name in an open directory, at which a copy is made. Nothing at it is followed.
 #[derive(Debug, Clone)]
 pub struct LocalPlace {
-    /// The directory.
+    /// The directory that the name is in.
     pub dir: Arc<LocalDir>,
     /// The name, which is one component.
     pub name: OsString,

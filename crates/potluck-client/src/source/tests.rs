@@ -3,6 +3,7 @@
 use super::*;
 use crate::buffer::Buffers;
 use potluck_core::entropy::{Entropy, SeededEntropy};
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 

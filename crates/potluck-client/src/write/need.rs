@@ -16,7 +16,7 @@ const ASKED_AT_ONCE: usize = 256;
 const MOST_OFFERED: usize = 960;
 
 /// What files need.
-pub struct Need {
+pub struct NeededRoom {
     /// The number of plaintext bytes that the pool lacks. A chunk that occurs several times is counted once.
     pub bytes: u64,
     /// The sessions that offered the chunks, to which nothing is promised. While they last, no chunk that is there goes.
@@ -34,14 +34,18 @@ struct Asked {
 /// all of them. Files that cannot be read, or change, are found when they are stored.
 ///
 /// Errors: those of [`Pool::call`].
-pub async fn of_files(client: &Pool, reserve: &Reserve, items: Items) -> Result<Need, Failure> {
+pub async fn of_files(
+    client: &Pool,
+    reserve: &Reserve,
+    items: Items,
+) -> Result<NeededRoom, Failure> {
     let nothing = Reserve { bytes: Some(0), ..reserve.clone() };
     let first = Reservation::open(client, &nothing).await?;
     let (policy, key) = (first.reserved.policy.clone(), first.reserved.space_key.clone());
     let client = client.for_writing(&policy, 0);
     let cutter = Cutter::new(items, &policy, key, Default::default()).allowing_changes(true);
     let mut cutter = Some(cutter);
-    let mut need = Need { bytes: 0, offering: vec![first] };
+    let mut need = NeededRoom { bytes: 0, offering: vec![first] };
     let (mut seen, mut offered) = (HashSet::new(), 0);
     let mut waiting: Vec<Asked> = Vec::new();
     while let Some(mut at_work) = cutter.take() {

@@ -4,7 +4,7 @@
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::source::{Item, Items};
-use crate::write::need::{self, Need};
+use crate::write::need::{self, NeededRoom};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Push, SessionHandle, ended};
 use crate::write::report::PutReport;
@@ -79,7 +79,7 @@ async fn open_as_needed(
     let Some(again) = items.iter().map(Item::again).collect::<Option<Vec<_>>>() else {
         return Err(full);
     };
-    let Need { bytes, offering } =
+    let NeededRoom { bytes, offering } =
         need::of_files(client, reserve, Box::new(again.into_iter())).await?;
     if bytes >= all {
         return Err(full);

@@ -248,7 +248,7 @@ fn members_are_listed_with_who_invited_them_and_a_removed_one_is_refused_at_once
     let look = root.json(&["members", "rm", "1", "bob", "-n"]);
     let void = look["void_invitations"].as_array().expect("invitations");
     let void: Vec<_> = void.iter().map(|it| it["invitation"].to_string()).collect();
-    assert_eq!(void, [number.clone()]);
+    assert_eq!(void, std::slice::from_ref(&number));
     let text = root.ok(&["members", "rm", "1", "-n"]).text();
     assert!(text.contains(&format!("invitation {number} of admin (1), for an admin")), "{text}");
     root.ok(&["members", "rm", "1", "bob", "-y"]);
