@@ -161,7 +161,7 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     let donors = ["donor-1", "donor-2"].map(|donor| format!("\"{}\"", lab.donor_address(donor)));
     let config = read("prometheus.yml")
         .replace("15s", "1s")
-        .replace("\"alice:7702\"", &format!("\"{metrics}\""))
+        .replace("\"alice:7690\"", &format!("\"{metrics}\""))
         .replace("\"alice:7701\", \"bob:7701\"", &donors.join(", "));
     let config_file = lab.dir().join("prometheus.yml");
     fs::write(&config_file, config).expect("written");

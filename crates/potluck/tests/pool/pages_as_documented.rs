@@ -89,7 +89,7 @@ fn settings_are_changed_and_figures_are_told_as_documented() {
     alice.stop("potluck up", Signal::INT);
     typist.types_line(alice, "potluck up");
     let get = "python3 -c 'import urllib.request as u; \
-               print(u.urlopen(\"http://alice:7702/metrics\", timeout=2).read().decode())'";
+               print(u.urlopen(\"http://alice:7690/metrics\", timeout=2).read().decode())'";
     assert!(alice.sh(get).ok().text().contains("potluck_"), "the manager's figures");
     let donors = |host: &str| {
         let get = format!(

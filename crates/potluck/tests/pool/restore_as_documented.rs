@@ -57,10 +57,8 @@ fn a_lost_machine_s_pool_is_restored_on_another_as_documented() {
     let restore = "potluck manager restore --kit recovery.kit --from pool";
     let unknown = carol.sh(&format!("{restore} --donor bobb --wait 1d")).exits(5);
     assert!(unknown.stderr.contains("donor bobb:7701 is not reached: its name"), "{unknown:?}");
-    let closed = carol.sh(&format!("{restore} --donor bobb --donor bob:1 --wait 1s")).exits(5);
-    for why in ["bobb:7701: its name cannot be looked up", "bob:1: Connection refused"] {
-        assert!(closed.stderr.contains(why), "{closed:?}");
-    }
+    let closed = carol.sh(&format!("{restore} --donor bob:1 --wait 1s")).exits(5);
+    assert!(closed.stderr.contains("bob:1: Connection refused"), "{closed:?}");
     typist.types(&documented[0], "carol");
     assert!(held(carol, ""));
     typist.types(&documented[1], "carol");
