@@ -55,9 +55,12 @@ impl FileSystem {
                         && self.handles().is_written_beside(opened.inode, handle);
                     if !is_being_changed {
                         let (draft, inode) = (opened.draft(), opened.inode);
+                        // A process that inherited the file closes it unasked when it begins another program or ends.
+                        let closing = process_of(thread).filter(|it| opened.opener == Some(*it));
                         published = self.publish(opened).await;
                         if let (Err(why), Some(draft)) = (published, draft) {
-                            self.closed_in_vain(&draft, inode, thread, why).await;
+                            let is_told = closing.is_some_and(is_alive);
+                            self.closed_in_vain(&draft, inode, is_told, why).await;
                         }
                     }
                 }
@@ -203,10 +206,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Notes that a thread closed a draft which could not be published. Its program is told, and the mount need not tell
-    /// it again at its end, unless the program was killed or ends without having closed the file.
-    async fn closed_in_vain(&self, draft: &SharedDraft, inode: u64, thread: u32, why: Errno) {
-        let is_told = process_of(thread).is_some_and(is_alive);
+    /// Notes that a draft was closed which could not be published. The mount does not tell of it at its end where
+    /// `is_told`: the program that opened the file has closed it, and was not killed.
+    async fn closed_in_vain(&self, draft: &SharedDraft, inode: u64, is_told: bool, why: Errno) {
         let path = self.inodes().last_path(inode);
         if let Ok(path) = path {
             draft.lock().await.is_told(is_told, &path, why);
