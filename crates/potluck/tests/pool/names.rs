@@ -52,9 +52,9 @@ fn a_long_listing_comes_whole() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("many");
-    std::fs::create_dir(&from).expect("a directory");
+    fs::create_dir(&from).expect("a directory");
     let names: Vec<_> = (0..2500).map(|number| format!("{number:05}")).collect();
-    names.iter().for_each(|name| std::fs::write(from.join(name), name).expect("a file"));
+    names.iter().for_each(|name| fs::write(from.join(name), name).expect("a file"));
     lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/many"]);
     assert_eq!(listed(&lab.cli, &["pot://lab/many"]), names);
     let used = lab.cli.json(&["du", "pot://lab/many"]);
