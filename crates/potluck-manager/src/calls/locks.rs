@@ -15,7 +15,7 @@ use potluck_wire::control::{
     LockTaken, NameFree, NameReserve, NameReserved,
 };
 use potluck_wire::error::Failure;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 handles! {
@@ -154,10 +154,22 @@ impl Answer<LockKeep> for LockCalls {
                     false => lost.push(authority.path),
                 }
             }
+            let (mut names, mut writable) = (Vec::new(), BTreeMap::new());
+            for path in reserved {
+                let may_write = match writable.get(path.space()) {
+                    Some(known) => *known,
+                    None => {
+                        let asked = self.access.need_in_a_space(&caller, Right::Write, &path).await;
+                        writable.insert(path.space().to_owned(), asked.is_ok());
+                        asked.is_ok()
+                    }
+                };
+                if may_write { names.push(path) } else { lost_names.push(path) }
+            }
             let (is_believed, now) = (self.is_just_restarted(), self.time.tick());
             let mut table = self.table();
             lost.extend(table.reclaim(key, allowed, is_believed, now)?);
-            lost_names = table.reclaim_names(key, reserved, is_believed);
+            lost_names.extend(table.reclaim_names(key, names, is_believed));
         }
         let woken = self.table().hear(key, self.time.tick());
         let Some(woken) = woken else {
@@ -198,13 +210,14 @@ impl Answer<NameReserve> for LockCalls {
         let NameReserve { holder, is_first, path } = call;
         self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let key = (caller.member()?.member, holder);
+        // A refusal to wait for a turn must leave no name reserved, so the turn comes first.
+        let turn = self.read_turns.take(&caller).await?;
         let (may_grant, now) = (!self.is_just_restarted(), self.time.tick());
         let reserved = self.table().reserve(key, is_first, &path, may_grant, now)?;
         if reserved != NameReserved::Reserved {
             return Ok(reserved);
         }
         // A file of this name that was published before has freed it only then, so it is found now.
-        let turn = self.read_turns.take(&caller).await?;
         let there = self.catalog.stat(path.clone()).await;
         drop(turn);
         if matches!(there, Err(Error::NoEntry(_))) {
