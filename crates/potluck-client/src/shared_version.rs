@@ -631,8 +631,8 @@ impl Making<'_> {
         };
         let what = format!("{path} has no new version: {what}");
         Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
-            "`potluck write-shared commit {path} --leave-out {other}` does without what one of them wrote, and `potluck \
-             shared abort {path}` gives all up"
+            "`potluck write-shared commit {path} --leave-out {other}` does without what one of them wrote, and \
+             `potluck write-shared abort {path}` gives all up"
         ))
     }
 }

@@ -210,8 +210,6 @@ pub(crate) fn claim(
         }
         (lock, _) => lock.map_err(|why| layout.failed("locking the directory", why))?,
     };
-    // A directory that its owner made for Potluck, with any umask, is closed to others, too.
-    disk.make_dir(dir).map_err(|why| layout.failed("making the directory", why))?;
     let found =
         read_marker(disk, &layout).map_err(|why| layout.failed("reading the marker", why))?;
     let begin = || begin(disk, entropy, &layout, owner);
@@ -258,6 +256,8 @@ pub(crate) fn claim(
         (None, Some(known)) => return Err(missing(known, dir)),
         (None, None) => begin()?,
     };
+    // Only now is it known to be Potluck's: one that its owner made, with any umask, is closed to others, too.
+    disk.make_dir(dir).map_err(|why| layout.failed("closing the directory to others", why))?;
     Ok(StoreClaim { layout, id, lock })
 }
 

@@ -56,10 +56,15 @@ impl FileSystem {
                     if !is_being_changed {
                         let (draft, inode) = (opened.draft(), opened.inode);
                         // A process that inherited the file closes it unasked when it begins another program or ends.
-                        let closing = process_of(thread).filter(|it| opened.opener == Some(*it));
+                        // That says nothing new where nothing was written since its owner closed it.
+                        let (owner, was_left) = (opened.opener.or(opened.left_by), opened.is_left);
+                        let closing = process_of(thread);
+                        let is_owner = closing.is_some() && closing == owner;
                         published = self.publish(opened).await;
-                        if let (Err(why), Some(draft)) = (published, draft) {
-                            let is_told = closing.is_some_and(is_alive);
+                        if let (Err(why), Some(draft), true) =
+                            (published, draft, is_owner || !was_left)
+                        {
+                            let is_told = is_owner && closing.is_some_and(is_alive);
                             self.closed_in_vain(&draft, inode, is_told, why).await;
                         }
                     }
