@@ -4,6 +4,9 @@
 //! visible whole when it is closed, and a mount that dies leaves the old version. `ops` answers the requests of FUSE:
 //! those that have to wait become tasks of the runtime, so that no FUSE thread waits for the pool.
 
+// Whether the futures of system calls may move between threads is a deeper question than the compiler asks by itself.
+#![recursion_limit = "256"]
+
 mod attaching;
 mod coherent_metadata;
 mod draft;

@@ -142,7 +142,10 @@ impl FileSystem {
         let changed = changed.await;
         match changed {
             Ok(_) => self.release(handle, None).await,
-            Err(_) => self.give_up(handle).await, // the program is told
+            Err(why) => {
+                self.closed_in_vain(&draft, inode, true, why).await; // the program is told
+                self.give_up(handle).await;
+            }
         }
         changed
     }

@@ -213,7 +213,13 @@ impl FileSystem {
 
     /// Notes that a draft was closed which could not be published. The mount does not tell of it at its end where
     /// `is_told`: the program that opened the file has closed it, and was not killed.
-    async fn closed_in_vain(&self, draft: &SharedDraft, inode: u64, is_told: bool, why: Errno) {
+    pub(super) async fn closed_in_vain(
+        &self,
+        draft: &SharedDraft,
+        inode: u64,
+        is_told: bool,
+        why: Errno,
+    ) {
         let path = self.inodes().last_path(inode);
         if let Ok(path) = path {
             draft.lock().await.is_told(is_told, &path, why);

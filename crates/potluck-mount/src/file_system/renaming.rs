@@ -47,7 +47,7 @@ impl FileSystem {
         self.check_empty(to.0, to.1)?;
         // Nothing is published under the old names meanwhile, nor at the new one, where it would replace the moved
         // entry.
-        let RenamedDrafts { source: mut draft, mut replaced, below } =
+        let RenamedDrafts { source: mut draft, mut replaced, mut below } =
             self.drafts_of_rename(from, to).await;
         if let Some(replaced) = &mut replaced {
             will_have_no_name(&target, replaced).await;
@@ -78,7 +78,9 @@ impl FileSystem {
                 draft.iter_mut().for_each(|draft| draft.is_renamed(no_replace));
             }
         }
-        for draft in [&mut draft, &mut replaced].into_iter().flatten() {
+        // Names are reserved by their whole paths, those of files below a directory, too.
+        let moved = [&mut draft, &mut replaced].into_iter().flatten();
+        for draft in moved.chain(&mut below) {
             draft.free_name().await;
         }
         let now = self.now();

@@ -135,10 +135,10 @@ impl ReservedName {
         self.forget();
     }
 
-    /// Frees the name.
+    /// Frees the name. The mount forgets it only then: a program that reserved it anew before would lose it by this call.
     pub async fn free(mut self) {
-        self.forget();
         self.locks.free(self.path.clone()).await;
+        self.forget();
     }
 
     fn forget(&mut self) {
@@ -152,10 +152,11 @@ impl Drop for ReservedName {
         if self.is_free {
             return;
         }
-        self.forget();
+        let Ok(runtime) = Handle::try_current() else { return self.forget() };
         let (locks, path) = (Arc::clone(&self.locks), self.path.clone());
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { locks.free(path).await });
-        }
+        runtime.spawn(async move {
+            locks.free(path.clone()).await;
+            locks.state().names.remove(&path);
+        });
     }
 }
