@@ -152,8 +152,18 @@ fn without_branches_of_older_catalogs(mut seen: Vec<SeenBlock>) -> Vec<SeenBlock
         let first = begun.entry(*start).or_insert(*generation);
         *first = (*generation).min(*first);
     }
-    seen.retain(|SeenBlock { header, .. }| {
-        header.may_lack || begun.get(&header.start).is_none_or(|first| header.generation >= *first)
+    let is_branch = |header: &Header| {
+        !header.may_lack && begun.get(&header.start).is_some_and(|first| header.generation < *first)
+    };
+    // What another manager went on from is no branch: the copy may have been taken of a catalog that was in use.
+    seen.sort_by_key(|block| Reverse(block.header.sequence));
+    let mut followed = BTreeSet::new();
+    seen.retain(|SeenBlock { name, header }| {
+        let counts = !is_branch(header) || followed.contains(name);
+        if counts {
+            followed.extend(header.before);
+        }
+        counts
     });
     seen
 }
@@ -344,6 +354,23 @@ mod tests {
         base.header.start = 2;
         seen.push(base);
         assert_eq!(numbers(&newest(seen).expect("a chain")), [30]);
+    }
+
+    #[test]
+    fn a_copy_of_a_running_catalog_goes_on_from_what_its_original_wrote_before() {
+        // A clone of the running manager of epoch 1 was started as epoch 2 after number 5, and wrote 6 and 7. The
+        // original wrote its own 6 and 7, heard of the clone, and began a generation that may lack changes.
+        let mut seen = third();
+        let mut clones = [6, 7].map(|n| block(n, 3, BlockPart::Log, 2));
+        clones[0].header.before = Some(name(5, 1));
+        seen.extend(clones);
+        let mut base = block(20, 20, BlockPart::BaseEnd, 1);
+        base.header.may_lack = true;
+        seen.push(base);
+        let chain = newest(seen).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
+        let names: Vec<_> = chain.blocks.iter().map(|block| block.name).collect();
+        assert_eq!(names[2..], [name(5, 1), name(6, 2), name(7, 2)]);
     }
 
     #[test]
