@@ -34,9 +34,10 @@ enum Verb {
         /// Only this step (after the set-up)
         #[arg(long, value_enum, value_name = "STEP")]
         only: Option<test::Step>,
+        /// Every seed and every liar, some twice as long: before an issue is called resolved
+        #[arg(long)]
+        all: bool,
     },
-    /// What continuous integration runs: the same as `test`
-    Ci,
     /// Check the repository's own rules
     Tidy,
     /// Build in release mode and compare the product with its floors
@@ -64,8 +65,7 @@ enum Verb {
 fn main() -> Result<ExitCode> {
     std::env::set_current_dir(cargo::workspace_root()?)?;
     match Cli::parse().verb {
-        Verb::Test { only } => Ok(test::run(only)),
-        Verb::Ci => Ok(test::run(None)),
+        Verb::Test { only, all } => Ok(test::run(only, all)),
         Verb::Tidy => {
             let found = tidy::run()?;
             Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -31,9 +31,29 @@ pub enum Step {
     Sweep,
 }
 
-/// The seeds that the test command's torture tries, and how many processes it kills at least.
-const SEEDS: RangeInclusive<u64> = 1..=8;
-const KILLS: u64 = 200;
+/// How much of what has no natural end is tried.
+struct Extent {
+    /// The seeds of the torture.
+    torture: RangeInclusive<u64>,
+    /// What must have happened in them.
+    wanted: torture::Wanted,
+    /// The environment in which the simulation's tests try that much.
+    simulation: &'static [(&'static str, &'static str)],
+}
+
+/// What is tried after each change.
+const SHORT: Extent = Extent {
+    torture: 1..=2,
+    wanted: torture::Wanted { kills: 20, every_kind: false },
+    simulation: &[],
+};
+
+/// What is tried before an issue is called resolved.
+const ALL: Extent = Extent {
+    torture: 1..=8,
+    wanted: torture::Wanted { kills: 200, every_kind: true },
+    simulation: &[("POTLUCK_SIM_SEEDS", "140"), ("POTLUCK_SIM_LIARS", "all")],
+};
 
 /// The test target that computes all the time, while all others wait most of the time.
 const SIMULATION: &str = "simulation";
@@ -43,13 +63,15 @@ const LIMIT: Duration = Duration::from_mins(35);
 
 /// Starts the simulation's tests, which run in what the other steps leave of the processors: clocks and networks
 /// are simulated there, so how slow the machine is changes nothing for them.
-fn start_simulation() -> JoinHandle<(Beside, Tally)> {
+fn start_simulation(extent: &Extent) -> JoinHandle<(Beside, Tally)> {
+    let environment = extent.simulation;
     thread::spawn(|| {
         // The priority is that of this thread and of the processes that it starts.
         let lowest = rustix::process::nice(19).map_err(|error| format!("nice: {error}"));
         let started = Instant::now();
         let mut printed = Vec::new();
         let mut command = cargo(&["test", "-q", "--workspace", "--test", SIMULATION]);
+        command.envs(environment.iter().copied());
         let (outcome, tally) = test_output::relay(&mut command, LIMIT, &mut printed);
         let outcome = lowest.and(outcome);
         (Beside { outcome, took: started.elapsed(), printed }, tally)
@@ -114,7 +136,8 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
 /// Runs the steps one after the other (never two builds side by side: they would fight over
 /// memory and the target directory's lock), the simulation beside those after the build, the sweep beside the torture,
 /// and goes on after a failure.
-pub fn run(only: Option<Step>) -> ExitCode {
+pub fn run(only: Option<Step>, all: bool) -> ExitCode {
+    let extent = if all { ALL } else { SHORT };
     let wanted = |step| only.is_none_or(|one| one == step);
     let mut steps = Steps::new();
     let mut tally = Tally::default();
@@ -142,7 +165,7 @@ pub fn run(only: Option<Step>) -> ExitCode {
         let built =
             steps.run("build", || run_command(&mut cargo(&["test", "--workspace", "--no-run"])));
         if built {
-            simulation = Some(start_simulation());
+            simulation = Some(start_simulation(&extent));
             steps.run("test", || run_other_tests(&mut tally));
         } else {
             steps.not_run("test", "the build failed");
@@ -154,7 +177,7 @@ pub fn run(only: Option<Step>) -> ExitCode {
     // Both wait for processes most of the time.
     let sweep = wanted(Step::Sweep).then(start_sweep);
     if wanted(Step::Torture) {
-        steps.run("torture", || torture::test(SEEDS, KILLS));
+        steps.run("torture", || torture::test(extent.torture, &extent.wanted));
     }
     if let Some(sweep) = sweep {
         steps.ran_beside("sweep", sweep.join().expect("it does not panic"));

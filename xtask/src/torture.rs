@@ -143,9 +143,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The counts, beside kills, that the seeds of the test command must bring above 0: a fault that never comes about
-/// tests nothing.
-const SEEN: [&str; 6] = [
+/// What must have happened in the seeds of a test command: a fault that never comes about tests nothing.
+pub struct Wanted {
+    pub kills: u64,
+    /// Whether each kind of fault must have come about in at least one seed.
+    pub every_kind: bool,
+}
+
+/// The counts, beside kills, that must be above 0 where every kind of fault is wanted.
+const KINDS: [&str; 6] = [
     repair::MADE,
     repair::WIPED,
     mishap::DONOR_FROZEN,
@@ -154,35 +160,36 @@ const SEEN: [&str; 6] = [
     hostile::REFUSED,
 ];
 
-/// The number of further seeds that are tried where a kind of fault did not come about: what a seed decides depends on
+/// The number of further seeds that are tried where something wanted did not come about: what a seed decides depends on
 /// what the machine did before.
 const FURTHER_SEEDS: u64 = 4;
 
-/// Tries the seeds of the test command, and a few more where a kind of fault never came about. Fails if one of them
-/// failed, if fewer than `kills` processes were killed, or if a kind of fault came about in none.
-pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
+/// Tries the seeds of a test command, and a few more where something wanted did not come about. Fails if one of them
+/// failed, or if it came about in none.
+pub fn test(seeds: RangeInclusive<u64>, wanted: &Wanted) -> Result<String, String> {
     let power = power::can_be_cut().map_err(|why| format!("{why:#}"))?;
     if !power {
         println!("SKIPPED power cuts: mounting takes root and loop devices");
     }
     let cuts = mishap::POWER.into_iter().filter(|_| power);
-    let wanted: Vec<&str> = SEEN.into_iter().chain(cuts).collect();
+    let mut unseen: Vec<&str> =
+        KINDS.into_iter().chain(cuts).filter(|_| wanted.every_kind).collect();
+    let kills = wanted.kills;
     let further = seeds.end() + 1..=seeds.end() + FURTHER_SEEDS;
     let mut report = Report::default();
-    let mut unseen = Vec::new();
+    let mut is_enough = false;
     for seeds in [seeds, further] {
         let (seed, minutes, potluck, keep, json, steps) = (None, None, None, false, false, 40);
         let options = Options { seed, seeds, minutes, steps, jobs: 4, potluck, keep, json };
         report.add(try_all(&options).map_err(|why| format!("{why:#}"))?);
-        unseen = wanted.clone();
         unseen.retain(|what| report.counts.of(what) == 0);
-        let is_enough = report.counts.kills() >= kills && unseen.is_empty();
+        is_enough = report.counts.kills() >= kills && unseen.is_empty();
         if is_enough || !report.failed.is_empty() {
             break;
         }
     }
     print!("{}", report.counts);
-    if report.failed.is_empty() && report.counts.kills() >= kills && unseen.is_empty() {
+    if report.failed.is_empty() && is_enough {
         Ok(report.verdict())
     } else {
         Err(format!(

@@ -46,6 +46,17 @@ pub fn liars() -> Vec<Case> {
     cases
 }
 
+/// Returns two of these cases for every kind of lie: as many liars as one redundancy tolerates, and one more.
+pub fn few_liars() -> Vec<Case> {
+    let redundancies = REDUNDANCIES.map(redundancy).into_iter().cycle();
+    let pairs = Lie::ALL.into_iter().zip(redundancies).flat_map(|(lie, redundancy)| {
+        let most = redundancy.tolerates();
+        (most..=most + 1).map(move |liars| format!("liar/{lie:?}/{redundancy}/{liars}"))
+    });
+    let named: Vec<String> = pairs.collect();
+    liars().into_iter().filter(|case| named.contains(&case.name)).collect()
+}
+
 /// Returns a case for every kind of trouble at each of the first `changes` changes of a donor's disk.
 pub fn sweep(changes: u64) -> Vec<Case> {
     let points = Kind::ALL.into_iter().flat_map(|kind| (1..=changes).map(move |at| (kind, at)));
