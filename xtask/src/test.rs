@@ -41,14 +41,14 @@ struct Extent {
     simulation: &'static [(&'static str, &'static str)],
 }
 
-/// What is tried after each change.
+/// Tried after each change, in the minutes that one waits for.
 const SHORT: Extent = Extent {
     torture: 1..=2,
     wanted: torture::Wanted { kills: 20, every_kind: false },
     simulation: &[],
 };
 
-/// What is tried before an issue is called resolved.
+/// Tried before an issue is called resolved.
 const ALL: Extent = Extent {
     torture: 1..=8,
     wanted: torture::Wanted { kills: 200, every_kind: true },
