@@ -24,7 +24,7 @@ pub enum DonorError {
     Advertise(#[from] BadAddress),
     /// The donor cannot listen at its port.
     #[error(
-        "cannot listen at {address}: {why}. If another donor of this machine has the port, give this one another with --listen, such as [::]:7801, and open that in the firewall"
+        "cannot listen at {address}: {why}. If another donor of this machine has the port, give this one another with --listen, such as [::]:7801, and open that in the firewall; `ss -ltnp` shows which program has it"
     )]
     Listen {
         /// The address to listen at, as `host:port`.

@@ -5,6 +5,9 @@ use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The name of a pool that is made without one.
+pub const NEW_POOL: &str = "pool";
+
 /// The settings of one manager. [`Default`] suits a pool of desktops on one network.
 #[derive(Debug, Clone)]
 pub struct ManagerConfig {
@@ -12,8 +15,8 @@ pub struct ManagerConfig {
     pub listen: String,
     /// The directory that holds everything the manager must not lose.
     pub state: PathBuf,
-    /// The name of the pool; fixed when the pool is made.
-    pub pool_name: String,
+    /// The name of the pool, which is fixed when it is made: [`NEW_POOL`] if none is said, and none but that later.
+    pub pool_name: Option<String>,
     /// The addresses at which members reach the manager, each `host` or `host:port`; if empty, all addresses of the
     /// machine, or the one at which it listens.
     pub advertise: Vec<String>,
@@ -72,7 +75,7 @@ impl Default for ManagerConfig {
         Self {
             listen: MANAGER_LISTEN.into(),
             state: PathBuf::from("manager"),
-            pool_name: "pool".into(),
+            pool_name: None,
             advertise: Vec::new(),
             metrics_listen: None,
             lease: Duration::from_secs(30),

@@ -1,6 +1,6 @@
 //! Makes a new pool: its certificate authority, its catalog, its first admin and its recovery kit.
 
-use crate::config::ManagerConfig;
+use crate::config::{ManagerConfig, NEW_POOL};
 use potluck_catalog::Founding;
 use potluck_recovery::StateError;
 use potluck_recovery::admin::NewAdmin;
@@ -22,27 +22,32 @@ const FIRST_ADMIN: &str = "admin";
 /// identity in `admin/`. A directory that holds a whole pool is left as it is; one where this was
 /// interrupted is completed.
 ///
-/// Errors: a manager runs there, a restore was not finished, or the catalog of a pool is missing.
+/// Errors: a manager runs there, a restore was not finished, the catalog of a pool is missing, or the pool there has
+/// another name than the one that is said.
 pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     let existed = config.state.exists();
     let made; // declared first, so that it is dropped after the directory was given up
     let state = StateDir::take(&config.state)?;
     made = Made::begin(&state, existed)?;
     state.refuse_unfinished()?;
-    let catalog = Founding::begin(&state.catalog(), &config.pool_name)?;
+    let said = config.pool_name.as_deref();
+    let catalog = Founding::begin(&state.catalog(), said.unwrap_or(NEW_POOL))?;
+    let name = catalog.pool_name()?;
+    if let Some(said) = said.filter(|said| *said != name) {
+        return Err(StateError::OtherName { state: config.state.clone(), name, said: said.into() });
+    }
     // An authority is made only for a pool without members, for members know theirs.
     if !catalog.is_founded()? {
-        let ca = Ca::create(&state.ca(), &config.pool_name)?;
+        let ca = Ca::create(&state.ca(), &name)?;
         kit::make_key(&state, &*env.entropy)?;
-        let admin =
-            NewAdmin { pool: &config.pool_name, name: FIRST_ADMIN, manager: Addresses::default() };
+        let admin = NewAdmin { pool: &name, name: FIRST_ADMIN, manager: Addresses::default() };
         let certify = |id| admin.certify(&state, &ca, id);
         let ours = fingerprint(ca.certificate());
         catalog.found(&ours, FIRST_ADMIN, env.clock.wall(), certify)?;
     }
     if !state.kit().exists() {
         // The manager finds out at its start where it is reached.
-        kit::keep(&state, &catalog.pool_name()?, &Addresses::default(), &*env.entropy)?;
+        kit::keep(&state, &name, &Addresses::default(), &*env.entropy)?;
     }
     Ok(made)
 }

@@ -64,8 +64,8 @@ impl StaleCatalog {
         }
         self.unproven_terms.ended(donor);
         let why = format!(
-            "donor {donor} was served by a manager of epoch {epoch}, and this catalog, now of epoch {own}, does \
-         not know all that it did: it is older than one that ran before"
+            "this catalog does not know all that a manager of epoch {epoch} did, which served donor {donor}: it is older \
+             than one that ran before"
         );
         tracing::debug!(%donor, ?heard, %own, "a newer catalog ran before");
         self.begin(why, epoch).await?;

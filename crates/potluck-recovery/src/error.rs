@@ -42,6 +42,16 @@ pub enum StateError {
         /// The pool of the authority in `ca`.
         authority: String,
     },
+    /// The pool has another name than the one that was said.
+    #[error("the pool in {} is called {name}, not {said}", state.display())]
+    OtherName {
+        /// The state directory of the manager.
+        state: PathBuf,
+        /// The name of the pool.
+        name: String,
+        /// The name that was said.
+        said: String,
+    },
     /// The backup is not as it was written, or is of another version.
     #[error("the backup {} is damaged: {detail}", path.display())]
     BadBackup {
@@ -87,8 +97,8 @@ pub enum StateError {
         /// The fault of the kit, in words.
         detail: String,
     },
-    /// No donor answered, and none of those that were named was reached; each with the reason.
-    #[error("none of the donors that were named is reached: {0}")]
+    /// No donor answered, and none of those that were named or are known was reached; each with the reason.
+    #[error("no donor is reached: {0}")]
     NobodyReached(String),
     /// No donor that answered has a block of the log that can be read.
     #[error(
@@ -181,6 +191,11 @@ impl StateError {
                 code::OTHER_AUTHORITY,
                 "donors would obey one pool with the catalog of another: put the catalog.db and the ca directory of the same pool there, or restore the pool into a new directory with `potluck manager restore` and its own recovery kit",
             ),
+            Self::OtherName { .. } => failure(
+                ErrorKind::Conflict,
+                code::EXISTS,
+                "a pool keeps the name that it was made with: leave --name out; for another pool beside it, name a new directory with --state",
+            ),
             Self::BadBackup { .. } => failure(
                 ErrorKind::Integrity,
                 code::CATALOG,
@@ -214,7 +229,7 @@ impl StateError {
             Self::NobodyReached(_) => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
-                "name them as this machine knows them, or by address (--donor 10.0.0.7), and see that `potluck lend` runs there and its port is open; or restore from a backup in a file",
+                "see that `potluck lend` runs there and its port is open; name donors with --donor as this machine knows them, or by address (--donor 10.0.0.7); or restore from a backup in a file",
             ),
             Self::NoLog { .. } => failure(
                 ErrorKind::Retry,
@@ -277,7 +292,7 @@ impl StateError {
             Self::Listen { .. } => failure(
                 ErrorKind::Other,
                 code::LOCAL_IO,
-                "listen elsewhere with --listen, at an address of this machine and a port that is free: perhaps another manager of this machine has this one",
+                "listen elsewhere with --listen, at an address of this machine and a port that is free: perhaps another manager of this machine has this one (`ss -ltnp` shows which program)",
             ),
         }
     }

@@ -111,7 +111,7 @@ impl World {
             let config = ManagerConfig {
                 listen: "0.0.0.0:7700".into(),
                 state: state.lock().expect("no holder panics").clone(),
-                pool_name: "simulated".into(),
+                pool_name: Some("simulated".into()),
                 advertise: vec![Who::Manager.address()],
                 lease: LEASE,
                 gc_delay: GC_DELAY,

@@ -69,7 +69,7 @@ impl Lab {
         let mut config = ManagerConfig {
             listen: "127.0.0.1:0".into(),
             state: dir.path().join("state"),
-            pool_name: "test pool".into(),
+            pool_name: Some("test pool".into()),
             gc_delay: Duration::from_millis(300),
             // A chunk that nobody commits is reclaimed at once.
             resume_window: Duration::ZERO,

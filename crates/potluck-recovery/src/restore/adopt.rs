@@ -42,7 +42,6 @@ pub async fn adopt_newer(
     let Some(chain) = gathered.chains.first().filter(|chain| own.is_older_than(chain)).cloned()
     else {
         gathered.give_up().await;
-        staging.give_up()?;
         return Ok(None);
     };
     let restored = gathered.restore(Ok(chain), own.epoch, staging, &advertise, tell).await?;

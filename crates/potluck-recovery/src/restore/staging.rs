@@ -117,12 +117,6 @@ impl Staging {
         Ok(Self { kit, state, place, ca, exchanges })
     }
 
-    /// Leaves the catalog that is in its place there.
-    pub fn give_up(self) -> Result<(), StateError> {
-        let staging = self.state.root();
-        fs::remove_dir_all(staging).map_err(StateDir::io(staging.into()))
-    }
-
     /// Returns the path of the catalog in the state directory, where it lies at the end.
     pub fn final_catalog(&self) -> PathBuf {
         self.place.catalog()
@@ -219,6 +213,16 @@ impl Staging {
         // The directory is a pool now, and starts. What is left of the restore does no harm.
         let _ = fs::remove_dir_all(from);
         Ok(())
+    }
+}
+
+impl Drop for Staging {
+    /// Leaves the catalog that is in its place there, if the exchange has not begun to move it. What a restore into an
+    /// empty directory left stays: it shows that this is no new pool.
+    fn drop(&mut self) {
+        if self.exchanges && !self.place.root().join(REPLACING).exists() {
+            let _ = fs::remove_dir_all(self.state.root()); // after an exchange it is gone already
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl ManagerMachine {
         let config = ManagerConfig {
             listen: "0.0.0.0:7700".into(),
             state: state.to_path_buf(),
-            pool_name: POOL.into(),
+            pool_name: Some(POOL.into()),
             advertise: vec![manager_address().to_string()],
             ..limits
         };

@@ -18,9 +18,9 @@ pub struct DemoArgs {
 pub struct ManagerOptions {
     #[command(flatten)]
     pub given: Given<OfManager>,
-    /// Name of the pool, when it is made
-    #[arg(long, default_value = "pool", value_name = "NAME")]
-    pub name: String,
+    /// Name of the pool, when it is made; default: pool
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// First take the newest catalog that donors keep, where the one here is older, as a copy that was put back is;
     /// the one here is kept beside it
     #[arg(long)]

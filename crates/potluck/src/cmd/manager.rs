@@ -33,6 +33,9 @@ pub async fn run(
         new_pool::agree(&args.options, &settings.manager_dir(), settings, output).await?;
     }
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
+    if args.options.adopt_newer {
+        adopt_newer(&args.options, &state, output).await?;
+    }
     let ManagerStarted { mut made, manager, mut tuning } =
         start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
@@ -76,6 +79,22 @@ pub struct ManagerStarted {
     pub tuning: Tuning,
 }
 
+/// Takes the newest catalog that donors keep in the place of the one in `state`, before a manager is started there.
+pub async fn adopt_newer(
+    options: &ManagerOptions,
+    state: &Path,
+    output: &Output,
+) -> Result<(), Failure> {
+    restore::adopt_newer(state, &listen(options, state)?, Env::system(), output).await
+}
+
+/// Returns the address that a manager with these options and settings listens at.
+pub fn listen(options: &ManagerOptions, state: &Path) -> Result<String, Failure> {
+    let mut file = SettingsFile::read(Daemon::Manager, state)?;
+    options.given.put_into(&mut file);
+    Ok(config(&file, state).listen)
+}
+
 /// Starts a manager, and tells the user its address. Options that were given are kept in its settings file.
 pub async fn start(
     options: &ManagerOptions,
@@ -89,9 +108,6 @@ pub async fn start(
     }
     let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
-    if options.adopt_newer {
-        restore::adopt_newer(&state, &config.listen, env.clone(), output).await?;
-    }
     let kit = state.join(potluck_recovery::state_dir::KIT);
     let pool_is_new = !kit.exists();
     let made = potluck_manager::init(&config, &env).map_err(failed)?;

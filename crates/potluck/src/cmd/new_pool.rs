@@ -20,7 +20,7 @@ const BEFORE: [&str; 2] = ["settings.toml", "daemon.json"];
 /// Succeeds if the manager's directory has a pool, if neither this machine nor its network has another one, or if the
 /// user wants a new one all the same.
 ///
-/// Errors: the user does not want one; or the machine is in a pool, and nobody can be asked.
+/// Errors: the user does not want one; or nobody can be asked.
 pub async fn agree(
     options: &ManagerOptions,
     manager_dir: &Path,
@@ -44,16 +44,11 @@ pub async fn agree(
     };
     let advice = "to lend to that pool: `potluck lend DIR`, after `potluck join -` with a token that its admin makes \
                   (`potluck invite --role donor`); for another pool beside it: --new-pool";
-    if !can_ask() && !own.is_empty() {
+    if !can_ask() {
         let what = format!("no new pool is made: {found}");
         return Err(Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(advice));
     }
     output.note(&found);
-    if !can_ask() {
-        // Anybody can answer, and is not to keep a script from making its pool.
-        output.note(&format!("a new one is made; {advice}"));
-        return Ok(());
-    }
     confirm("make a new pool on this machine all the same?", advice).await
 }
 

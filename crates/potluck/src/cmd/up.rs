@@ -3,7 +3,7 @@
 use super::lend::{LendAsked, LendPlace};
 use super::manager::ManagerStarted;
 use super::{Ending, join, lend, manager, new_pool};
-use crate::args::UpArgs;
+use crate::args::{Given, ManagerOptions, UpArgs};
 use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
@@ -17,7 +17,7 @@ use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::own_addresses::from_this_machine;
 use potluck_wire::token::{JoinToken, Role};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The validity in seconds of the token that this process makes for its own donor.
 const OWN_TOKEN_SECONDS: u64 = 60;
@@ -44,6 +44,12 @@ pub async fn run(
         false => args.dirs,
     };
 
+    let mut terms = args.terms;
+    terms.settings.extend(args.lend_listen.map(|listen| (keys::key("lend.listen"), listen)));
+    if args.manager.adopt_newer {
+        let own = (&*donor_dir, &*dirs, &terms);
+        adopt_newer(&args.manager, &manager_dir, own, output).await?;
+    }
     let ManagerStarted { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
     // If a new pool is removed again, so is its donor. Other state that was in the donor's directory before stays,
@@ -53,8 +59,6 @@ pub async fn run(
     let is_new = made.is_new() && !Identity::exists(&donor_dir);
     let new_donor = is_new.then(|| donor_dir.clone());
     let address = manager.address();
-    let mut terms = args.terms;
-    terms.settings.extend(args.lend_listen.map(|listen| (keys::key("lend.listen"), listen)));
     let place = beside(address, &SettingsFile::read(Daemon::Manager, &manager_dir)?);
     let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(manager.run(async {
@@ -85,6 +89,42 @@ pub async fn run(
     drop(made);
     ended.and(served.map_err(manager::failed))?;
     Ok(Ending::Done)
+}
+
+/// Takes the newest catalog that donors keep, one of which may be this process's own: it serves meanwhile as one that
+/// runs alone.
+async fn adopt_newer<O>(
+    options: &ManagerOptions,
+    manager_dir: &Path,
+    (donor_dir, dirs, given): (&Path, &[PathBuf], &Given<O>),
+    output: &Output,
+) -> Result<(), Failure> {
+    let adopting = manager::adopt_newer(options, manager_dir, output);
+    if !Identity::exists(donor_dir) {
+        return adopting.await;
+    }
+    let mut identity = command_settings::load_identity(donor_dir)?;
+    let mut place = LendPlace::default();
+    if let Ok(address) = manager::listen(options, manager_dir)?.parse() {
+        let here = Addresses::from(from_this_machine(address));
+        identity.about.manager = here.and(&identity.about.manager);
+        place = beside(address, &SettingsFile::read(Daemon::Manager, manager_dir)?);
+    }
+    let asked = LendAsked { given, dirs, claiming: Claiming::Own, place };
+    let silent = Output::silent();
+    let lent = lend::start(asked, donor_dir.to_owned(), identity, &silent).await?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async {
+        let _ = stopped.await; // a dropped sender means stop as well
+    };
+    let (_, hangups) = signals::daemon_signals();
+    let adopting = async {
+        let adopted = adopting.await;
+        drop(stop);
+        adopted
+    };
+    let (adopted, lent) = tokio::join!(adopting, lent.run(&silent, stopped, hangups, || None));
+    adopted.and(lent)
 }
 
 /// Returns where the donor listens if the manager listens at `manager`: at the port of donors, or at any port if the

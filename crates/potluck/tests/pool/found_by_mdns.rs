@@ -71,8 +71,9 @@ fn a_manager_with_a_new_address_is_found_on_its_network() {
     laptop.sh("potluck find-manager lab-head.local").ok();
     // Somebody else there, who types what the manuals begin with, hears of the pool before there are two.
     let told = laptop.sh("HOME=$(mktemp -d) potluck up --listen no.such.host.example:1");
-    assert!(told.code != 0 && told.stderr.contains("10.77.0.101:7700"), "{}", told.stderr);
+    assert!(told.code == 10 && told.stderr.contains("10.77.0.101:7700"), "{}", told.stderr);
     assert!(told.stderr.contains("potluck join -"), "{}", told.stderr);
+    assert!(told.stderr.contains("--new-pool"), "{}", told.stderr);
     laptop.sh(&format!("potluck join {unused}")).ok();
 }
 
@@ -83,8 +84,9 @@ fn machines_that_lie_by_mdns_lead_nobody_astray() {
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop, liar] = names.map(|name| lab.machine(name));
     // The lies lead to a manager, but to another pool's.
-    liar.start(UP, "lending");
-    let (laptop, _) = renumbered(head, laptop, UP);
+    let up = format!("{UP} --new-pool");
+    liar.start(&up, "lending");
+    let (laptop, _) = renumbered(head, laptop, &up);
     let admin = head.path("/home/lab/.local/state/potluck/manager/admin");
     let pool = Identity::load(&admin).expect("an identity").pool();
     liar.start(&format!("python3 -uc '{LIES}' {pool}"), "lying");

@@ -1,9 +1,11 @@
 //! A manager that is started on an old copy of its directory: what came after the copy is not lost.
 
 use super::content::{arg, file};
-use super::lab::Lab;
+use super::lab::{Lab, start_daemon, stop};
 use super::metadata_survives::{cat_when_there, lose_and_restore_with, wait_logged};
+use super::ports::free_port;
 use super::waiting::{DEADLINE, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,4 +100,48 @@ fn a_manager_on_an_old_copy_takes_the_newer_catalog_that_donors_keep() {
     lab.wait_live();
     assert!(!lab.manager_dir().join("older-2").exists());
     assert_eq!(cat_when_there(&lab, "pot://lab/today"), today);
+}
+
+/// The only donor that keeps the newer catalog may be the one in the process that asks for it.
+#[test]
+fn a_machine_alone_takes_the_newer_catalog_from_its_own_donor() {
+    let mut lab = Lab::empty();
+    let (state, lent) = (lab.dir().join("state"), lab.dir().join("lent"));
+    let [listen, lend_listen] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let daemon = lab.cli.clone();
+    lab.cli = daemon.under(&state.join("manager/admin"));
+    let up = |lab: &Lab, more: &[&str]| {
+        let all = ["up", arg(&lent), "--state", arg(&state), "--backup-every", "300ms"];
+        let at = ["--listen", &*listen, "--lend-listen", &lend_listen, "--keep-free", "0%"];
+        start_daemon(&daemon, lab.dir(), "up", &[&all, &at[..], more].concat()).0
+    };
+    let live = |lab: &Lab| wait_until("the donor", DEADLINE, || lab.cli.live_donors().len() == 1);
+    let mut running = up(&lab, &["--max", "1GiB", "--name", "alone"]);
+    live(&lab);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
+    wait_logged(&lab);
+    stop(&mut running, Signal::TERM);
+    let (manager, old) = (state.join("manager"), lab.dir().join("old"));
+    copy(&manager, &old);
+    // The pool has its name, whatever a later start says.
+    let refused = daemon.fails(10, &["up", "--state", arg(&state), "--name", "other"]);
+    assert!(refused.message.contains("is called alone, not other"), "{refused:?}");
+    let mut running = up(&lab, &["--name", "alone"]);
+    live(&lab);
+    let (source, today) = file(lab.dir(), "today", 2, 300_000);
+    lab.cli.ok(&["cp", arg(&source), "pot://lab/today"]);
+    wait_logged(&lab);
+    stop(&mut running, Signal::TERM);
+    fs::rename(&manager, lab.dir().join("newer")).expect("put away");
+    fs::rename(&old, &manager).expect("put back");
+    let mut running = up(&lab, &["--adopt-newer"]);
+    live(&lab);
+    assert_eq!(cat_when_there(&lab, "pot://lab/today"), today);
+    assert!(manager.join("older-1/catalog.db").exists() && !manager.join("restoring").exists());
+    stop(&mut running, Signal::TERM);
+    // A manager alone, whose donors do not run, says so, and leaves its directory as it was.
+    let alone = ["manager", "--state", arg(&manager), "--listen", &*listen, "--adopt-newer"];
+    let refused = daemon.fails(5, &alone);
+    assert!(refused.message.contains("no donor is reached"), "{refused:?}");
+    assert!(!manager.join("restoring").exists());
 }

@@ -102,9 +102,15 @@ fn an_added_directory_that_cannot_be_lent_leaves_nothing_and_is_removed_in_any_c
     };
     let listen = format!("127.0.0.1:{first}");
     lab.cli.ok(&["set", "lend.listen", &listen, "--state", arg(&state)]);
-    add(&disk).exits(0);
+    let said = add(&disk).exits(0).stderr;
     wait_until("the second directory's donor", DEADLINE, || is_live(&lab, "donor-1-3"));
     let taken = format!("127.0.0.1:{}", first + 1);
+    assert!(said.contains(&format!("not at {taken}: ")), "{said}");
+    // Where one donor listens is nothing to choose: all follow the first.
+    let third = lab.dir().join("disk-3");
+    let elsewhere = ["lend", "--add", arg(&third), "--listen", "127.0.0.1:0"];
+    let refused = lab.cli.fails(2, &[&elsewhere[..], &["--state", arg(&state)]].concat());
+    assert!(refused.hint.contains("potluck set lend.listen"), "{refused:?}");
     assert!(!lab.cli.donor("donor-1-3")["addresses"].to_string().contains(&taken));
     lab.cli.ok(&["lend", "--remove", arg(&disk), "--state", arg(&state), "-y"]);
 
@@ -236,7 +242,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     lab.cli.ok(&["rm", "pot://twice/f"]);
 
     // All that they hold is given back in one step, and called off in one.
-    let give_back = ["give-back", "--all", "--state", arg(&state)];
+    let give_back = ["drain", "--state", arg(&state)];
     let dirs = |said: &serde_json::Value| -> Vec<String> {
         let said = said["directories"].as_array().expect("directories").iter();
         said.map(|it| it["dir"].as_str().expect("a directory").to_owned()).collect()
@@ -250,7 +256,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
         assert_eq!(given["directories"][of]["safe_to_remove"], true, "{given}");
     }
     assert_eq!(lab.cli.shares("pot://lab/f").into_keys().collect::<Vec<_>>(), ["donor-2"]);
-    let off = lab.cli.json(&["give-back", "--cancel", "--state", arg(&state)]);
+    let off = lab.cli.json(&["drain", "--cancel", "--state", arg(&state)]);
     assert_eq!(dirs(&off), both, "{off}");
     for name in ["donor-1", "donor-1-2"] {
         assert!(lab.cli.donor(name)["giving_back"].is_null(), "{}", lab.cli.donor(name));

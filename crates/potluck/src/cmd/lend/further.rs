@@ -28,6 +28,13 @@ pub async fn add(
     let refused = |what: String, hint: &str| {
         Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
     };
+    if let Some((key, _)) = args.given.settings.iter().find(|(key, _)| key.full == "lend.listen") {
+        let what = "--listen is about all donors of this machine: those of further directories listen at the ports after \
+                    that of the first"
+            .to_owned();
+        let hint = format!("leave it out; to move them all: `potluck set {} HOST:PORT`", key.full);
+        return refused(what, &hint);
+    }
     let known = SettingsFile::read(Daemon::Donor, &state)?.lent();
     if known.is_empty() {
         let what = "this donor has lent nothing yet, so there is nothing to add to".to_owned();

@@ -338,7 +338,7 @@ impl Lent {
             _ if is_own => self.state.clone(),
             Some(state) => state,
             None => {
-                let state = self.enrol(file, dir).await?;
+                let (state, passed_over) = self.enrol(file, dir).await?;
                 let started = match self.start(file, dir, &state).await {
                     Ok(started) => started,
                     Err(why) => {
@@ -351,7 +351,7 @@ impl Lent {
                     file.set_lent_state(dir, &state);
                     Ok(())
                 })?;
-                return self.begun(file, dir, started);
+                return Ok(self.begun(file, dir, started)? + &passed_over);
             }
         };
         let started = self.start(file, dir, &state).await?;
@@ -403,7 +403,7 @@ impl Lent {
 
     /// Returns the state directory of the donor that is to lend a further directory. The donor joins with an invitation
     /// of the daemon's own donor, unless one that fits has joined already.
-    async fn enrol(&self, file: &SettingsFile, dir: &Path) -> Result<PathBuf, Failure> {
+    async fn enrol(&self, file: &SettingsFile, dir: &Path) -> Result<(PathBuf, String), Failure> {
         let state = |number: u16| self.state.join(STATES).join(number.to_string());
         let used: BTreeSet<PathBuf> =
             file.lent().iter().filter_map(|lent| file.lent_state(lent)).collect();
@@ -414,8 +414,8 @@ impl Lent {
             Identity::exists(&state(*number))
                 && (lends(*number).is_empty() || lends(*number) == [dir])
         });
-        let number = match known {
-            Some(number) => number,
+        let (number, passed_over) = match known {
+            Some(number) => (number, String::new()),
             None => {
                 let new = free().filter(|number| !Identity::exists(&state(*number)));
                 self.with_free_port(file, dir, new.map(|number| (number, state(number)))).await?
@@ -427,11 +427,11 @@ impl Lent {
             let token = invitation(&self.identity, &self.state).await?;
             join::donor(&token, Some(name), &own).await?;
         }
-        Ok(own)
+        Ok((own, passed_over))
     }
 
     /// Returns the first of these numbers, each with the state directory of its donor, at whose port nobody listens
-    /// yet: the port of a donor follows from its number.
+    /// yet: the port of a donor follows from its number. Says which addresses were passed over for that.
     ///
     /// Errors: somebody listens at all of them, or there is no number.
     async fn with_free_port(
@@ -439,14 +439,17 @@ impl Lent {
         file: &SettingsFile,
         dir: &Path,
         numbers: impl Iterator<Item = (u16, PathBuf)>,
-    ) -> Result<u16, Failure> {
-        let mut taken = None;
+    ) -> Result<(u16, String), Failure> {
+        let (mut taken, mut passed_over) = (None, String::new());
         for (number, state) in numbers {
             let address = terms(file, dir, &state, 0, &self.machine)?.listen;
             match Env::system().net.listen(&address).await {
-                Ok(_) => return Ok(number),
-                Err(why) => taken.get_or_insert(failed(DonorError::Listen { address, why })),
-            };
+                Ok(_) => return Ok((number, passed_over)),
+                Err(why) => {
+                    passed_over += &format!("; not at {address}: {why}");
+                    taken.get_or_insert(failed(DonorError::Listen { address, why }));
+                }
+            }
         }
         Err(taken.unwrap_or_else(|| {
             let what = format!("a machine lends at most {MOST} directories");
