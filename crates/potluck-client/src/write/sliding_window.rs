@@ -165,6 +165,8 @@ struct FileState {
     parity_acknowledged: Vec<Acknowledged>,
     /// The number of groups of the file that are not stored yet.
     open: usize,
+    /// The plaintext bytes of its chunks that the pool held already.
+    held: u64,
     facts: Option<Facts>,
     /// The place of a part in its file, known when the part is cut to its end; `None` for a whole file.
     part: Option<PartOf>,

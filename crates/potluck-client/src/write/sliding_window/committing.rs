@@ -101,6 +101,11 @@ impl Window {
             }
             condition => condition,
         };
+        // What was found of a file that changed, and is read once more, counts for nothing.
+        match state.part.and_then(|part| self.wholes.get_mut(&part.file)) {
+            Some(whole) => whole.held += state.held,
+            None => self.report.held_bytes += state.held,
+        }
         let FileState {
             entries,
             parity,

@@ -87,6 +87,7 @@ impl Window {
         if std::mem::replace(&mut whole.is_ready, true) {
             return;
         }
+        self.report.held_bytes += std::mem::take(&mut whole.held);
         let commit = FileCommit {
             path: facts.path.clone(),
             size: facts.size,

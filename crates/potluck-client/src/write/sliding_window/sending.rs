@@ -156,8 +156,7 @@ impl Window {
                         let len = u64::from(state.entries[index as usize].len);
                         if !state.is_again {
                             self.progress.advance(len);
-                            self.report.held_bytes +=
-                                if sent.is_none() && !left_out { len } else { 0 };
+                            state.held += if sent.is_none() && !left_out { len } else { 0 };
                         }
                         (index, &mut state.acknowledged)
                     }

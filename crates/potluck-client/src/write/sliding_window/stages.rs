@@ -219,6 +219,8 @@ pub(super) struct Whole {
     pub count: u32,
     /// The numbers of the parts that were cut and are not committed.
     pub uncommitted: BTreeSet<u32>,
+    /// The plaintext bytes of chunks of its parts that the pool held already.
+    pub held: u64,
     /// The facts about the file, once it is cut to its end.
     pub facts: Option<Facts>,
     /// True while the commit of the whole file is under way, or waits for its turn.
