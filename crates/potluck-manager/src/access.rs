@@ -244,9 +244,7 @@ fn action(verb: Verb) -> &'static str {
         Verb::RepairStatus => "`potluck repair status`",
         Verb::Trust => "`potluck nodes trust`",
         Verb::ScrubNow => "`potluck scrub now`",
-        Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing => {
-            "`potluck give-back` or `nodes drain`"
-        }
+        Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing => "`potluck give-back` or `drain`",
         Verb::Away => "`potluck away` or `nodes away`",
         Verb::CheckpointBegin
         | Verb::CheckpointCommit

@@ -118,7 +118,7 @@ impl Alarms {
                 count(members.len() as u64, "member")
             );
             let advice = format!(
-                "its machine or its program does not do what it says: `potluck nodes drain {name}` empties it"
+                "its machine or its program does not do what it says: `potluck drain {name}` empties it"
             );
             Alarm::new(Kind::DonorFalseReceipts, what, advice).of(donor.donor)
         })
@@ -281,7 +281,7 @@ fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
         ),
         (false, _) => (
             format!("the disk that {name} lends takes no writes ({why}): it may be failing"),
-            format!("look at it, or move what it holds to others: `potluck nodes drain {name}`"),
+            format!("look at it, or move what it holds to others: `potluck drain {name}`"),
         ),
     };
     Some(Alarm::new(Kind::DonorDisk, what, advice))
@@ -379,7 +379,7 @@ fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
         count(*bad, "chunk")
     );
     let advice = format!(
-        "`potluck scrub now {name}` has it read back everything; `potluck nodes drain {name}` moves \
+        "`potluck scrub now {name}` has it read back everything; `potluck drain {name}` moves \
          what it holds to others"
     );
     Some(Alarm::new(Kind::DonorBadCopies, what, advice))
@@ -415,7 +415,7 @@ mod tests {
         let alarm = bad_copies(&donor).expect("worth a word");
         assert!(alarm.what.contains("15 chunks") && !degrades(&alarm), "{alarm}");
         assert!(alarm.advice.contains("scrub now desk"), "{alarm}");
-        assert!(alarm.advice.contains("nodes drain desk"), "{alarm}");
+        assert!(alarm.advice.contains("drain desk"), "{alarm}");
         donor.quarantined = Some("it served wrong bytes".into());
         assert_eq!(bad_copies(&donor), None, "it holds nothing that counts");
         assert!(quarantined(&donor).expect("told").advice.contains("nodes trust desk"));

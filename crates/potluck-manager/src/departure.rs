@@ -1,5 +1,5 @@
-//! The judgement of whether donors may go, and of what stands in the way. `status`, `nodes rm`, `members rm`, `nodes
-//! drain`, `give-back` and `leave` all show this one, and the manager removes donors by it.
+//! The judgement of whether donors may go, and of what stands in the way. `status`, `nodes rm`, `members rm`, `drain`,
+//! `give-back` and `leave` all show this one, and the manager removes donors by it.
 //!
 //! The effects of their leaving are found as a scan finds them, with their copies leaving, so that the forecast is what
 //! happens afterwards. Donors that leave together are looked at together, because none of them can count on the copies
@@ -7,9 +7,11 @@
 
 mod facts;
 mod removal;
+mod writes;
 
 pub use removal::{RemovalTerms, needs};
 
+use crate::callers::KnownMembers;
 use crate::failure::too_few_donors;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
@@ -39,6 +41,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        members: Arc<KnownMembers>,
         gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
     }

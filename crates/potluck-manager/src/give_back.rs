@@ -80,6 +80,11 @@ impl GiveBacks {
             needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
             removal: Some(needs(&loss, &less_safe, &back.may_go)),
             listing: Some(loss.digest()),
+            written: departure
+                .over
+                .is_none()
+                .then(|| self.departures.writes_at(&departure.donors))
+                .flatten(),
             lost: loss.paths,
             lost_files: loss.files,
             less_safe: less_safe.paths,

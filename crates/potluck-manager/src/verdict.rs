@@ -262,7 +262,7 @@ fn unstick(status: &PoolStatus) -> String {
     match status.donors.iter().find(gives) {
         None => "bring back donors that do not answer, or lend more with `potluck lend`".into(),
         Some(donor) => format!(
-            "lend more with `potluck lend`, or have {0} lend again: `potluck nodes drain {0} --cancel`",
+            "lend more with `potluck lend`, or have {0} lend again: `potluck drain {0} --cancel`",
             donor.name
         ),
     }

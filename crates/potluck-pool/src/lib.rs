@@ -44,7 +44,8 @@ pub use receipts::{ReceiptJudgement, ReceiptSigner};
 pub use record::{DonorRecord, Giving};
 pub use running_probations::ProbationResult;
 pub use write_session::{
-    MANAGER, NewSession, NoSession, QuotaRoom, ResumedSession, Ticketed, TooManyOffered,
+    MANAGER, NewSession, NoSession, QuotaRoom, ResumedSession, SessionAtDonor, Ticketed,
+    TooManyOffered,
 };
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The bytes that the sessions of one member may together store beyond what follows from what was promised to them,
 /// for chunks that are sent again where no room was promised for it. It is one budget for all of them, since sessions
@@ -121,6 +122,17 @@ pub struct Parked {
     pub(crate) since: Tick,
     /// The bytes promised to the session and not used, by donor: they are promised again when it goes on.
     pub(crate) promised: BTreeMap<DonorId, u64>,
+}
+
+/// A session that may still write at a donor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionAtDonor {
+    /// The member who opened the session.
+    pub member: MemberId,
+    /// The time since it was opened; `None` for a session of an earlier term of the manager.
+    pub age: Option<Duration>,
+    /// The time since its last call.
+    pub silent: Duration,
 }
 
 /// The error that a session is over, never was, is somebody else's, or is a reservation, which does not write.

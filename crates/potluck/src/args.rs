@@ -24,13 +24,13 @@ pub use daemons::{
     DemoArgs, LendAction, LendArgs, LendStatusArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs,
 };
 pub use donors::{
-    AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,
+    AwayArgs, DrainArgs, DrainOptions, GiveBackArgs, NodeAwayArgs, NodeName, NodeRemoveArgs,
     NodesArgs,
 };
 pub use files::{
     CatArgs, CpArgs, DuArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs, TreeArgs,
 };
-pub use groups::meant;
+pub use groups::{all_commands, meant};
 pub use history::{
     PinArgs, RetentionOptions, RevertArgs, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
     SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
@@ -209,14 +209,14 @@ pub enum Command {
         after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."
     )]
     Hash(HashArgs),
-    /// Move or rename a file or directory inside a space
+    /// Move or rename files or directories inside a space
     #[command(
-        after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."
+        after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n  potluck mv 'pot://lab/tmp/*.h5' pot://lab/runs/\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."
     )]
     Mv(MvArgs),
     /// Remove files or directories
     #[command(
-        after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n  potluck rm --forever pot://lab/big.h5     (keeps nothing, and frees its quota)\n\nWhere the policy keeps what is removed, `potluck undelete` brings it back. Of several paths those that fail are told and the others are removed: exit code 4."
+        after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n  potluck rm 'pot://lab/run-*.tmp'   (asks on a terminal)\n  potluck rm --forever pot://lab/big.h5     (keeps nothing, and frees its quota)\n\nWhere the policy keeps what is removed, `potluck undelete` brings it back. Of several paths those that fail are told and the others are removed: exit code 4."
     )]
     Rm(RmArgs),
     /// List the versions of a file: the current one and those that are kept
@@ -331,12 +331,17 @@ pub enum Command {
     /// Look at what is reclaimed, or let it go on after a restore
     #[command(subcommand, after_help = "Example:\n  potluck gc status")]
     Gc(GcArgs),
-    /// List donors, empty, remove or trust them
+    /// List donors, remove or trust them
     #[command(subcommand, after_help = "Example:\n  potluck nodes ls")]
     Nodes(NodesArgs),
-    /// Take back space that this machine lends
+    /// Move all that a donor holds to others: of this machine's own, or for admins of any
     #[command(
-        after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n  potluck give-back --cancel"
+        after_help = "Examples:\n  potluck drain bench-7 -n     (what it means)\n  potluck drain bench-7\n  potluck drain                (this machine; says when it may go)\n  potluck drain --now -n       (what would be lost if it went at once)\n  potluck drain --cancel       (lends again)"
+    )]
+    Drain(DrainArgs),
+    /// Take back a part of the space that this machine lends
+    #[command(
+        after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n\nAll of it: `potluck drain` empties the machine, `potluck leave` also ends its membership."
     )]
     GiveBack(GiveBackArgs),
     /// End this machine's membership: give back, stop, and take away what is here
@@ -384,12 +389,13 @@ mod tests {
         let parse = |line: &str| Args::try_parse_from(line.split(' ')).map(|_| ());
         for good in [
             "potluck give-back 50GiB",
-            "potluck give-back --all --now -y",
-            "potluck give-back --cancel",
+            "potluck give-back --to 1GiB --no-wait -n",
+            "potluck drain --cancel",
+            "potluck drain --now -y --dir /disk2",
             "potluck away 3d",
             "potluck away --end",
             "potluck nodes away bench 12h",
-            "potluck nodes drain bench --now -n",
+            "potluck drain bench --now -n",
             "potluck policy set pot://lab --ec 4+2 --new-files-only",
             "potluck mkdir pot://lab/a --copies 3",
             "potluck repair now --watch",
@@ -417,8 +423,9 @@ mod tests {
             "potluck policy set pot://lab --trash 7",
             "potluck undelete",
             "potluck give-back",
-            "potluck give-back 50GiB --all",
-            "potluck give-back --cancel --now",
+            "potluck give-back 50GiB --to 1GiB",
+            "potluck drain --cancel --now",
+            "potluck drain bench --dir /disk2",
             "potluck away",
             "potluck away 3d --end",
             "potluck nodes away bench",

@@ -158,12 +158,11 @@ impl CommandSettings {
         let failure = |what: String| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
         match JoinedPool::load(&self.donor_dir()) {
             Some(donor) => failure(format!(
-                "you have not joined pool {} as a user: the identity in {} is this machine's, a donor's, \
-                 which only lends",
+                "this machine only lends to pool {}: the identity in {} is a donor's, which sees its own state and no files",
                 donor.about.pool,
                 donor.dir.display()
             ))
-            .hint("`potluck lend status` shows what this machine lends; for the rest ask an admin for a token (`potluck invite --role user`), then run `potluck join -`"),
+            .hint("`potluck lend status`, `potluck nodes ls` and `potluck scrub status` show what is of this machine; for the rest ask an admin for a token (`potluck invite --role user`), then run `potluck join -`"),
             None => failure("you have not joined a pool".into())
                 .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join -`"),
         }

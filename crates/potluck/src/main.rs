@@ -37,6 +37,10 @@ fn main() -> ExitCode {
         output::say(format!("mount.potluck: {why}"));
         return ErrorKind::Usage.exit_code().into();
     }
+    if std::env::args_os().skip(1).eq(["help", "all"]) {
+        Output::for_people().answer(&(), |()| args::all_commands());
+        return ExitCode::SUCCESS;
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(why) => return refuse(&why),
@@ -158,8 +162,8 @@ fn explained(failure: Failure) -> Failure {
     };
     match failure.code == code::NO_ENTRY && std::env::args_os().skip(1).any(|arg| is_pattern(&arg)) {
         true => failure.hint(
-            "* and ? are taken as they stand, but in the last name of what `ls`, `du` and `cat` are given: list what \
-             they would match, and name it, or the directory with -r",
+            "in `ls`, `du`, `cat`, `cp`, `mv` and `rm` * and ? match in the last name of a path, and nowhere else: list \
+             what they would match, and name it, or the directory with -r",
         ),
         false => failure,
     }

@@ -12,6 +12,7 @@ use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{Catalog, Met, PageLimit};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::kept_place::is_reserved;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, LayoutChunk, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, PoolView};
@@ -91,12 +92,23 @@ impl Look {
                 self.report.metadata += u64::from(ails);
             }
             Met::File(version, layout) => {
-                self.report.files += 1;
+                self.count(at);
                 self.sound(below(&path, at), &version, &layout);
             }
             Met::Part(version, layout) => self.sound(below(&path, at), &version, &layout),
             Met::Damaged(_) if is_metadata(&path, at) => self.report.metadata += 1,
-            Met::Damaged(why) => self.damaged(below(&path, at), why),
+            Met::Damaged(why) => {
+                self.count(at);
+                self.damaged(below(&path, at), why);
+            }
+        }
+    }
+
+    /// Counts a file: one that was replaced or removed is none that listings show and readers read.
+    fn count(&mut self, at: &str) {
+        match at.split('/').any(is_reserved) {
+            true => self.report.kept_files += 1,
+            false => self.report.files += 1,
         }
     }
 
@@ -129,7 +141,6 @@ impl Look {
 
     /// Notes a file whose records in the catalog are damaged, so that its chunks are unknown.
     fn damaged(&mut self, path: String, why: String) {
-        self.report.files += 1;
         let level = HealthLevel::Unreadable;
         let health = Health { level, unreadable: 1, ..Health::default() };
         self.report.found.push(Damage { path, health, may_return: false, damaged: Some(why) });

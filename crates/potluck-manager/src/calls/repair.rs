@@ -79,7 +79,7 @@ impl Answer<Away> for RepairCalls {
         if asked > LONGEST_ABSENCE {
             let what = "an absence of at most 365 days can be announced";
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("`potluck nodes drain` moves what a machine holds that is away for longer"));
+                .hint("`potluck drain` moves what a machine holds that is away for longer"));
         }
         if caller.member()?.role == Role::Donor && !asked.is_zero() {
             self.check_own_word(donor, asked)?;

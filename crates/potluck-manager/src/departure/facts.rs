@@ -17,6 +17,7 @@ impl Departures {
         }
         let now = self.time.tick();
         let scanned = self.scan_state.kept().began.is_some();
+        let written = self.writes_at(donors);
         let pool = self.pool.lock();
         let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
         let facts = Facts {
@@ -26,7 +27,7 @@ impl Departures {
             compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.has_nothing(*id, now)),
             gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
             part: departure.over.is_some(),
-            written: donors.iter().any(|id| pool.is_written(*id)),
+            written,
             others: pool.willing(donors, now).count(),
             unwilling: pool.unwilling(donors, now),
             room: pool.room(donors, now),
@@ -52,8 +53,8 @@ struct Facts {
     gives_back: bool,
     /// True if only some of the chunks that the donors hold leave.
     part: bool,
-    /// True if a write session may store at one of the donors.
-    written: bool,
+    /// The writes that may still store something at one of the donors.
+    written: Option<String>,
     /// The number of other donors that take copies now.
     others: usize,
     /// The reason why other donors take nothing, where some do not.
@@ -73,7 +74,7 @@ impl Facts {
         let name = &self.name;
         let say =
             |verdict, why: String, advice: &str| MayGo { verdict, why, advice: advice.into() };
-        if self.used == 0 && (self.compared || self.given_up) && !self.written {
+        if self.used == 0 && (self.compared || self.given_up) && self.written.is_none() {
             return say(Going::Now, "nothing that files use is there".into(), "");
         }
         if !self.scanned {
@@ -106,7 +107,7 @@ impl Facts {
         }
         // Chunks that were to move when the donor was last heard cannot be reached now, as those that a scan found
         // since.
-        let needed = unreached + awaited + moving.chunks > 0 || self.written || self.part;
+        let needed = unreached + awaited + moving.chunks > 0 || self.written.is_some() || self.part;
         if !self.heard && needed {
             return say(
                 Going::Stuck,
@@ -120,9 +121,9 @@ impl Facts {
             return say(Going::Now, why, "");
         }
         if self.used == 0 {
-            let why = match self.compared {
-                true => "a write under way may still store something there".into(),
-                false => format!("{name} has not told yet what it holds"),
+            let why = match &self.written {
+                Some(written) if self.compared => written.clone(),
+                _ => format!("{name} has not told yet what it holds"),
             };
             return say(Going::NotKnown, why, "ask again in a moment");
         }
@@ -133,7 +134,7 @@ impl Facts {
             (true, _) => String::new(),
             (_, true) => "wait until it is done: `potluck status`".to_owned(),
             (_, false) => {
-                format!("`potluck nodes drain {name}`, or `potluck give-back --all` there")
+                format!("`potluck drain {name}`, or `potluck drain` there")
             }
         };
         let why = match (moving.chunks, self.gives_back) {
@@ -212,12 +213,13 @@ mod tests {
         };
         let lacks = |unreached, awaited| Leaving { unreached, awaited, ..live.leaving };
         let unwilling = Some("attic gives its space back".to_owned());
+        let written = Some("a write of ada".to_owned());
         let gone = Facts { heard: false, compared: false, given_up: true, ..live.clone() };
         for (facts, verdict, said) in [
             (live.clone(), Going::AfterMoving, "3 chunks, 60 B, move"),
             (Facts { leaving: Leaving::default(), ..live.clone() }, Going::AfterMoving, "enough"),
             (Facts { used: 0, ..live.clone() }, Going::Now, "nothing that files use"),
-            (Facts { used: 0, written: true, ..live.clone() }, Going::NotKnown, "a write"),
+            (Facts { used: 0, written, ..live.clone() }, Going::NotKnown, "a write"),
             (Facts { used: 0, compared: false, ..live.clone() }, Going::NotKnown, "not told yet"),
             (Facts { scanned: false, ..live.clone() }, Going::NotKnown, "being looked at"),
             (

@@ -70,7 +70,7 @@ impl RemovalTerms {
         if needs.is_met(self.now || self.agreed.is_some(), false) {
             return Ok(());
         }
-        let drain = format!("move what it holds to others first: `potluck nodes drain {name}`");
+        let drain = format!("move what it holds to others first: `potluck drain {name}`");
         if needs == RemovalNeeds::Force {
             let what = only_at(name, loss.files, &loss.paths);
             let hint = format!("{drain}; `potluck nodes rm {name} --force` loses these files");

@@ -174,7 +174,7 @@ async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do
     donor.send_heartbeat(heartbeat).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let status = lab.admin().call(&Status {}).await.expect("status");
-    let advice = |alarm: &Alarm| alarm.to_string().contains("nodes drain basement");
+    let advice = |alarm: &Alarm| alarm.to_string().contains("drain basement");
     assert!(status.alarms.iter().any(advice), "{:?}", status.alarms);
 }
 

@@ -97,6 +97,26 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
     assert_eq!((&begun, progress(&crew, 2).await.may_go), (&told, begun.clone()), "and goes on so");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_departure_that_waits_for_a_write_says_whose_it_is_before_it_begins() {
+    let mut crew = Crew::new(1).await;
+    crew.copies("pot://lab/single", &[1], &[0]).await;
+    reserve(&crew.user, 1 << 20).await.expect("a write begins");
+    let told = crew.lab.admin().call(&departing(&crew, &[0])).await.expect("told");
+    let written = told.written.clone().unwrap_or_default();
+    assert!(written.starts_with("a write of ada, begun 0s ago"), "{told:?}");
+    let part = Departing { over: Some(1), ..departing(&crew, &[0]) };
+    let told = crew.lab.admin().call(&part).await.expect("told");
+    assert_eq!(told.written, None, "what is lent of goes on taking writes: {told:?}");
+    // Of a donor that holds nothing it is all that is waited for.
+    let empty = Crew::new(1).await;
+    reserve(&empty.user, 1 << 20).await.expect("a write begins");
+    empty.lab.admin().call(&give_back(&empty, 0)).await.expect("begun");
+    let may_go = progress(&empty, 0).await.may_go;
+    assert_eq!(may_go.verdict, Going::NotKnown, "{may_go:?}");
+    assert!(may_go.why.starts_with("a write of ada, begun"), "{may_go:?}");
+}
+
 /// A change of redundancy may need the very donor that leaves. It is no promise yet, so that it waits, and is told to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_leaves_though_files_are_being_changed_to_what_needs_it() {

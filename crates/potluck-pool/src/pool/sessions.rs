@@ -3,8 +3,8 @@
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, Ticketed,
-    TooManyOffered,
+    MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, SessionAtDonor,
+    Ticketed, TooManyOffered,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -12,6 +12,7 @@ use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
 use potluck_core::policy::{Mirror, Policy};
 use potluck_wire::control::Holding;
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -551,13 +552,25 @@ impl Pool {
         self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }
 
-    /// Returns whether a session may still write at a donor.
-    pub fn is_written(&self, donor: DonorId) -> bool {
-        let mut writing = self
-            .sessions
-            .values()
-            .filter(|session| session.parked.is_none() && session.room.is_none());
-        writing.any(|session| session.plan.donors().contains(&donor))
+    /// Returns the sessions that may still write at one of these donors, the oldest first.
+    pub fn writing_at(&self, donors: &BTreeSet<DonorId>, now: Tick) -> Vec<SessionAtDonor> {
+        let writing = self.sessions.values().filter(|session| {
+            session.parked.is_none()
+                && session.room.is_none()
+                && !session.plan.donors().is_disjoint(donors)
+        });
+        let at_donor = |session: &OpenSession| SessionAtDonor {
+            member: session.member,
+            age: session.began.map(|began| now.saturating_sub(began)),
+            silent: match session.busy {
+                0 => now.saturating_sub(session.heard),
+                _ => Duration::ZERO,
+            },
+        };
+        let mut writing: Vec<_> = writing.map(at_donor).collect();
+        // A session of an earlier term of the manager is older than those of this one.
+        writing.sort_by_key(|session| Reverse(session.age.unwrap_or(Duration::MAX)));
+        writing
     }
 
     /// Returns the number of open sessions, without those that are parked and without reservations.

@@ -217,6 +217,9 @@ pub struct GivingBack {
     /// tells. They keep the redundancy that they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_changes: Option<String>,
+    /// The writes that may still store something at the donor, as [`Departing`] tells: its give-back waits for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
     /// True if no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
     /// The number of chunks on the donor that this pool's catalog does not know; they are deleted only if an admin has
@@ -288,7 +291,7 @@ impl RemovalNeeds {
     }
 }
 
-/// The judgement of whether a donor may leave the pool, which `status`, `nodes rm`, `nodes drain` and `give-back` show.
+/// The judgement of whether a donor may leave the pool, which `status`, `nodes rm`, `drain` and `give-back` show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MayGo {
@@ -391,8 +394,11 @@ call!(Fsck => FsckReport, "fsck");
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FsckReport {
-    /// The number of files that were looked at for this page, without the pool's own metadata.
+    /// The number of files that were looked at for this page, without those that are kept after they were replaced or
+    /// removed, and without the pool's own metadata.
     pub files: u64,
+    /// The number of files that were looked at and are kept after they were replaced or removed.
+    pub kept_files: u64,
     /// The number of files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,
     /// The number of files that are as safe as promised when donors are back that are silent now; none of them is in

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["size", "to", "all", "cancel"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["size", "to"]))]
 pub struct GiveBackArgs {
     /// How much less to lend from now on: what is stored beyond that moves to other donors, and the rest
     /// stays lent. Twice takes twice as much; --to does not
@@ -17,15 +17,13 @@ pub struct GiveBackArgs {
     /// Lend so much from now on, and no more
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub to: Option<u64>,
-    /// All of it, to take the machine away afterwards
+    /// Do not wait until it is done
     #[arg(long)]
-    pub all: bool,
-    /// Lend again after --all, as much as lend.max says. After a part: `potluck set lend.max`
-    #[arg(long, conflicts_with_all = ["now", "dry_run"])]
-    pub cancel: bool,
-    #[command(flatten)]
-    pub options: GiveBackOptions,
-    /// Of this lent directory, where there are several; default with --all: of all of them
+    pub no_wait: bool,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Of this lent directory, where there are several
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Where this donor's own state lives; default: potluck/donor in your state directory
@@ -33,16 +31,26 @@ pub struct GiveBackArgs {
     pub state: Option<PathBuf>,
 }
 
-impl GiveBackArgs {
-    /// Returns whether only a part is taken back, and the rest stays lent.
-    pub fn is_part(&self) -> bool {
-        self.size.is_some() || self.to.is_some()
-    }
+#[derive(Debug, clap::Args)]
+pub struct DrainArgs {
+    /// Which donor, by name or number, for admins; default: this machine's own, for its owner
+    pub donor: Option<String>,
+    /// Let it keep what is still there, and lend again
+    #[arg(long, conflicts_with_all = ["now", "dry_run"])]
+    pub cancel: bool,
+    #[command(flatten)]
+    pub options: DrainOptions,
+    /// Of this machine, only this lent directory, where there are several
+    #[arg(long, value_name = "DIR", conflicts_with = "donor")]
+    pub dir: Option<PathBuf>,
+    /// Where this machine's donor has its state; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR", conflicts_with = "donor")]
+    pub state: Option<PathBuf>,
 }
 
 /// How a donor is emptied.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct GiveBackOptions {
+pub struct DrainOptions {
     /// Delete at once what is there, also what no other donor has once you agreed to the list of it
     #[arg(long)]
     pub now: bool,
@@ -72,11 +80,6 @@ pub enum NodesArgs {
     /// List the donors with what the pool thinks of them
     #[command(after_help = "Example:\n  potluck nodes ls")]
     Ls,
-    /// Move all that a donor holds to others
-    #[command(
-        after_help = "Examples:\n  potluck nodes drain bench-7 -n     (what it means)\n  potluck nodes drain bench-7"
-    )]
-    Drain(DrainArgs),
     /// Announce a donor's absence: repair waits that long
     #[command(
         after_help = "Examples:\n  potluck nodes away bench-7 3d\n  potluck nodes away bench-7 --end"
@@ -86,7 +89,7 @@ pub enum NodesArgs {
     #[command(after_help = "Example:\n  potluck nodes trust bench-7")]
     Trust(NodeName),
     /// Remove a donor for ever; refused while only it has something
-    #[command(after_help = "Example:\n  potluck nodes drain bench-7 && potluck nodes rm bench-7")]
+    #[command(after_help = "Example:\n  potluck drain bench-7 && potluck nodes rm bench-7")]
     Rm(NodeRemoveArgs),
 }
 
@@ -94,17 +97,6 @@ pub enum NodesArgs {
 pub struct NodeName {
     /// Which donor, by name or number
     pub donor: String,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct DrainArgs {
-    /// Which donor, by name or number
-    pub donor: String,
-    /// Let it keep what is still there
-    #[arg(long, conflicts_with_all = ["now", "dry_run"])]
-    pub cancel: bool,
-    #[command(flatten)]
-    pub options: GiveBackOptions,
 }
 
 #[derive(Debug, clap::Args)]

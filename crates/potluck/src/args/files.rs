@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct CpArgs {
-    /// The sources: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR
+    /// The sources: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR. In the last name of
+    /// a pot:// path * and ? match several, in quotes
     #[arg(required = true)]
     pub from: Vec<OsString>,
     /// Where to: the name of the copy, or with / at its end the directory that takes it in
@@ -124,8 +125,9 @@ pub struct HashArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct MvArgs {
-    /// What
-    pub from: PoolPath,
+    /// What. In the last name * and ? match several, in quotes
+    #[arg(required = true)]
+    pub from: Vec<PoolPath>,
     /// Where to: the new name, or with / at its end the directory that takes it in
     pub to: OsString,
     /// Never replace anything (exit code 10), and do not ask
@@ -138,7 +140,7 @@ pub struct MvArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct RmArgs {
-    /// What
+    /// What. In the last name * and ? match several, in quotes
     #[arg(required = true)]
     pub paths: Vec<PoolPath>,
     /// Directories with what is in them

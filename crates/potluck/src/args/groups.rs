@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "History and checkpoints",
         &["versions", "revert", "undelete", "trash", "snapshot", "ckpt", "pin", "unpin"],
     ),
-    ("My disk", &["lend", "give-back", "away", "leave"]),
+    ("My disk", &["lend", "give-back", "drain", "away", "leave"]),
     ("Safety", &["status", "verify", "fsck", "repair", "scrub", "gc"]),
     ("Spaces: who may do what, and how much", &["space", "policy", "quota", "reserve", "group"]),
     ("The pool", &["nodes", "members", "audit", "manager"]),
@@ -76,8 +76,8 @@ const MEANT: [(&[&str], &str); 24] = [
         "`potluck manager backup FILE` backs the catalog up, `potluck snapshot create` keeps a directory as it is",
     ),
     (
-        &["drain", "evacuate"],
-        "an admin empties a donor with `potluck nodes drain NODE`, an owner their own with `potluck leave`",
+        &["evacuate", "empty"],
+        "`potluck drain` moves all that a donor holds to others, `potluck leave` ends this machine's membership after that",
     ),
     (
         &["start", "init", "create", "run"],
@@ -124,9 +124,30 @@ pub fn template() -> String {
             let _ = writeln!(text, "  {verb:<13} {}", about(verb));
         }
     }
-    text + "\n`potluck COMMAND --help` says more, with examples.\n\n"
+    text + "\n`potluck COMMAND --help` says more, with examples; `potluck help all` lists all commands.\n\n"
         + GLOBAL
         + ":\n{options}{after-help}"
+}
+
+/// Returns all commands in their groups, each with those below it.
+pub fn all_commands() -> String {
+    let all = Command::augment_subcommands(clap::Command::new("potluck"));
+    let mut text = String::new();
+    for (group, verbs) in GROUPS {
+        let _ = writeln!(text, "{group}:");
+        let found = verbs.iter().filter_map(|verb| all.find_subcommand(verb));
+        found.for_each(|command| tell(command, "potluck", &mut text));
+        text.push('\n');
+    }
+    text
+}
+
+/// Adds a line for a command, and for each below it.
+fn tell(command: &clap::Command, above: &str, text: &mut String) {
+    let called = format!("{above} {}", command.get_name());
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let _ = writeln!(text, "  {called:<26} {about}");
+    command.get_subcommands().for_each(|below| tell(below, &called, text));
 }
 
 #[cfg(test)]

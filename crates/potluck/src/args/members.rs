@@ -48,7 +48,7 @@ pub enum MembersArgs {
     Ls(MembersLsArgs),
     /// Remove members for ever: every later call of theirs is refused
     #[command(
-        after_help = "Examples:\n  potluck members rm ada -n\n  potluck members rm ada 12\n\nCalls are refused at once, also on open connections. What a client was promised at donors before \n(tickets for chunks) stays good until it expires, minutes later. A donor is removed only when \nno file needs it: empty it first with `potluck nodes drain`. The last admin cannot be removed."
+        after_help = "Examples:\n  potluck members rm ada -n\n  potluck members rm ada 12\n\nCalls are refused at once, also on open connections. What a client was promised at donors before \n(tickets for chunks) stays good until it expires, minutes later. A donor is removed only when \nno file needs it: empty it first with `potluck drain`. The last admin cannot be removed."
     )]
     Rm(MembersRmArgs),
 }

@@ -9,9 +9,9 @@ mod outward;
 pub mod place;
 mod within_pool;
 
-pub use place::{CopyPlace, Landing, PlacedAt, target};
+pub use place::{CopyPlace, Landing, PlacedAt, same_place, target};
 
-use super::Ending;
+use super::{Ending, patterns};
 use crate::args::{CpArgs, PolicyOptions, RetentionOptions};
 use crate::output::{Output, count, told};
 use archived::ArchivedDir;
@@ -127,8 +127,10 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let started = client.now();
     args.recursive |= args.archive;
-    let from: Vec<_> =
-        args.from.iter().map(|from| CopyPlace::source(from)).collect::<Result<_, _>>()?;
+    let mut from = Vec::new();
+    for text in &args.from {
+        from.extend(sources(CopyPlace::source(text)?, client).await?);
+    }
     let to = CopyPlace::target(&args.to)?;
     if args.if_version.is_some() && from.len() > 1 {
         return Err(one_version());
@@ -178,6 +180,13 @@ pub async fn run(
     // Standard output must hold nothing but the file.
     let quiet = Output::silent();
     finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })
+}
+
+/// Returns the sources that one argument means: several if it is a pattern in the pool.
+async fn sources(written: CopyPlace, client: &Pool) -> Result<Vec<CopyPlace>, Failure> {
+    let PlacedAt::Pool(path) = &written.at else { return Ok(vec![written]) };
+    let paths = patterns::expand(std::slice::from_ref(path), client).await?.into_iter();
+    Ok(paths.map(|path| CopyPlace { at: PlacedAt::Pool(path), ..written.clone() }).collect())
 }
 
 /// Begins a copy to a path in the pool.

@@ -23,8 +23,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct FsckFindings {
     /// The path below which files were checked.
     pub path: String,
-    /// The number of files that were checked.
+    /// The number of files that were checked, without those that are kept after they were replaced or removed.
     pub files: u64,
+    /// The number of files that were checked and are kept after they were replaced or removed.
+    pub kept_files: u64,
     /// The number of files with less redundancy than promised.
     pub incomplete: u64,
     /// The number of files that cannot be read now.
@@ -100,6 +102,7 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFi
         let ask = Fsck { path: path.clone(), incomplete: true, after };
         let page = client.call_retrying(&ask).await?;
         findings.files += page.files;
+        findings.kept_files += page.kept_files;
         findings.waiting += page.waiting;
         findings.in_doubt += page.in_doubt;
         findings.metadata += page.metadata;
@@ -107,7 +110,8 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFi
             (findings.outcome, findings.advice) = (page.outcome, page.advice);
         }
         page.found.into_iter().for_each(|damage| findings.add(damage));
-        line.say(&format!("{} looked at", count(findings.files, "file")));
+        let looked_at = findings.files + findings.kept_files;
+        line.say(&format!("{} looked at", count(looked_at, "file")));
         after = page.next;
         if after.is_none() {
             return Ok(findings);
@@ -162,7 +166,10 @@ pub fn text(findings: &FsckFindings) -> String {
             count(findings.metadata, "file")
         ));
     }
-    let files = count(findings.files, "file");
+    let mut files = count(findings.files, "file");
+    if findings.kept_files > 0 {
+        files += &format!(" and {}", count(findings.kept_files, "kept version"));
+    }
     text.push_str(&match (findings.unreadable, findings.incomplete, findings.waiting) {
         (0, 0, 0) if findings.in_doubt > 0 => format!("{files}, the others as safe as promised"),
         (0, 0, 0) => format!("{files}, all as safe as promised"),

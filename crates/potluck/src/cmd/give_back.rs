@@ -1,573 +1,277 @@
-//! `potluck give-back`: an owner takes lent space back. `potluck nodes drain`, with which an admin empties a
-//! donor, uses the same functions.
-
-pub mod part;
+//! `potluck give-back SIZE`: an owner takes a part of the lent space back. The command lowers `lend.max` in the
+//! donor's settings. The new cap holds at once, and the pool moves what the donor holds beyond it to other
+//! donors.
 
 use super::Ending;
-use super::donors::percent_given;
-use super::lend::OwnDonor;
-use crate::args::{self, GiveBackOptions};
-use crate::confirm::confirm;
+use super::drain::{GiveBackPlace, GoesOn, WaitNotes, blockers, ending, moving};
+use super::lend::absolute;
+use super::set::one_of;
+use crate::args;
 use crate::keys::{self, Daemon};
-use crate::output::{self, Output, count, told};
+use crate::output::Output;
 use crate::progress_bar;
+use crate::running::{self, Told};
 use crate::settings_file::SettingsFile;
 use potluck_client::Pool;
-use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
-use potluck_core::size::{format_size, parse_size};
-use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
+use potluck_core::size::{count, exact_size, format_size, parse_size};
+use potluck_wire::control::{Departing, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The time between two looks while the command waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a give-back may be stuck before the command stops waiting: longer than the restart of a donor.
+/// How long nothing may move before the command stops waiting: longer than the restart of a donor.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time between two messages about what keeps a give-back from going on.
-const SAY_EVERY: Duration = Duration::from_secs(30);
-
-/// How long a command waits without a word before it says what it waits for.
-const SAY_FIRST: Duration = Duration::from_secs(5);
-
-/// The donor that is emptied, and the words about it for the user.
-pub struct GiveBackPlace<'a> {
-    /// The donor that is emptied; `None` for the donor as which the client acts.
-    pub donor: Option<DonorId>,
-    /// The name that people call it by.
-    pub name: &'a str,
-    /// The command that calls the give-back off.
-    pub cancel: String,
+/// The bytes lent before and afterwards, and how far the move is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Less {
+    dir: PathBuf,
+    /// The most bytes that were lent before.
+    lent: u64,
+    /// The most bytes that are lent from now on.
+    lends: u64,
+    /// The bytes that the donor holds.
+    held: u64,
+    /// The bytes among them that are to move to other donors.
+    to_move: u64,
+    /// Whether the donor holds no more than it lends now.
+    done: bool,
+    /// The pool's judgement, made before anything was changed, of whether the move can succeed; `None` if nothing
+    /// moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned: Option<GivingBack>,
 }
 
-/// The outcome of a give-back, for programs and for people.
-pub struct GiveBackOutcome {
-    ending: Ending,
-    back: GivingBack,
-    text: String,
-}
-
-impl GiveBackOutcome {
-    /// Prints the outcome, and returns how the command ends.
-    pub fn tell(self, output: &Output) -> Ending {
-        output.result(&self.back, |_| self.text);
-        self.ending
+impl Less {
+    fn seen(self, held: u64) -> Self {
+        let to_move = held.saturating_sub(self.lends);
+        Self { held, to_move, done: to_move == 0, ..self }
     }
 }
 
-/// The outcome of a give-back for one lent directory.
-#[derive(Serialize)]
-struct OfDirectory<'a> {
-    dir: Option<&'a Path>,
-    #[serde(flatten)]
-    back: GivingBack,
-}
-
-/// Empties the donors of this machine's daemon, whose state is in `state`, or calls that off.
+/// Lowers how much this machine's donor lends, whose daemon has its state in `state`, and waits until it holds no more
+/// than that.
 pub async fn run(
     args: args::GiveBackArgs,
     state: &Path,
-    donors: &[(OwnDonor, Pool)],
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    let name = |donor: &OwnDonor| match (donors.len(), &donor.dir) {
-        (2.., Some(dir)) => dir.display().to_string(),
-        _ => "this machine".to_owned(),
-    };
-    let names: Vec<String> = donors.iter().map(|(donor, _)| name(donor)).collect();
-    let cancel = match &args.dir {
-        Some(dir) => format!("potluck give-back --cancel --dir {}", dir.display()),
-        None => "potluck give-back --cancel".to_owned(),
-    };
-    let place = |name| GiveBackPlace { donor: None, name, cancel: cancel.clone() };
+    let place = GiveBackPlace { donor: None, name: "this machine", cancel: String::new() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
-    if !args.cancel && !args.options.now && !args.options.caution.dry_run {
-        // All give-backs begin before the command waits for one, so that nothing moves from one disk of this
-        // machine to another.
-        for ((_, client), name) in donors.iter().zip(&names).skip(usize::from(donors.len() == 1)) {
-            client.call(&order(&place(name), false)).await?;
-        }
-    }
-    let (mut ending, mut directories) = (Ending::Done, Vec::new());
-    for ((donor, client), name) in donors.iter().zip(&names) {
-        let place = place(name);
-        let outcome = if args.cancel {
-            let lends = donor
-                .dir
-                .as_deref()
-                .and_then(|dir| parse_size(&file.lent_set_to(dir, keys::key("lend.max"))?).ok());
-            self::cancel(&place, lends, client).await?
-        } else {
-            empty(&place, args.options, client, output, shown).await?
-        };
-        directories.push(OfDirectory { dir: donor.dir.as_deref(), back: outcome.back.clone() });
-        let ended = outcome.tell(&output.of_step());
-        if ended != Ending::Done {
-            ending = ended;
-        }
-    }
-    output.result(&serde_json::json!({ "directories": directories }), |_| String::new());
-    Ok(ending)
-}
-
-/// Calls an earlier give-back of everything off. `lends` is the most bytes that are lent afterwards, if known.
-pub async fn cancel(
-    place: &GiveBackPlace<'_>,
-    lends: Option<u64>,
-    client: &Pool,
-) -> Result<GiveBackOutcome, Failure> {
-    let before = client.call(&GiveBackStatus { donor: place.donor }).await?;
-    let call_off = GiveBack { cancel: true, ..order(place, false) };
-    let back = client.call(&call_off).await?;
-    let text = called_off(place, before.active, lends, &back);
-    Ok(GiveBackOutcome { ending: Ending::Done, back, text })
-}
-
-/// Says what holds after a give-back of everything was called off, if there was one.
-fn called_off(
-    place: &GiveBackPlace<'_>,
-    was: bool,
-    lends: Option<u64>,
-    back: &GivingBack,
-) -> String {
-    let (name, held) = (place.name, format_size(back.held));
-    let lent = lends.map(|max| format!(" up to {}", format_size(max))).unwrap_or_default();
-    let mut text = match was {
-        true => format!("{name} lends again{lent}; it holds {held}"),
-        false => format!(
-            "no give-back of everything was under way: {name} lends{lent} as before; it holds {held}"
-        ),
+    let wanted = args.dir.as_deref().map(absolute).transpose()?;
+    let dir = one_of(&file, wanted.as_deref())?;
+    let of = match file.lent().len() {
+        1 => String::new(),
+        _ => format!(" --dir {}", dir.display()),
     };
-    if lends.is_some() {
-        text.push_str(
-            "\na part that was given back stays so; to lend more: `potluck set lend.max SIZE`",
-        );
+    let less = planned(&file, dir, args.size, args.to)?;
+    let held = status(client).await?.held;
+    let mut less = less.seen(held);
+    if less.to_move > 0 {
+        let look = Departing { donors: Vec::new(), over: Some(less.to_move) };
+        less.planned = Some(client.call(&look).await?);
     }
-    text
-}
-
-/// Makes the request that gives back all that a donor holds.
-pub fn order(place: &GiveBackPlace<'_>, now: bool) -> GiveBack {
-    GiveBack { donor: place.donor, now, agreed: None, cancel: false }
-}
-
-/// Makes the request that asks what giving back everything would mean.
-pub fn look(place: &GiveBackPlace<'_>) -> Departing {
-    Departing { donors: place.donor.into_iter().collect(), over: None }
-}
-
-/// Empties a donor, and waits until that is done unless the options say otherwise; with a dry run only looks.
-pub async fn empty(
-    place: &GiveBackPlace<'_>,
-    options: GiveBackOptions,
-    client: &Pool,
-    output: &Output,
-    shown: bool,
-) -> Result<GiveBackOutcome, Failure> {
-    let done = |back, text| Ok(GiveBackOutcome { ending: Ending::Done, back, text });
-    if options.caution.dry_run {
-        let planned = client.call(&look(place)).await?;
-        let text = plan(place, options.now, &planned);
-        let ending = if options.now { Ending::Done } else { ending(&planned) };
-        return Ok(GiveBackOutcome { ending, back: planned, text });
+    if args.dry_run {
+        output.result(&less, |less| plan(less, "would lend"));
+        return Ok(less.planned.as_ref().map_or(Ending::Done, ending));
     }
-    let begun = if options.now && !options.caution.yes {
-        begin_now(place, client, output).await?
-    } else {
-        client.call(&order(place, options.now)).await?
+    let place = GiveBackPlace {
+        cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)),
+        ..place
     };
-    if options.no_wait {
-        let held = format_size(begun.held);
-        let text = format!(
-            "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",
-            place.name
-        );
-        let blocked = begun.stops_changes.clone().into_iter().chain(blockers(place, &begun));
-        let text = blocked.fold(text, |text, what| text + "\n! " + &what);
-        return done(begun, text);
+    set(&less, state, output).await?;
+    if args.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
+        output.result(&less, |less| plan(less, "lends"));
+        return Ok(Ending::Done);
     }
-    let background = GoesOn::new(output, place);
-    begun.stops_changes.iter().for_each(|what| output.note(what));
-    blockers(place, &begun).iter().for_each(|what| output.note(what));
-    wait(place, client, background, shown).await
+    output.note(&plan(&less, "lends"));
+    wait(less, GoesOn::new(output, &place), client, shown).await
 }
 
-/// Begins to give back everything at once, after the user agreed to the files that are lost by that. If these
-/// changed while the user was thinking, the user is asked again.
-///
-/// Errors: the user did not agree.
-async fn begin_now(
-    place: &GiveBackPlace<'_>,
-    client: &Pool,
-    output: &Output,
-) -> Result<GivingBack, Failure> {
-    loop {
-        let planned = client.call(&look(place)).await?;
-        if planned.lost_files > 0 {
-            output.note(&plan(place, true, &planned));
-            let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
-            let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
-            confirm(&question, advice).await?;
-        }
-        let agreed = GiveBack { agreed: planned.listing, ..order(place, true) };
-        match client.call(&agreed).await {
-            Err(failure) if failure.code == code::NOT_AGREED => output.note(&failure.message),
-            begun => return begun,
-        }
-    }
-}
-
-/// Says what giving back everything would mean.
-fn plan(place: &GiveBackPlace<'_>, now: bool, planned: &GivingBack) -> String {
-    let (name, held) = (place.name, format_size(planned.held));
-    let mut text = format!("{name} holds {held} and would keep nothing");
-    let _ = write!(text, "\n{}", meaning(place));
-    if planned.last_donor {
-        let _ = write!(text, "\n! {LAST_DONOR}");
-    }
-    if !now {
-        let _ = write!(text, "\n{}", moving(planned));
-        return text;
-    }
-    if planned.lost_files == 0 {
-        text.push_str("\nevery file has enough elsewhere to be read; nothing is lost");
-        if planned.less_safe_files > 0 {
-            let _ = write!(text, "\n{}", weakened(planned));
-        }
-        return text;
-    }
-    let _ = write!(text, "\n{} would be lost for ever:", count(planned.lost_files, "file"));
-    for path in &planned.lost {
-        let _ = write!(text, "\n  {}", told(&output::name(path)));
-    }
-    let more = planned.lost_files.saturating_sub(planned.lost.len() as u64);
-    if more > 0 {
-        let _ = write!(text, "\n  … and {more} more");
-    }
-    text
-}
-
-/// Returns how a dry run ends: as the give-back itself would.
-pub fn ending(planned: &GivingBack) -> Ending {
-    match planned.may_go.verdict {
-        Going::Stuck => Ending::Partial,
-        Going::Now | Going::AfterMoving | Going::NotKnown => Ending::Done,
-    }
-}
-
-/// Says what happens to the chunks that leave a donor, and whether all of them can move.
-pub fn moving(planned: &GivingBack) -> String {
-    let mut text = what_moves(planned);
-    if let Some(stops) = &planned.stops_changes {
-        let _ = write!(text, "\n! {stops}");
-    }
-    if let Some(why) = planned.held_up.as_ref().filter(|_| planned.held > 0) {
-        let _ = write!(text, "\n! it would wait: {why}");
-    }
-    text
-}
-
-fn what_moves(planned: &GivingBack) -> String {
-    let MayGo { verdict, why, .. } = &planned.may_go;
-    match verdict {
-        Going::Now => format!("nothing has to move first: {why}; nothing is lost"),
-        Going::AfterMoving => {
-            "what other donors lack of it moves to them first; nothing is lost".into()
-        }
-        Going::Stuck => format!(
-            "what other donors take moves to them, and the rest stays\n! {}",
-            why_not(planned).unwrap_or_default()
-        ),
-        Going::NotKnown => {
-            format!("whether all of it can move to other donors is not known yet: {why}")
-        }
-    }
-}
-
-/// Says which files are less safe if a donor goes at once, and whether repair can change that.
-pub fn weakened(planned: &GivingBack) -> String {
-    // A donor that is given up or not heard moves nothing itself, but repair makes what it held from other copies.
-    let until = match planned.stuck {
-        0 => "until repair made them whole",
-        _ => "and the pool as it is could not make them whole",
+/// Works out the bytes that are lent now and those that are to be lent.
+fn planned(
+    file: &SettingsFile,
+    dir: PathBuf,
+    by: Option<u64>,
+    to: Option<u64>,
+) -> Result<Less, Failure> {
+    let key = keys::key("lend.max");
+    let lent = file.lent_set_to(&dir, key).and_then(|text| parse_size(&text).ok());
+    let refused = |what: String, hint: &str| {
+        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
     };
-    let shown = planned.less_safe.iter().take(3).map(|path| told(&output::name(path)).to_string());
-    let more = if planned.less_safe_files > 3 { ", …" } else { "" };
-    format!(
-        "{} would be less safe than promised {until}: {}{more}",
-        count(planned.less_safe_files, "file"),
-        shown.collect::<Vec<_>>().join(", ")
-    )
-}
-
-/// The warning about the pool's own metadata if no donor stays.
-const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then on the manager's own \
-     disk only; keep a copy of it elsewhere (`potluck manager backup`, and the recovery kit)";
-
-/// Says what a give-back means to a donor's lent space until it is called off.
-fn meaning(place: &GiveBackPlace<'_>) -> String {
-    format!("nothing new is stored there until `{}`", place.cancel)
-}
-
-/// Says why a give-back is stuck, and what to do; `None` if it is not stuck.
-fn why_not(back: &GivingBack) -> Option<String> {
-    let MayGo { verdict, why, advice } = &back.may_go;
-    let stuck = *verdict == Going::Stuck;
-    stuck.then(|| format!("it cannot come to its end: {why}; {advice}"))
-}
-
-/// Says what keeps a give-back from going on.
-pub fn blockers(place: &GiveBackPlace<'_>, back: &GivingBack) -> Vec<String> {
-    if let Some(why) = why_not(back) {
-        return vec![why];
-    }
-    let silent = back.silent.then(|| {
-        format!(
-            "{} is not heard, and nothing moves until it is: start `potluck lend` there first",
-            place.name
-        )
-    });
-    let stuck = (back.stuck > 0).then(|| {
-        let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
-        format!(
-            "{} cannot be moved now: {why}; lend more elsewhere, or call it off: `{}`",
-            count(back.stuck, "chunk"),
-            place.cancel
-        )
-    });
-    silent.into_iter().chain(stuck).chain(back.held_up.clone()).collect()
-}
-
-/// Says now and then what a command waits for, so that none of them waits without a word.
-pub struct WaitNotes {
-    /// The time at which the command last said something.
-    said: Tick,
-    /// The time until it says something again.
-    every: Duration,
-}
-
-impl WaitNotes {
-    /// Begins to wait.
-    pub fn new(now: Tick) -> Self {
-        Self { said: now, every: SAY_FIRST }
-    }
-
-    /// Returns what is to be said now: what keeps the give-back from going on, else what it waits for.
-    pub fn due(
-        &mut self,
-        now: Tick,
-        blocked: Vec<String>,
-        waits_for: impl FnOnce() -> String,
-    ) -> Vec<String> {
-        if now.saturating_sub(self.said) < self.every {
-            return Vec::new();
+    let Some(lent) = lent else {
+        let what = format!("how much of {} is lent is not known yet", dir.display());
+        return refused(what, "start it first: `potluck lend`");
+    };
+    let said = format_size(lent);
+    let lends = match (by, to) {
+        (Some(by), _) if by >= lent => {
+            let what = format!("this machine lends {said}, and {} is all of it", format_size(by));
+            return refused(what, "`potluck drain` gives all of it back");
         }
-        (self.said, self.every) = (now, SAY_EVERY);
-        if blocked.is_empty() { vec![format!("waiting: {}", waits_for())] } else { blocked }
+        (Some(by), _) => lent - by,
+        (None, Some(to)) if to >= lent => {
+            let what = format!("this machine lends {said}, which is no more than that");
+            return refused(what, "to lend more: `potluck set lend.max`");
+        }
+        (None, to) => to.unwrap_or(lent),
+    };
+    if let Err(why) = key.kind.check(&exact_size(lends)) {
+        let what = format!("{} would be left to lend: {why}", format_size(lends));
+        return refused(what, "`potluck drain` gives all of it back");
     }
+    Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false, planned: None })
 }
 
-/// A guard that says on drop that the work goes on in the background, such as when the user stops waiting.
-pub struct GoesOn<'a> {
-    pub output: &'a Output,
-    pub place: &'a GiveBackPlace<'a>,
-    over: bool,
-}
-
-impl<'a> GoesOn<'a> {
-    /// Makes the guard. It prints its message on drop unless [`Self::done`] was called.
-    pub fn new(output: &'a Output, place: &'a GiveBackPlace<'a>) -> Self {
-        Self { output, place, over: false }
-    }
-
-    /// Keeps the guard from printing its message, because nothing goes on any more.
-    pub fn done(&mut self) {
-        self.over = true;
-    }
-}
-
-impl Drop for GoesOn<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            let cancel = &self.place.cancel;
-            self.output.note(&format!(
-                "it goes on in the background: `potluck status` shows how far it is, `{cancel}` calls it off"
+/// Writes the new cap to the settings, and has a running daemon read them. If the daemon refuses, the old cap is
+/// written again.
+async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> {
+    let write = |max: u64| {
+        SettingsFile::edit(Daemon::Donor, state, |file| {
+            file.set_lent(&less.dir, keys::key("lend.max"), Some(&exact_size(max)));
+            Ok(())
+        })
+    };
+    write(less.lends)?;
+    match running::reload(state).await {
+        Told::Took(_) => Ok(()),
+        Told::Nobody => {
+            output.note("the donor does not run: that holds from its next start on");
+            Ok(())
+        }
+        Told::Unheard(why) => {
+            output.note(&format!(
+                "the donor could not be told ({why}): have it read its settings with kill -HUP"
             ));
+            Ok(())
+        }
+        Told::Refused(why) => {
+            write(less.lent)?;
+            running::reload(state).await;
+            let what = format!("the donor did not take it: {why}");
+            Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what)
+                .hint("nothing was changed; mend its settings first: `potluck set`"))
         }
     }
+}
+
+async fn status(client: &Pool) -> Result<GivingBack, Failure> {
+    client.call_retrying(&GiveBackStatus { donor: None }).await
+}
+
+fn plan(less: &Less, lends: &str) -> String {
+    let Less { dir, lent, held, to_move, .. } = less;
+    let mut text = format!(
+        "this machine {lends} {} of {} instead of {}; it holds {}",
+        format_size(less.lends),
+        dir.display(),
+        format_size(*lent),
+        format_size(*held)
+    );
+    if *to_move > 0 {
+        text.push_str(&format!(", of which {} are to leave", format_size(*to_move)));
+    }
+    if let Some(planned) = &less.planned {
+        text.push_str(&format!("\n{}", moving(planned)));
+    }
+    text
 }
 
 async fn wait(
-    place: &GiveBackPlace<'_>,
-    client: &Pool,
+    mut less: Less,
     mut background: GoesOn<'_>,
+    client: &Pool,
     shown: bool,
-) -> Result<GiveBackOutcome, Failure> {
+) -> Result<Ending, Failure> {
     let bar = progress_bar::level(shown);
-    let started = client.now();
-    let (mut moved, mut all_stuck, mut notes) = (started, None, WaitNotes::new(started));
-    let mut least = (u64::MAX, u64::MAX);
-    background.output.note(&meaning(place));
+    let (first, mut moved) = (less.to_move, client.now());
+    let mut notes = WaitNotes::new(client.now());
     loop {
-        let back = client.call_retrying(&GiveBackStatus { donor: place.donor }).await?;
-        let now = client.now();
-        if back.done || !back.active {
+        let back = status(client).await?;
+        let (before, now) = (less.to_move, client.now());
+        less = less.seen(back.held);
+        if less.done {
             drop(bar);
             background.done();
-            let ending = if back.done { Ending::Done } else { Ending::Partial };
-            let text = outcome(place, &back);
-            return Ok(GiveBackOutcome { ending, back, text });
+            background.output.result(&less, |less| {
+                format!(
+                    "given back; this machine lends {} and holds {}",
+                    format_size(less.lends),
+                    format_size(less.held)
+                )
+            });
+            return Ok(Ending::Done);
         }
-        if back.held < least.0 || back.to_move < least.1 {
-            least = (back.held.min(least.0), back.to_move.min(least.1));
+        if less.to_move < before {
             moved = now;
         }
-        // The manager looks at a stuck give-back again now and then, and reports it as not stuck for a moment.
-        if back.stuck > 0 && back.stuck >= back.to_move {
-            all_stuck = Some((now, back.clone()));
-        }
-        if let Some((at, found)) = &all_stuck
-            && now - moved > STUCK_TIMEOUT
-            && now - *at < SAY_EVERY
-        {
+        if now - moved > STUCK_TIMEOUT {
             drop(bar);
-            return Err(stuck(place, found));
+            let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
+            let what = format!(
+                "{} beyond what this machine lends cannot be moved now: {why}",
+                format_size(less.to_move)
+            );
+            return Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
+                .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"));
         }
-        let said = notes.due(now, blockers(place, &back), || back.may_go.why.clone());
+        let waits_for = || format!("{} move to other donors first", format_size(less.to_move));
+        let said = notes.due(now, blockers(background.place, &back), waits_for);
         said.iter().for_each(|what| background.output.note(what));
-        let given = back.held_at_start.saturating_sub(back.held);
-        bar.set(given, back.held_at_start, progress(&back));
+        let chunks = format!("{} to move first", count(back.to_move, "chunk"));
+        bar.set(first.saturating_sub(less.to_move), first, chunks);
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-fn progress(back: &GivingBack) -> String {
-    match (back.stuck, &back.stuck_why) {
-        (0, _) => format!("{} to move first", count(back.to_move, "chunk")),
-        (stuck, why) => {
-            format!("{stuck} stuck: {}", why.as_deref().unwrap_or("no donor takes them"))
-        }
-    }
-}
-
-fn stuck(place: &GiveBackPlace<'_>, back: &GivingBack) -> Failure {
-    let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
-    let what = format!(
-        "{} % of {} is given back; {} cannot be moved now: {why}",
-        percent_given(back),
-        place.name,
-        count(back.stuck, "chunk")
-    );
-    Failure::new(ErrorKind::Partial, code::STUCK, what).hint(
-        "it is not safe to remove; lend more elsewhere (`potluck lend`), and it goes on by itself",
-    )
-}
-
-fn outcome(place: &GiveBackPlace<'_>, back: &GivingBack) -> String {
-    if !back.done {
-        return format!("called off; {} holds {}", place.name, format_size(back.held));
-    }
-    let given = format_size(back.held_at_start.saturating_sub(back.held));
-    let mut text = format!("{given} given back; {} holds {}", place.name, format_size(back.held));
-    if back.lost_files > 0 {
-        let _ = write!(text, "\n{} lost, as agreed", count(back.lost_files, "file"));
-    }
-    if back.unclaimed > 0 {
-        let chunks = count(back.unclaimed, "chunk");
-        let _ =
-            write!(text, "\n{chunks} there are unknown to the pool's catalog and stay untouched");
-    }
-    if back.done && back.last_donor {
-        let _ = write!(text, "\n! {LAST_DONOR}");
-    }
-    if back.safe_to_remove {
-        let _ = write!(text, "\nsafe to remove: the pool needs nothing of {} any more", place.name);
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place() -> GiveBackPlace<'static> {
-        GiveBackPlace { donor: None, name: "this machine", cancel: String::new() }
-    }
-
-    #[test]
-    fn safe_to_remove_is_said_only_when_it_is_true() {
-        let mut back = GivingBack { done: true, held_at_start: 4096, ..GivingBack::default() };
-        assert!(!outcome(&place(), &back).contains("safe"));
-        back.safe_to_remove = true;
-        assert!(outcome(&place(), &back).contains("safe to remove"));
-        let stuck = stuck(&place(), &GivingBack { stuck: 3, to_move: 3, ..back });
-        assert!(stuck.hint.contains("not safe to remove"), "{stuck:?}");
-    }
-
-    #[test]
-    fn what_it_means_and_what_is_in_its_way_is_said() {
-        let planned = GivingBack { held: 9 << 20, ..GivingBack::default() };
-        let text = plan(&place(), false, &planned);
-        assert!(text.contains("nothing new is stored there until"), "{text}");
-        let may_go = |verdict| MayGo { verdict, why: "too few".into(), advice: "lend".into() };
-        let narrow = GivingBack { may_go: may_go(Going::Stuck), ..planned.clone() };
-        let text = plan(&place(), false, &narrow);
-        assert!(text.contains("! it cannot come to its end: too few; lend"), "{text}");
-        assert!(!text.contains("nothing is lost"), "{text}");
-        let roomy = GivingBack { may_go: may_go(Going::AfterMoving), ..planned };
-        let text = plan(&place(), false, &roomy);
-        assert!(!text.contains('!') && text.contains("nothing is lost"), "{text}");
-        let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
-        let blocked = blockers(&place(), &back);
-        assert!(blocked[0].contains("start `potluck lend` there"), "{blocked:?}");
-        assert!(blocked[1].starts_with("47 chunks cannot be moved now"), "{blocked:?}");
-        let part = GivingBack { active: true, done: true, ..GivingBack::default() };
-        assert!(!outcome(&place(), &part).contains("until"), "said when it began, and not twice");
-    }
-
-    #[test]
-    fn only_what_no_donor_takes_is_said_not_to_become_whole() {
-        let stuck =
-            MayGo { verdict: Going::Stuck, why: "desk is given up".into(), ..MayGo::default() };
-        let dead = GivingBack { may_go: stuck, less_safe_files: 1, ..GivingBack::default() };
-        assert!(weakened(&dead).contains("until repair made them whole"), "{}", weakened(&dead));
-        let full = GivingBack { stuck: 3, ..dead };
-        assert!(weakened(&full).contains("could not make them whole"), "{}", weakened(&full));
-    }
-
-    #[test]
-    fn a_command_that_waits_says_what_for_within_ten_seconds() {
-        let at = |seconds| Tick::ZERO + Duration::from_secs(seconds);
-        let mut notes = WaitNotes::new(at(0));
-        let mut due = |seconds, blocked: &[&str]| {
-            let blocked = blocked.iter().map(|what| (*what).to_owned()).collect();
-            notes.due(at(seconds), blocked, || "3 chunks move".into())
+    fn lending(max: &str) -> (tempfile::TempDir, SettingsFile) {
+        let state = tempfile::tempdir().expect("a directory");
+        let edit = |file: &mut SettingsFile| {
+            file.lend(Path::new("/srv"));
+            file.set_lent(Path::new("/srv"), keys::key("lend.max"), Some(max));
+            Ok(())
         };
-        assert_eq!(due(1, &["full"]), [""; 0]);
-        assert_eq!(due(9, &[]), ["waiting: 3 chunks move"]);
-        assert_eq!(due(20, &[]), [""; 0], "not again and again");
-        assert_eq!(due(40, &["full"]), ["full"]);
+        let file = SettingsFile::edit(Daemon::Donor, state.path(), edit).expect("written");
+        (state, file)
     }
 
     #[test]
-    fn what_is_lost_is_listed_with_how_much_more() {
-        let planned = GivingBack {
-            lost: vec!["pot://lab/a".into(), "pot://lab/b".into()],
-            lost_files: 5,
-            ..GivingBack::default()
-        };
-        let text = plan(&place(), true, &planned);
-        assert!(
-            text.contains("5 files would be lost") && text.contains("\n  pot://lab/b\n"),
-            "{text}"
-        );
-        assert!(text.ends_with("… and 3 more"), "{text}");
-        let unknown = plan(&place(), false, &planned);
-        assert!(unknown.contains("not known yet") && !unknown.contains("lost"), "{unknown}");
+    fn a_part_is_less_than_all_and_leaves_something_to_lend() {
+        let (_state, file) = lending("200GiB");
+        let ask = |by, to| planned(&file, "/srv".into(), by, to);
+        let lends = |by, to| ask(by, to).expect("a part").lends >> 30;
+        assert_eq!(lends(Some(50 << 30), None), 150);
+        assert_eq!(lends(None, Some(100 << 30)), 100);
+        for (by, to, said) in [
+            (Some(10 << 40), None, "this machine lends 200.0 GiB, and 10.0 TiB"),
+            (Some(200 << 30), None, "this machine lends 200.0 GiB"),
+            (Some((200 << 30) - 4096), None, "4.0 KiB would be left to lend"),
+            (None, Some(200 << 30), "no more than that"),
+        ] {
+            let why = ask(by, to).expect_err("refused");
+            assert!(why.message.contains(said), "{why:?}");
+            assert_eq!(why.kind, ErrorKind::Usage);
+        }
+    }
+
+    #[test]
+    fn what_moves_is_what_is_held_beyond_the_new_cap() {
+        let (_state, file) = lending("8MiB");
+        let less = planned(&file, "/srv".into(), Some(3 << 20), None).expect("a part");
+        let roomy = less.clone().seen(5 << 20);
+        assert_eq!((roomy.to_move, roomy.done), (0, true));
+        let full = less.seen(8 << 20);
+        assert_eq!((full.to_move, full.done), (3 << 20, false));
+        assert!(plan(&full, "lends").contains("lends 5.0 MiB of /srv instead of 8.0 MiB"));
     }
 }

@@ -45,20 +45,24 @@ pub fn sentence(health: &Health) -> String {
     text
 }
 
-/// Describes the unsafe window of a file: the time from the end of its write until all that its policy promises is
-/// there. A policy that tolerates no dead donor has none.
+/// Says since when all that a file's policy promises is there, where that is known, or that the file is in its unsafe
+/// window: the time from the end of its write until all is there, or from a loss until it is made again. Nothing is said
+/// of a policy that tolerates no dead donor.
 pub fn window(health: &Health) -> Option<String> {
     if health.promised == 0 {
         return None;
     }
-    Some(match (health.level, health.safe_since_ms) {
-        (HealthLevel::Safe | HealthLevel::Waiting, Some(since)) => {
-            format!("closed since {}", stated_time(since))
+    match (health.level, health.safe_since_ms) {
+        (HealthLevel::Safe | HealthLevel::Waiting, since) => {
+            Some(format!("as safe as promised since {}", stated_time(since?)))
         }
-        (HealthLevel::Safe | HealthLevel::Waiting, None) => "closed".into(),
-        (_, Some(since)) => format!("open again; it was closed at {}", stated_time(since)),
-        (_, None) => "open: not all that its policy promises is there yet".into(),
-    })
+        (_, Some(since)) => {
+            Some(format!("in its unsafe window again, after it closed at {}", stated_time(since)))
+        }
+        (_, None) => {
+            Some("in its unsafe window: not all that its policy promises is there yet".into())
+        }
+    }
 }
 
 /// Says which redundancy keeps files, on how many donors, and how many of them may die.
@@ -145,10 +149,11 @@ mod tests {
         );
         let one_copy = Health { promised: 0, ..health(Safe, Some(0), 0, 0) };
         assert!(sentence(&one_copy).starts_with("one copy, as its policy asks"));
-        assert_eq!(
-            (window(&one_copy), window(&health(Safe, Some(2), 0, 0))),
-            (None, Some("closed".into()))
-        );
+        assert_eq!((window(&one_copy), window(&health(Safe, Some(2), 0, 0))), (None, None));
+        let since = Health { safe_since_ms: Some(0), ..health(Safe, Some(2), 0, 0) };
+        assert!(window(&since).is_some_and(|said| said.starts_with("as safe as promised since")));
+        let open = window(&health(Incomplete, Some(1), 1, 0)).expect("open");
+        assert!(open.starts_with("in its unsafe window: "), "{open}");
         let changing_to = Some(Redundancy::Copies(3));
         let written_with_less = Health { changing_to, ..health(Incomplete, Some(0), 0, 0) };
         assert!(

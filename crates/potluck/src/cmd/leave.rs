@@ -9,11 +9,11 @@ mod of_directory;
 mod record;
 mod removal;
 
-use super::give_back::{self, GiveBackPlace};
+use super::drain::{self, GiveBackPlace};
 use super::{Ending, lend};
-use crate::args::{self, Caution, GiveBackOptions};
+use crate::args::{self, Caution, DrainOptions};
 use crate::command_settings::{self, CommandSettings};
-use crate::confirm::confirm;
+use crate::confirm::{can_ask, confirm};
 use crate::output::{Output, count};
 use crate::systemd::UnitRole as Service;
 pub use of_directory::of_directory;
@@ -110,7 +110,10 @@ pub async fn run(
     if let Some(refused) = refused {
         return Err(refused);
     }
-    output.note(&plan.text());
+    // Where nobody can be asked nothing is begun, so that nothing is announced either.
+    if args.caution.yes || can_ask() {
+        output.note(&plan.text());
+    }
     if !args.caution.yes {
         let question = format!("leave pool {}?", plan.about.pool);
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
@@ -263,13 +266,13 @@ async fn give_back(
     // to another.
     let donors = || all.iter().filter(|one| one.held.as_ref().is_some_and(|held| held.held > 0));
     for one in donors() {
-        one.client.call(&give_back::order(&one.place(), false)).await?;
+        one.client.call(&drain::order(&one.place(), false)).await?;
     }
     for one in donors() {
         let caution = Caution { dry_run: false, yes: true };
-        let options = GiveBackOptions { now: false, no_wait: false, caution };
+        let options = DrainOptions { now: false, no_wait: false, caution };
         let output = output.of_step();
-        let outcome = give_back::empty(&one.place(), options, &one.client, &output, shown).await?;
+        let outcome = drain::empty(&one.place(), options, &one.client, &output, shown).await?;
         if outcome.tell(&output) == Ending::Partial {
             return Ok(Ending::Partial);
         }
@@ -296,7 +299,7 @@ impl<'a> Open<'a> {
         if self.membership.about.role != Role::Donor {
             return Ok(None);
         }
-        match self.client.call(&give_back::look(&self.place())).await {
+        match self.client.call(&drain::look(&self.place())).await {
             Ok(held) => Ok(Some(held)),
             Err(failure) if failure.code == code::REVOKED => Ok(None),
             Err(failure) => Err(failure),
@@ -309,8 +312,7 @@ impl<'a> Open<'a> {
     }
 
     fn place(&self) -> GiveBackPlace<'_> {
-        let cancel =
-            format!("potluck give-back --cancel --state {}", self.membership.dir.display());
+        let cancel = format!("potluck drain --cancel --state {}", self.membership.dir.display());
         GiveBackPlace { donor: None, name: &self.name, cancel }
     }
 
@@ -419,11 +421,11 @@ impl<'a> Plan<'a> {
 /// Says what happens to the chunks of donors that leave.
 fn becomes(held: &GivingBack, now: bool) -> String {
     let becomes = if !now {
-        give_back::moving(held)
+        drain::moving(held)
     } else if held.lost_files > 0 {
         lost(held)
     } else if held.less_safe_files > 0 {
-        format!("no file is lost\n{}", give_back::weakened(held))
+        format!("no file is lost\n{}", drain::weakened(held))
     } else {
         "no file is lost, nor less safe".into()
     };

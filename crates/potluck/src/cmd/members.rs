@@ -1,9 +1,9 @@
 //! `potluck members`: lists and removes members of the pool.
 
 use super::Ending;
-use super::give_back::weakened;
+use super::drain::weakened;
 use super::nodes::{only_there, removable, would_end};
-use super::space::advise_rekey;
+use super::space::{advise_rekey, rekey_advised};
 use crate::args::{self, MembersLsArgs, MembersRmArgs};
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
@@ -170,6 +170,7 @@ async fn remove(
         let question = format!("remove {} from the pool for ever?", members(&named));
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
+    let advised = rekey_advised(client).await?;
     for member in &named {
         client.call(&Revoke::of(member.member)).await?;
     }
@@ -184,7 +185,7 @@ async fn remove(
         }
         text
     });
-    advise_rekey(client, output).await?;
+    advise_rekey(rekey_advised(client).await?.difference(&advised), output);
     Ok(Ending::Done)
 }
 
@@ -248,7 +249,7 @@ fn is_needed(look: &GivingBack) -> bool {
 
 /// Makes the failure that says why donors are not removed, and what to do.
 fn needed(names: &str, look: &GivingBack) -> Failure {
-    let hint = "move what each holds to others first: `potluck nodes drain`; `potluck nodes rm` has \
+    let hint = "move what each holds to others first: `potluck drain`; `potluck nodes rm` has \
                 --now and --force, and -n says what they mean";
     match look.removal.unwrap_or_default() {
         RemovalNeeds::Nothing | RemovalNeeds::Time => {

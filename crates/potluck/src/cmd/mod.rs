@@ -9,6 +9,7 @@ pub mod completion;
 mod cp;
 mod demo;
 mod donors;
+mod drain;
 mod du;
 mod ending;
 mod find_manager;
@@ -67,9 +68,10 @@ use crate::output::Output;
 use crate::progress_bar;
 use crate::signals;
 use potluck_client::Pool;
+use potluck_wire::control::DonorStatus;
 use potluck_wire::error::Failure;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs one command.
 pub async fn run(
@@ -92,6 +94,13 @@ pub async fn run(
             let asked = args::LendStatusArgs { check: asked.check, state: None };
             return until_stopped_alone(lend::status::run(asked, settings, output)).await;
         }
+        Command::Nodes(args::NodesArgs::Ls) if settings.only_lends() => {
+            return until_stopped_alone(of_own_donors(settings, output, nodes::list)).await;
+        }
+        Command::Scrub(args::ScrubArgs::Status) if settings.only_lends() => {
+            let tell = |donors: Vec<_>, output: &Output| scrub::status(&donors, output);
+            return until_stopped_alone(of_own_donors(settings, output, tell)).await;
+        }
         command => command,
     };
     match command {
@@ -109,25 +118,21 @@ pub async fn run(
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,
         Command::GiveBack(args) => {
-            let state =
-                lend::absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))?;
+            let state = donor_state(args.state.as_ref(), settings)?;
             let donors = own_donors(&state, args.dir.as_deref(), settings, &watched)?;
             let client = &donors[0].1;
-            if args.is_part() {
-                return until_stopped(
-                    client,
-                    give_back::part::run(args, &state, client, output, shown),
-                )
-                .await;
-            }
-            until_stopped(client, give_back::run(args, &state, &donors, output, shown)).await
+            until_stopped(client, give_back::run(args, &state, client, output, shown)).await
+        }
+        Command::Drain(args) if args.donor.is_none() => {
+            let state = donor_state(args.state.as_ref(), settings)?;
+            let donors = own_donors(&state, args.dir.as_deref(), settings, &watched)?;
+            until_stopped(&donors[0].1, drain::own(args, &state, &donors, output, shown)).await
         }
         Command::Leave(args) => {
             until_stopped_alone(leave::run(args, settings, output, shown)).await
         }
         Command::Away(args) => {
-            let state =
-                lend::absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))?;
+            let state = donor_state(args.state.as_ref(), settings)?;
             let donors = own_donors(&state, None, settings, &watched)?;
             until_stopped(&donors[0].1, away::run(args, &donors, output)).await
         }
@@ -152,6 +157,11 @@ pub async fn run(
     }
 }
 
+/// Returns the state directory of this machine's donor: the one that was named, or the default.
+fn donor_state(named: Option<&PathBuf>, settings: &CommandSettings) -> Result<PathBuf, Failure> {
+    lend::absolute(named.unwrap_or(&settings.donor_dir()))
+}
+
 /// Returns the donors of this machine's daemon, or only that of the lent directory `dir`, each with a client that acts
 /// as it; at least one.
 fn own_donors(
@@ -167,6 +177,17 @@ fn own_donors(
             Ok((donor, watched(client)))
         })
         .collect()
+}
+
+/// Has `tell` show this machine's donors, on a machine that only lends: a donor sees no others.
+async fn of_own_donors(
+    settings: &CommandSettings,
+    output: &Output,
+    tell: impl Fn(Vec<DonorStatus>, &Output),
+) -> Result<Ending, Failure> {
+    tell(lend::status::own_donors(settings).await?, output);
+    output.note("these are this machine's own: a donor sees no others");
+    Ok(Ending::Done)
 }
 
 /// Does `work` until the user stops it, and then drops it. A second request to stop ends the process at once.
@@ -230,7 +251,8 @@ async fn with_client(
         Command::Repair(args) => repair::run(args, client, output, shown).await,
         Command::Scrub(args) => scrub::run(args, client, output).await,
         Command::Gc(args) => gc::run(args, client, output).await,
-        Command::Nodes(args) => nodes::run(args, client, output, shown).await,
+        Command::Nodes(args) => nodes::run(args, client, output).await,
+        Command::Drain(args) => drain::of_pool(args, client, output, shown).await,
         Command::Status(args) => status::run(args, client, output).await,
         Command::Invite(args) => invite::run(args, client, settings, output).await,
         Command::Members(args) => members::run(args, client, settings, output).await,

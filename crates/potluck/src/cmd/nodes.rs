@@ -1,9 +1,9 @@
-//! `potluck nodes`: lists, empties, trusts and removes donors, for admins.
+//! `potluck nodes`: lists, trusts and removes donors, for admins.
 
 use super::Ending;
-use super::give_back::{self, GiveBackPlace, weakened};
+use super::drain::{self, GiveBackPlace, weakened};
 use super::{away, donors};
-use crate::args::{DrainArgs, NodeAwayArgs, NodeName, NodeRemoveArgs, NodesArgs};
+use crate::args::{NodeAwayArgs, NodeName, NodeRemoveArgs, NodesArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
@@ -20,15 +20,12 @@ struct Donors {
     donors: Vec<DonorStatus>,
 }
 
-pub async fn run(
-    args: NodesArgs,
-    client: &Pool,
-    output: &Output,
-    shown: bool,
-) -> Result<Ending, Failure> {
+pub async fn run(args: NodesArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        NodesArgs::Ls => list(client, output).await,
-        NodesArgs::Drain(args) => drain(args, client, output, shown).await,
+        NodesArgs::Ls => {
+            list(client.call(&Status {}).await?.donors, output);
+            Ok(Ending::Done)
+        }
         NodesArgs::Away(NodeAwayArgs { donor, time, .. }) => {
             let donor = donors::named(client, &donor).await?;
             away::announce(Some(donor.donor), &donor.name, time, client, output).await
@@ -59,9 +56,9 @@ fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
     text
 }
 
-async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let donors = Donors { donors: client.call(&Status {}).await?.donors };
-    output.result(&donors, |donors| {
+/// Shows donors with what the pool thinks of them.
+pub fn list(donors: Vec<DonorStatus>, output: &Output) {
+    output.result(&Donors { donors }, |donors| {
         let rows: Vec<_> = donors.donors.iter().map(row).collect();
         let head = ["no", "donor", "label", "state", "held", "free", "version", "address"];
         let mut text = table(&head, &[0, 4, 5], &rows);
@@ -75,7 +72,6 @@ async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
         }
         text
     });
-    Ok(Ending::Done)
 }
 
 fn row(donor: &DonorStatus) -> Vec<String> {
@@ -89,24 +85,6 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         donor.version.clone(),
         donor.addresses.to_string(),
     ]
-}
-
-async fn drain(
-    args: DrainArgs,
-    client: &Pool,
-    output: &Output,
-    shown: bool,
-) -> Result<Ending, Failure> {
-    let donor = donors::named(client, &args.donor).await?;
-    let place = GiveBackPlace {
-        donor: Some(donor.donor),
-        name: &donor.name,
-        cancel: format!("potluck nodes drain {} --cancel", args.donor),
-    };
-    if args.cancel {
-        return Ok(give_back::cancel(&place, None, client).await?.tell(output));
-    }
-    Ok(give_back::empty(&place, args.options, client, output, shown).await?.tell(output))
 }
 
 #[derive(Serialize)]
@@ -125,7 +103,7 @@ async fn remove(args: NodeRemoveArgs, client: &Pool, output: &Output) -> Result<
     let donor = donors::named(client, &args.donor).await?;
     let place =
         GiveBackPlace { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
-    let look = client.call(&give_back::look(&place)).await?;
+    let look = client.call(&drain::look(&place)).await?;
     let report = |removed| RemovedDonor {
         donor: &donor.name,
         removed,

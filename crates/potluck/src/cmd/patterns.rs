@@ -1,11 +1,12 @@
-//! Patterns in paths of the pool. Shells expand patterns of local files alone, so the commands that only look do it for
-//! the pool, in the last name of a path. Commands that change or remove something take a path as it is written.
+//! Patterns in paths of the pool. Shells expand patterns of local files alone, so commands do it for the pool, in the
+//! last name of a path. What is there under the very name that was written is meant alone.
 
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// Returns the paths, with each whose last name has `*` or `?` in it replaced by what it matches, in order.
+/// Returns the paths, with each whose last name has `*` or `?` in it replaced by what it matches, in order, unless
+/// something is there under that name.
 ///
 /// Errors: a pattern matches nothing, or its directory cannot be listed.
 pub async fn expand(paths: &[PoolPath], client: &Pool) -> Result<Vec<PoolPath>, Failure> {
@@ -17,6 +18,10 @@ pub async fn expand(paths: &[PoolPath], client: &Pool) -> Result<Vec<PoolPath>, 
             found.push(path.clone());
             continue;
         };
+        if client.kind(path).await?.is_some() {
+            found.push(path.clone());
+            continue;
+        }
         let before = found.len();
         for entry in client.list(&dir, false).await? {
             if matches(pattern.as_bytes(), entry.path.as_bytes())

@@ -1,10 +1,10 @@
 //! `potluck rm`: removes files or directories.
 
-use super::Ending;
 use super::several::Several;
+use super::{Ending, patterns};
 use crate::args::RmArgs;
 use crate::confirm::{can_ask, confirm};
-use crate::output::{Output, count};
+use crate::output::{Output, count, told};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::KeptTime;
@@ -23,7 +23,22 @@ struct RemoveReport<'a> {
 
 pub async fn run(args: RmArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let (mut removed, mut several) = (Removed::default(), Several::default());
+    let mut paths = Vec::new();
     for path in &args.paths {
+        match patterns::expand(std::slice::from_ref(path), client).await {
+            Err(failure) if args.force && failure.code == code::NO_ENTRY => {}
+            found => paths.extend(found?),
+        }
+    }
+    let asks = !args.caution.yes && !args.caution.dry_run && !args.force && can_ask();
+    if asks && paths.len() > args.paths.len() {
+        let named = paths.iter().take(3).map(|path| told(&path.to_string()).into_owned());
+        let more = if paths.len() > 3 { ", …" } else { "" };
+        let named = named.collect::<Vec<_>>().join(", ") + more;
+        let question = format!("remove {}: {named}?", count(paths.len() as u64, "path"));
+        confirm(&question, "add -y to do it without asking, or -n to only look").await?;
+    }
+    for path in &paths {
         let one = match remove(&args, path, client).await {
             Err(failure) if args.force && failure.code == code::NO_ENTRY => Ok(Removed::default()),
             result => result,

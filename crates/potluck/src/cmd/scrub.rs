@@ -26,12 +26,16 @@ pub async fn run(args: ScrubArgs, client: &Pool, output: &Output) -> Result<Endi
     match args {
         ScrubArgs::Now(args) => now(args, client, output).await,
         ScrubArgs::Status => {
-            let donors = client.call(&Status {}).await?.donors;
-            let scrubs: Vec<_> = donors.iter().map(of_donor).collect();
-            output.result(&serde_json::json!({ "donors": scrubs }), |_| text(&scrubs));
+            status(&client.call(&Status {}).await?.donors, output);
             Ok(Ending::Done)
         }
     }
+}
+
+/// Shows how far the reading of donors is.
+pub fn status(donors: &[DonorStatus], output: &Output) {
+    let scrubs: Vec<_> = donors.iter().map(of_donor).collect();
+    output.result(&serde_json::json!({ "donors": scrubs }), |_| text(&scrubs));
 }
 
 async fn now(args: ScrubNowArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {

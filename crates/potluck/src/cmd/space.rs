@@ -11,6 +11,7 @@ use potluck_core::rights::{Grantee, Rights};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, Granted, SpaceGrants, Spaces};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 
 mod rekey;
 
@@ -33,7 +34,8 @@ pub async fn run(
             let rights = if rights.is_empty() { Rights::ALL } else { rights.into_iter().collect() };
             let call = control::SpaceRevoke { space, who, rights };
             granted(&call.space, &client.call(&call).await?, output);
-            advise_rekey(client, output).await?;
+            let advised = rekey_advised(client).await?;
+            advise_rekey(advised.iter().filter(|name| **name == call.space), output);
         }
         SpaceArgs::Who(args) => {
             let call = control::SpaceWho { space: args.space };
@@ -44,15 +46,19 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Says which spaces should get a new key, because somebody who could read them cannot any more.
-pub async fn advise_rekey(client: &Pool, output: &Output) -> Result<(), Failure> {
-    for space in client.spaces().await?.iter().filter(|space| space.rekey_advised) {
+/// Returns the names of the spaces that should get a new key, because somebody who could read them cannot any more.
+pub async fn rekey_advised(client: &Pool) -> Result<BTreeSet<String>, Failure> {
+    let advised = client.spaces().await?.into_iter().filter(|space| space.rekey_advised);
+    Ok(advised.map(|space| space.name).collect())
+}
+
+/// Says that spaces should get a new key.
+pub fn advise_rekey<'a>(spaces: impl Iterator<Item = &'a String>, output: &Output) {
+    for space in spaces {
         output.note(&format!(
-            "who could read the space {0} may have kept its key: potluck space rekey {0}",
-            space.name
+            "who could read the space {space} may have kept its key: potluck space rekey {space}"
         ));
     }
-    Ok(())
 }
 
 async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result<(), Failure> {

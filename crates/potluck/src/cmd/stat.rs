@@ -80,7 +80,7 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
     if let Some(found) = &stated.health {
         line("health", health::sentence(found));
         if let Some(window) = health::window(found) {
-            line("unsafe", format!("window {window}"));
+            line("", window);
         }
         if let Some(goal) = found.changing_to {
             line("changing", format!("to {goal}; until then it keeps what it has"));

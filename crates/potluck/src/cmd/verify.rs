@@ -180,7 +180,7 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
 fn text(verified: &Verified) -> String {
     let judged = match &verified.health {
         Some(health) => {
-            let window = window(health).map(|window| format!("\nunsafe window: {window}"));
+            let window = window(health).map(|window| format!("\n{window}"));
             let window = window.unwrap_or_default();
             format!("{}  {}{window}", name(&verified.findings.path), sentence(health))
         }

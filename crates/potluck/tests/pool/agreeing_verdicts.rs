@@ -21,9 +21,9 @@ struct Told {
 
 impl Told {
     fn ask(lab: &Lab, donor: &str) -> Self {
-        let asked = |verb| lab.cli.run(&["--json", "nodes", verb, donor, "-n"]);
-        let owner = Owner::of(lab, donor).run(&["--json", "--all", "-n"]);
-        let (removal, drain) = (asked("rm"), asked("drain"));
+        let asked = |verb: &[&str]| lab.cli.run(&[&["--json"], verb, &[donor, "-n"]].concat());
+        let owner = Owner::of(lab, donor).drain(&["--json", "-n"]);
+        let (removal, drain) = (asked(&["nodes", "rm"]), asked(&["drain"]));
         let codes = [drain.code, owner.code];
         let [removal, drain, owner] = [removal, drain, owner].map(|told| told.json());
         let owner = owner["directories"][0].clone();
@@ -91,7 +91,7 @@ fn what_may_go_is_the_same_by_every_command_while_a_donor_is_emptied() {
     let why = assert_all_say(&lab, "three copies on three donors", "donor-1", "stuck");
     assert!(why.contains("3 copies need 3 donors and 2 are available"), "{why}");
     let owner = Owner::of(&lab, "donor-1");
-    let begun = owner.run(&["--all", "--no-wait"]).ok();
+    let begun = owner.drain(&["--no-wait"]).ok();
     assert!(begun.text().contains("3 copies need 3 donors"), "at once: {}", begun.text());
     let why = assert_all_say(&lab, "giving back, stuck", "donor-1", "stuck");
     assert!(why.contains("3 copies need 3 donors"), "{why}");
@@ -151,7 +151,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     for verb in ["nodes", "members"] {
         let refused = lab.cli.fails(10, &[verb, "rm", one, "-y"]);
         assert!(refused.message.contains("pot://lab/twice"), "{refused:?}");
-        assert!(refused.hint.contains("nodes drain"), "{refused:?}");
+        assert!(refused.hint.contains("potluck drain"), "{refused:?}");
         let would = lab.cli.run(&[verb, "rm", one, "-n"]).exits(10).text();
         assert!(would.contains("may go once it is drained"), "{would}");
         assert!(would.contains("not removed without --now"), "{would}");
@@ -162,7 +162,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     let would = lab.cli.run(&both).exits(10).text();
     assert!(would.contains("1 file needs what only"), "{would}");
 
-    lab.cli.ok(&["nodes", "drain", one]);
+    lab.cli.ok(&["drain", one]);
     lab.cli.ok(&["nodes", "rm", one, "-y"]);
     assert!(lab.cli.is_safe("pot://lab/twice"), "no file is less safe without it");
     let left = lab.cli.live_donors();
@@ -209,9 +209,9 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     let owner = Owner::of(&lab, "donor-1");
     let plans = |lab: &Lab| {
         [
-            owner.run(&["--all", "-n"]).exits(4).text(),
+            owner.drain(&["-n"]).exits(4).text(),
             owner.run(&["--to", "2MiB", "-n"]).exits(4).text(),
-            lab.cli.run(&["nodes", "drain", "donor-1", "-n"]).exits(4).text(),
+            lab.cli.run(&["drain", "donor-1", "-n"]).exits(4).text(),
         ]
     };
     for plan in plans(&lab) {
@@ -228,7 +228,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     let roomy = owner.run(&["--to", "5MiB", "-n"]).ok().text();
     assert!(roomy.contains("moves to them first; nothing is lost"), "{roomy}");
     // A donor that also leaves is named, for it stands in the way.
-    Owner::of(&lab, "donor-3").run(&["--all", "--no-wait"]).ok();
+    Owner::of(&lab, "donor-3").drain(&["--no-wait"]).ok();
     for plan in plans(&lab) {
         assert!(plan.contains("donor-3 gives its space back"), "{plan}");
     }
@@ -273,7 +273,7 @@ fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promise
     store(&lab, "twice", 7, &[]);
     let holder = lab.cli.shares("pot://lab/twice").into_keys().next().expect("a donor");
     assert_all_say(&lab, "one room", &holder, "after_moving");
-    Owner::of(&lab, &holder).run(&["--all"]).ok();
+    Owner::of(&lab, &holder).drain(&[]).ok();
     assert_all_say(&lab, "emptied", &holder, "now");
     assert_eq!(lab.cli.shares("pot://lab/twice").len(), 2, "two copies, as before");
 }
@@ -309,7 +309,7 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
 fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
     let lab = lab(2);
     store(&lab, "twice", 13, &["--copies", "2"]);
-    Owner::of(&lab, "donor-1").run(&["--all", "--no-wait"]).ok();
+    Owner::of(&lab, "donor-1").drain(&["--no-wait"]).ok();
     wait_until("it to be stuck", DEADLINE, || {
         let status = lab.cli.status();
         let why = status["repair"]["stuck_why"].as_str().unwrap_or_default();

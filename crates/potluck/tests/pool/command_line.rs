@@ -123,7 +123,7 @@ fn what_a_command_advises_is_of_that_command() {
     let donor = lab.cli.at_home(&lab.dir().join("donor"));
     donor.ok(&["join", &lab.token("donor")]);
     let refused = donor.fails(8, &["ls"]);
-    assert!(refused.message.contains("a donor's, which only lends"), "{refused:?}");
+    assert!(refused.message.contains("a donor's, which sees its own state"), "{refused:?}");
     assert!(refused.hint.contains("invite --role user"), "{refused:?}");
 }
 
@@ -213,8 +213,25 @@ fn what_people_type_by_habit_is_done_or_explained() {
     let both = lines(&["ls", "pot://lab", "pot://lab/*.h5"]);
     assert!(both.starts_with("pot://lab/large.h5\npot://lab/small.h5\n\npot://lab:\n"), "{both}");
     assert_eq!(lines(&["cat", "pot://lab/?arge.*"]), "xxx");
-    let refused = lab.cli.fails(3, &["rm", "-y", "pot://lab/*.h5"]);
-    assert!(refused.hint.contains("as they stand"), "{refused:?}");
+    let refused = lab.cli.fails(3, &["stat", "pot://lab/*.h5"]);
+    assert!(refused.hint.contains("and nowhere else"), "{refused:?}");
+    // So they do where something is copied, moved or removed; a name that is there as it was written is meant alone.
+    let here = lab.dir().join("here");
+    fs::create_dir(&here).expect("made");
+    lab.cli.ok(&["cp", "pot://lab/*.h5", arg(&here)]);
+    assert_eq!(fs::read_dir(&here).expect("a directory").count(), 2);
+    lab.cli.ok(&["mkdir", "-p", "pot://lab/dir/below"]);
+    let refused = lab.cli.fails(2, &["mv", "pot://lab/*.h5", "pot://lab/none"]);
+    assert!(refused.hint.contains("end the last path with /"), "{refused:?}");
+    lab.cli.ok(&["cp", "pot://lab/*.h5", "pot://lab/dir/"]);
+    lab.cli.ok(&["mv", "pot://lab/dir/*.h5", "pot://lab/middle.txt", "pot://lab/dir/below/"]);
+    assert_eq!(lines(&["ls", "pot://lab/dir/below"]), "large.h5\nmiddle.txt\nsmall.h5");
+    lab.cli.ok(&["mv", "pot://lab/dir/below/middle.txt", "pot://lab/"]);
+    lab.cli.ok(&["mv", "pot://lab/dir/below/small.h5", "pot://lab/dir/below/*.h5"]);
+    lab.cli.ok(&["rm", "pot://lab/dir/below/*.h5"]);
+    assert_eq!(lines(&["ls", "pot://lab/dir/below"]), "large.h5");
+    lab.cli.ok(&["rm", "-rf", "pot://lab/none*", "pot://lab/d*"]);
+    assert_eq!(lines(&["ls", "pot://lab"]), "large.h5\nmiddle.txt\nsmall.h5");
     let partly = lab.cli.run(&["ls", "-R", "pot://lab", "pot://nope"]).exits(4);
     assert!(partly.text().contains("small.h5") && partly.stderr.contains("nope"));
     // -h is for sizes where people know it from elsewhere, and for help everywhere else.

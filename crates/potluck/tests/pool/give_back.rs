@@ -27,6 +27,10 @@ impl Owner {
     pub fn run(&self, args: &[&str]) -> Ran {
         self.cli.run(&[&["give-back", "--state", &self.state], args].concat())
     }
+
+    pub fn drain(&self, args: &[&str]) -> Ran {
+        self.cli.run(&[&["drain", "--state", &self.state], args].concat())
+    }
 }
 
 /// Returns the bytes of a donor's files that hold chunks or parts of chunks.
@@ -47,11 +51,11 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     let content = two_copies(&lab, 1, 4 << 20);
     let owner = Owner::of(&lab, "donor-1");
-    let planned = owner.run(&["--all", "-n"]).ok().text();
+    let planned = owner.drain(&["-n"]).ok().text();
     assert!(planned.contains("nothing is lost"), "{planned}");
     assert!(!lab.lent("donor-1").chunks().is_empty());
 
-    let begun = owner.run(&["--all", "--no-wait"]).ok().text();
+    let begun = owner.drain(&["--no-wait"]).ok().text();
     assert!(begun.contains("moved first"), "{begun}");
     wait_until("“safe to remove”", DEADLINE, || {
         let back = lab.cli.donor("donor-1")["giving_back"].clone();
@@ -63,7 +67,7 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
         assert!(lab.cli.is_safe("pot://lab/f"), "{}", lab.cli.health("pot://lab/f"));
         true
     });
-    let done = owner.run(&["--all"]).ok().text();
+    let done = owner.drain(&[]).ok().text();
     assert!(done.contains("safe to remove"), "{done}");
     let status = lab.cli.ok(&["status"]).text();
     assert!(status.contains("safe to remove"), "{status}");
@@ -76,7 +80,7 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
 
     // The owner lends again after all.
     lab.bring_back(&["donor-1"]);
-    owner.run(&["--cancel"]).ok();
+    owner.drain(&["--cancel"]).ok();
     let (third, _) = file(lab.dir(), "third", 3, 1 << 20);
     lab.cli.ok(&["cp", arg(&third), "pot://lab/h", "--copies", "3"]);
     assert_eq!(lab.cli.shares("pot://lab/h")["donor-1"], 16);
@@ -88,14 +92,14 @@ fn what_no_other_donor_takes_stays_and_is_never_called_safe() {
     let mut lab = Lab::with_donors(2);
     let content = two_copies(&lab, 5, 1 << 20);
     let owner = Owner::of(&lab, "donor-1");
-    owner.run(&["--all", "--no-wait"]).ok();
+    owner.drain(&["--no-wait"]).ok();
     wait_until("the reason to be said", DEADLINE, || {
         let back = lab.cli.donor("donor-1")["giving_back"].clone();
         assert_eq!(back["safe_to_remove"], false, "{back}");
         back["stuck"].as_u64() > Some(0) && back["stuck_why"].is_string()
     });
     // If the owner stops waiting, the give-back goes on.
-    let mut waiting = owner.cli.start(&["give-back", "--state", &owner.state, "--all"]);
+    let mut waiting = owner.cli.start(&["drain", "--state", &owner.state]);
     waiting.signal(Signal::INT);
     assert!(!waiting.end("give-back after Ctrl-C").success());
     assert_eq!(lab.cli.donor("donor-1")["giving_back"]["active"], true);
@@ -103,7 +107,7 @@ fn what_no_other_donor_takes_stays_and_is_never_called_safe() {
     // Another donor lends more, and the give-back ends.
     lab.lend("donor-3", Lending::default());
     lab.wait_live();
-    let done = owner.run(&["--all"]).ok().text();
+    let done = owner.drain(&[]).ok().text();
     assert!(done.contains("safe to remove"), "{done}");
     lab.kill_donor("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
@@ -120,19 +124,19 @@ fn now_lists_what_would_be_lost_and_asks_first() {
     let owner = Owner::of(&lab, "donor-1");
     let before = lab.lent("donor-1").chunks().len();
 
-    let planned = owner.run(&["--json", "--all", "--now", "-n"]).ok().json();
+    let planned = owner.drain(&["--json", "--now", "-n"]).ok().json();
     assert_eq!(
         planned["directories"][0]["lost"],
         serde_json::json!(["pot://lab/once"]),
         "{planned}"
     );
     // There is no terminal on which somebody could be asked.
-    let refused = owner.run(&["--all", "--now"]).exits(2);
+    let refused = owner.drain(&["--now"]).exits(2);
     assert!(refused.stderr.contains("pot://lab/once"), "{}", refused.stderr);
     assert!(refused.stderr.contains("-y"), "{}", refused.stderr);
     assert_eq!(lab.lent("donor-1").chunks().len(), before, "nothing was deleted");
 
-    owner.run(&["--all", "--now", "-y"]).ok();
+    owner.drain(&["--now", "-y"]).ok();
     wait_until("all to be gone", DEADLINE, || lab.lent("donor-1").chunks().is_empty());
     assert_same(&lab.cli.cat("pot://lab/twice"), &content, "what had another copy");
     let ran = lab.cli.run(&["--json", "fsck"]);
@@ -155,12 +159,12 @@ fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
     let refused = lab.cli.fails(10, &["nodes", "rm", "donor-1", "-y"]);
     assert!(refused.message.contains("pot://lab/f"), "{refused:?}");
     assert!(refused.hint.contains("drain"), "{refused:?}");
-    let drained = lab.cli.ok(&["nodes", "drain", "donor-1"]).text();
+    let drained = lab.cli.ok(&["drain", "donor-1"]).text();
     assert!(drained.contains("safe to remove"), "{drained}");
     lab.cli.run(&["nodes", "rm", "donor-1"]).exits(2); // there is nobody to ask
     lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
-    assert_eq!(lab.cli.fails(3, &["nodes", "drain", "donor-1"]).code, "POT-E010");
+    assert_eq!(lab.cli.fails(3, &["drain", "donor-1"]).code, "POT-E010");
     let listed = lab.cli.ok(&["nodes", "ls"]).text();
     assert!(listed.contains("donor-2") && !listed.contains("donor-1"), "{listed}");
 }

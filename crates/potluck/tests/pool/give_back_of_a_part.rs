@@ -94,7 +94,7 @@ fn space_that_nothing_lies_on_is_given_back_at_once_and_twice_takes_twice_as_muc
     }
     wait_lends(&lab, "donor-1", 24);
     // Calling off what was not asked for changes nothing, and does not say that it did.
-    let called_off = owner.run(&["--cancel"]).ok().text();
+    let called_off = owner.drain(&["--cancel"]).ok().text();
     assert!(called_off.contains("lends up to 24.0 MiB as before"), "{called_off}");
     let settings = fs::read_to_string(lab.donor_state("donor-1").join("settings.toml"));
     assert!(settings.expect("written").contains("24MiB"));
@@ -107,7 +107,7 @@ fn more_than_is_lent_cannot_be_given_back() {
     for size in ["10TiB", "64MiB"] {
         let refused = owner.run(&[size]).exits(2);
         assert!(refused.stderr.contains("this machine lends 64.0 MiB"), "{}", refused.stderr);
-        assert!(refused.stderr.contains("--all"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("potluck drain"), "{}", refused.stderr);
     }
     owner.run(&["1MiB", "--now"]).exits(2);
     wait_lends(&lab, "donor-1", 64);

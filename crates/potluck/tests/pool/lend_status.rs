@@ -3,6 +3,7 @@
 use super::content::{arg, file};
 use super::lab::Lab;
 use super::waiting::{DEADLINE, wait_until};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -36,9 +37,27 @@ fn an_owner_is_shown_what_is_held_of_how_many_and_what_leaving_would_do() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("secret-name"), "{text}");
+    // What a donor may see of lists about all donors is its own row.
+    lab.cli.ok(&["scrub", "now", "donor-1", "--wait"]);
+    for list in [&["nodes", "ls"], &["scrub", "status"]] {
+        let ran = owner.ok(list);
+        assert!(ran.text().contains("donor-1") && !ran.text().contains("donor-2"), "{ran:?}");
+        assert!(ran.stderr.contains("sees no others"), "{ran:?}");
+        assert_eq!(owner.json(list)["donors"].as_array().map(Vec::len), Some(1));
+    }
     let why = owner.fails(8, &["ls"]);
+    assert!(why.message.contains("only lends to pool"), "{why:?}");
     assert!(why.hint.contains("potluck lend status"), "{why:?}");
     assert_eq!(owner.ok(&["status", "--check"]).text(), "");
+
+    let stored = |said: &Value| said["directories"][0]["traffic"]["stored"].as_u64();
+    let (before, since) = (stored(&said), said["traffic_since_wall_ms"].clone());
+    lab.kill_donor("donor-1");
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    let said = owner.json(&["lend", "status"]);
+    assert!(stored(&said) >= before, "{said}");
+    assert_eq!(said["traffic_since_wall_ms"], since, "it goes on");
 
     lab.kill_donor("donor-1");
     let text = owner.run(&["lend", "status", "--check"]).exits(4).text();

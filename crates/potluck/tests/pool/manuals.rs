@@ -50,6 +50,19 @@ fn option(line: &str) -> Option<&str> {
 }
 
 #[test]
+fn help_all_lists_every_command_with_those_below_it() {
+    let said = potluck(&["help", "all"]);
+    let line = |command: &str| said.lines().any(|line| line.starts_with(&format!("  {command} ")));
+    for command in listed(&[]) {
+        assert!(line(&format!("potluck {command}")), "{command}: {said}");
+        for below in listed(&[&command]) {
+            assert!(line(&format!("potluck {command} {below}")), "{command} {below}: {said}");
+        }
+    }
+    assert!(line("potluck manager restore") && line("potluck lend status"), "{said}");
+}
+
+#[test]
 fn every_command_has_a_manual_page_with_what_its_help_says() {
     let dir = TempDir::new().expect("a directory");
     let pages = dir.path().join("share/man1");
@@ -122,7 +135,7 @@ fn a_shell_completes_commands_and_options() {
         assert!(offered.split_whitespace().any(|word| word == expected), "{words}: {offered}");
     };
     complete("potluck give", "give-back");
-    complete("potluck nodes dr", "drain");
+    complete("potluck nodes aw", "away");
     complete("potluck cp --if-a", "--if-absent");
     for shell in ["zsh", "fish"] {
         assert!(potluck(&["completion", shell]).contains("give-back"), "{shell}");

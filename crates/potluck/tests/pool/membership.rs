@@ -291,7 +291,7 @@ fn a_donor_that_files_need_is_removed_by_neither_command() {
     for verb in ["members", "nodes"] {
         let refused = lab.cli.fails(10, &[verb, "rm", "donor-1", "-y"]);
         assert!(refused.message.contains("pot://lab/f"), "{refused:?}");
-        assert!(refused.hint.contains("nodes drain"), "{refused:?}");
+        assert!(refused.hint.contains("potluck drain"), "{refused:?}");
     }
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.cli.ok(&["members", "rm", "donor-1", "-y"]);

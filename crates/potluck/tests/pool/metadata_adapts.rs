@@ -44,7 +44,7 @@ fn assert_healthy(lab: &Lab) {
 #[test]
 fn a_donor_leaves_a_pool_of_three_and_another_takes_its_place() {
     let mut lab = with_donors(3);
-    let done = Owner::of(&lab, "donor-1").run(&["--all"]).ok().text();
+    let done = Owner::of(&lab, "donor-1").drain(&[]).ok().text();
     assert!(done.contains("safe to remove"), "{done}");
     wait_until("its lent directory to be empty", DEADLINE, || {
         lab.lent("donor-1").chunks().is_empty()
@@ -77,9 +77,9 @@ fn a_donor_that_died_for_good_leaves_the_others_with_as_many_copies_as_they_can_
 fn the_last_donor_may_leave_and_is_told_who_has_the_metadata_then() {
     let mut lab = with_donors(1);
     let owner = Owner::of(&lab, "donor-1");
-    let planned = owner.run(&["--all", "-n"]).ok().text();
+    let planned = owner.drain(&["-n"]).ok().text();
     assert!(planned.contains("on the manager's own disk only"), "{planned}");
-    let done = owner.run(&["--all"]).ok().text();
+    let done = owner.drain(&[]).ok().text();
     assert!(done.contains("safe to remove"), "{done}");
     assert!(done.contains("on the manager's own disk only"), "{done}");
     wait_copies(&lab, None);

@@ -42,7 +42,7 @@ fn every_protocol_makes_all_copies_and_says_when() {
         }
         assert_same(&lab.cli.cat(&path), &content, mirror);
         let verified = lab.cli.ok(&["verify", &path]).text();
-        assert!(verified.contains("unsafe window: closed since"), "{mirror}: {verified}");
+        assert!(verified.contains("as safe as promised since"), "{mirror}: {verified}");
         let stated = lab.cli.ok(&["stat", &path]).text();
         assert!(stated.contains("kept as    2 copies\n"), "the protocol was the write's: {stated}");
     }
@@ -71,7 +71,7 @@ fn an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_window(
             "{pending}"
         );
         let verified = lab.cli.run(&["verify", &path]).exits(4).text();
-        assert!(verified.contains("unsafe window: open"), "{mirror}: {verified}");
+        assert!(verified.contains("in its unsafe window: not all"), "{mirror}: {verified}");
         assert_same(&lab.cli.cat(&path), &content, mirror);
 
         lab.donor("donor-2").signal(Signal::CONT);

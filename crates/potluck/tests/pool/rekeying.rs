@@ -65,6 +65,7 @@ fn who_kept_a_key_opens_nothing_new_and_after_sealing_again_nothing_old_x6() {
         "9",
     ]);
     lab.cli.ok(&["space", "create", "plain", "--plain"]);
+    lab.cli.ok(&["space", "create", "other"]);
     // The first has a part more than one part may have chunks, the last its content in the catalog.
     let sizes = [("large", 67_200_000), ("middle", 500_000), ("small", 900)];
     let mut contents = BTreeMap::new();
@@ -89,11 +90,15 @@ fn who_kept_a_key_opens_nothing_new_and_after_sealing_again_nothing_old_x6() {
     for who in ["rita", "bert"] {
         lab.cli.ok(&["space", "grant", "safe", who, "read"]);
     }
+    lab.cli.ok(&["space", "grant", "other", "rita", "read"]);
     let kept_key = open(&rita, "pot://safe/middle");
     let (number, key) = kept_key.space_keys.0.first_key_value().expect("a key");
     assert!(opens(&lab, key, &kept_key.files[0]), "the key that she was given");
     let said = lab.cli.ok(&["space", "revoke", "safe", "rita"]);
     assert!(said.stderr.contains("potluck space rekey safe"), "{}", said.stderr);
+    let said = lab.cli.ok(&["space", "revoke", "other", "rita"]).stderr;
+    assert!(said.contains("rekey other") && !said.contains("rekey safe"), "{said}");
+    lab.cli.ok(&["space", "rekey", "other"]);
     assert!(lab.cli.ok(&["space", "ls"]).text().contains("rekey advised"));
 
     let admin = Member::load(&lab.manager_dir().join("admin"));

@@ -40,6 +40,12 @@ fn an_old_version_is_listed_read_copied_and_restored_also_when_a_donor_died() {
     let used = lab.cli.json(&["du", "pot://lab"]);
     assert_eq!((&used["files"], &used["kept_files"]), (&1.into(), &1.into()), "{used}");
     assert_eq!(used["kept_bytes"], 1 << 20, "{used}");
+    // Every count of a tree counts the same: what is kept of it is told beside.
+    let verified = lab.cli.json(&["verify", "-r", "--read", "pot://lab"]);
+    assert_eq!((&verified["files"], &verified["kept_files"]), (&1.into(), &1.into()));
+    assert_eq!(verified["read"]["files"], 1, "{verified}");
+    let said = lab.cli.ok(&["fsck"]).text();
+    assert!(said.contains("1 file and 1 kept version, all as safe"), "{said}");
 
     lab.kill_donor("donor-1");
     let number = number.to_string();

@@ -3,7 +3,7 @@
 use super::traffic::{DirTraffic, Traffic};
 use super::{OwnDonor, disk_of, donors_of};
 use crate::args::LendStatusArgs;
-use crate::cmd::{Ending, donors, give_back};
+use crate::cmd::{Ending, donors, drain};
 use crate::command_settings::CommandSettings;
 use crate::keys::Daemon;
 use crate::output::{self, Output, count, duration};
@@ -13,7 +13,7 @@ use potluck_client::{Pool, RetryLimits};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::Limits;
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, Departing, DonorState, GivingBack, OwnDonorStatus};
+use potluck_wire::control::{self, Departing, DonorState, DonorStatus, GivingBack, OwnDonorStatus};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::fmt::Write;
@@ -31,6 +31,8 @@ struct LendStatus {
     /// The daemon that runs, if one does.
     daemon: Option<Process>,
     directories: Vec<LentDirectory>,
+    /// The time since which the traffic of the directories is counted.
+    traffic_since_wall_ms: Option<i64>,
     /// What would happen if the machine left; absent while the manager does not answer.
     leaving: Option<GivingBack>,
     /// Why the manager was not asked, if it was not.
@@ -102,10 +104,11 @@ pub async fn run(
     };
     let daemon = running::find(&state).ok().flatten();
     let daemon = daemon.and_then(|said| Process::read(said.pid, of_manager(said.pid)));
-    let traffic = daemon.as_ref().and_then(|daemon| Traffic::of(&state, daemon.pid));
+    let traffic = Traffic::of(&state);
     let mut status = LendStatus {
         pool: identity.about.pool.clone(),
         daemon,
+        traffic_since_wall_ms: traffic.as_ref().map(|traffic| traffic.since_wall_ms),
         directories: Vec::new(),
         leaving: None,
         manager_away: None,
@@ -155,6 +158,16 @@ pub async fn run(
     Ok(ending)
 }
 
+/// Returns what the pool knows of the donors of this machine: a donor sees no others.
+pub async fn own_donors(settings: &CommandSettings) -> Result<Vec<DonorStatus>, Failure> {
+    let mut donors = Vec::new();
+    for OwnDonor { state, .. } in donors_of(&settings.donor_dir(), None)? {
+        let client = settings.donor_client(Some(&state))?;
+        donors.push(client.call(&control::OwnStatus {}).await?.donor);
+    }
+    Ok(donors)
+}
+
 impl LendStatus {
     /// Returns whether the daemon runs, and the pool counts on all that is lent.
     fn is_well(&self) -> bool {
@@ -173,7 +186,8 @@ impl LendStatus {
                 self.pool
             ),
         };
-        self.directories.iter().for_each(|one| one.tell(&mut text));
+        let since = self.traffic_since_wall_ms.map(output::stated_time).unwrap_or_default();
+        self.directories.iter().for_each(|one| one.tell(&since, &mut text));
         if let Some(Process { seconds, cpu_ms, memory, with_manager, .. }) = &self.daemon {
             let share = *cpu_ms as f64 / 10.0 / (*seconds).max(1) as f64;
             let beside = if *with_manager { ", the pool's manager included" } else { "" };
@@ -199,7 +213,7 @@ impl LendStatus {
             }
             let size = format_size(leaving.to_move_bytes);
             let first = if leaving.to_move > 0 { format!("{size}: ") } else { String::new() };
-            let _ = writeln!(text, "if it left: {first}{}", give_back::moving(leaving));
+            let _ = writeln!(text, "if it left: {first}{}", drain::moving(leaving));
         }
         if let Some(why) = &self.manager_away {
             let _ = writeln!(text, "! {why}: what the pool holds here cannot be told now");
@@ -209,7 +223,8 @@ impl LendStatus {
 }
 
 impl LentDirectory {
-    fn tell(&self, text: &mut String) {
+    /// Says what is known of the directory, whose traffic is counted `since` a time.
+    fn tell(&self, since: &str, text: &mut String) {
         let dir = self.dir.as_ref().map_or("nothing is lent yet".into(), |dir| {
             output::name(&dir.display().to_string()).into_owned()
         });
@@ -240,7 +255,7 @@ impl LentDirectory {
         if let Some(DirTraffic { served, stored, .. }) = &self.traffic {
             let _ = writeln!(
                 text,
-                "  traffic: {} sent to readers and {} stored for writers since it began",
+                "  traffic: {} sent to readers and {} stored for writers since {since}",
                 format_size(*served),
                 format_size(*stored),
             );

@@ -15,12 +15,10 @@ pub const FILE: &str = "traffic.json";
 /// The time between two looks at what was sent and stored.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The bytes that went over the network since the daemon began.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// The bytes that went over the network since the machine first lent something, however often the daemon was started.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Traffic {
-    /// The process that counted them.
-    pub pid: u32,
-    /// The time at which it began to count, in milliseconds since 1970.
+    /// The time since which they are counted, in milliseconds since 1970.
     pub since_wall_ms: i64,
     /// The bytes of each lent directory.
     pub dirs: Vec<DirTraffic>,
@@ -38,30 +36,41 @@ pub struct DirTraffic {
 }
 
 impl Traffic {
-    /// Reads the notes of the daemon whose state is in `state` and whose process is `pid`; `None` if there are none.
-    pub fn of(state: &Path, pid: u32) -> Option<Self> {
-        let text = fs::read(state.join(FILE)).ok()?;
-        let noted: Self = serde_json::from_slice(&text).ok()?;
-        (noted.pid == pid).then_some(noted)
+    /// Reads the notes of the daemon whose state is in `state`; `None` if there are none.
+    pub fn of(state: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(state.join(FILE)).ok()?).ok()
+    }
+
+    /// Adds what was counted of a directory.
+    fn add(&mut self, counted: &DirTraffic) {
+        match self.dirs.iter_mut().find(|one| one.dir == counted.dir) {
+            Some(one) => {
+                one.served = one.served.saturating_add(counted.served);
+                one.stored = one.stored.saturating_add(counted.stored);
+            }
+            None => self.dirs.push(counted.clone()),
+        }
     }
 }
 
 /// The writer of the notes.
 pub struct TrafficNotes {
     path: PathBuf,
-    noted: Traffic,
+    /// What was counted by donors that have ended.
+    before: Traffic,
+    /// What the donors that run had counted at the last look.
+    counted: Vec<DirTraffic>,
     next: Instant,
 }
 
 impl TrafficNotes {
-    /// Begins the notes of a daemon whose state is in `state`.
+    /// Goes on with the notes of a daemon whose state is in `state`, or begins them.
     pub fn new(state: &Path) -> Self {
-        let noted = Traffic {
-            pid: std::process::id(),
+        let before = Traffic::of(state).unwrap_or_else(|| Traffic {
             since_wall_ms: Env::system().clock.wall(),
             dirs: Vec::new(),
-        };
-        Self { path: state.join(FILE), noted, next: Instant::now() }
+        });
+        Self { path: state.join(FILE), before, counted: Vec::new(), next: Instant::now() }
     }
 
     /// Waits until the next look is due.
@@ -72,15 +81,51 @@ impl TrafficNotes {
     /// Writes down what was sent and stored, if that has changed.
     pub fn note(&mut self, dirs: Vec<DirTraffic>) {
         self.next = Instant::now() + LOOK_EVERY;
-        if self.noted.dirs == dirs {
+        if self.counted == dirs {
             return;
         }
-        self.noted.dirs = dirs;
-        let text = serde_json::to_vec(&self.noted).expect("plain data");
+        let goes_on = |old: &DirTraffic| {
+            let is_same = |new: &DirTraffic| {
+                new.dir == old.dir && new.served >= old.served && new.stored >= old.stored
+            };
+            dirs.iter().any(is_same)
+        };
+        // The donor of a directory may have ended, and another begun, as when its disk was away.
+        for ended in self.counted.iter().filter(|old| !goes_on(old)) {
+            self.before.add(ended);
+        }
+        self.counted = dirs;
+        let mut all = self.before.clone();
+        self.counted.iter().for_each(|counted| all.add(counted));
+        let text = serde_json::to_vec(&all).expect("plain data");
         // The notes need not survive a power cut, so nothing is synced.
         let temp = self.path.with_extension("tmp");
         if let Err(why) = fs::write(&temp, text).and_then(|()| fs::rename(&temp, &self.path)) {
             tracing::debug!("cannot write {}: {why}", self.path.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_and_stored_is_counted_on_through_restarts_of_the_daemon_and_of_donors() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = |dir: &str, served, stored| DirTraffic { dir: dir.into(), served, stored };
+        let noted = || Traffic::of(dir.path()).expect("notes").dirs;
+        let mut notes = TrafficNotes::new(dir.path());
+        let since = notes.before.since_wall_ms;
+        notes.note(vec![of("/a", 1, 10), of("/b", 2, 20)]);
+        notes.note(vec![of("/a", 3, 30), of("/b", 2, 20)]);
+        assert_eq!(noted(), [of("/a", 3, 30), of("/b", 2, 20)]);
+        notes.note(vec![of("/a", 4, 30)]); // the disk of /b is away
+        notes.note(vec![of("/a", 4, 30), of("/b", 1, 0)]);
+        assert_eq!(noted(), [of("/b", 3, 20), of("/a", 4, 30)]);
+        let mut notes = TrafficNotes::new(dir.path());
+        notes.note(vec![of("/a", 100, 0)]);
+        assert_eq!(noted(), [of("/b", 3, 20), of("/a", 104, 30)]);
+        assert_eq!(Traffic::of(dir.path()).expect("notes").since_wall_ms, since);
     }
 }
