@@ -155,10 +155,12 @@ pub fn cpu_of(pid: u32) -> Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// The resident memory of a running process, in bytes.
+/// The memory of a running process, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Resident {
-    pub now: u64,
+    /// The bytes that are its own now. Pages of files are the page cache's, which gives them to whoever needs them.
+    pub private: u64,
+    /// The most that was resident, pages of files as well.
     pub peak: u64,
 }
 
@@ -172,5 +174,5 @@ pub fn resident(pid: u32) -> Result<Resident> {
             .and_then(|kib| kib.trim().parse::<u64>().ok());
         kib.map(|kib| kib * 1024).with_context(|| format!("{path} has no {name} in kB"))
     };
-    Ok(Resident { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+    Ok(Resident { private: field("RssAnon:")?, peak: field("VmHWM:")? })
 }

@@ -65,7 +65,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     let product = Mounted::pool(&pool, SPACE, dir.join("mounted"), &[])?;
     let mut bench = Bench { plan, pool: &pool, floor, product, figures: Vec::new() };
     interrupt::pass(STARTED)?;
-    let idle = measure::resident(bench.product.pid())?.now as f64 / MIB;
+    let idle = measure::resident(bench.product.pid())?.private as f64 / MIB;
     bench.figure("mount, daemon memory idle", idle, "MiB", Limit::AtMost(IDLE_MIB));
     bench.large_file()?;
     bench.random_reads()?;

@@ -207,7 +207,7 @@ impl Pool {
         measure::cpu_of(manager.child.id()).map_err(|error| manager.explain(error))
     }
 
-    /// Returns the resident memory of the manager.
+    /// Returns the memory of the manager.
     pub fn manager_memory(&self) -> Result<Resident> {
         let manager = self.manager.as_ref().context("no manager")?;
         measure::resident(manager.child.id()).map_err(|error| manager.explain(error))
@@ -374,7 +374,7 @@ impl Pool {
             .collect()
     }
 
-    /// Returns the resident memory of each donor.
+    /// Returns the memory of each donor.
     pub fn donor_memory(&self) -> Result<Vec<Resident>> {
         self.donors
             .iter()

@@ -164,7 +164,7 @@ impl Run {
             "s",
             Limit::None,
         );
-        let memory = self.pool.manager_memory()?.now as f64 / MIB;
+        let memory = self.pool.manager_memory()?.private as f64 / MIB;
         self.figure("memory of the manager then", memory, "MiB", Limit::None);
         Ok(())
     }

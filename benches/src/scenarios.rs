@@ -39,7 +39,7 @@ const MIB: f64 = (1 << 20) as f64;
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// The time within which donors delete removed chunks; the GC delay is a part of it.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(300);
-const IDLE_RSS_MIB: f64 = 16.0;
+const IDLE_MIB: f64 = 16.0;
 const IDLE_CPU_PERCENT: f64 = 0.1;
 const SERVING_RSS_MIB: f64 = 48.0;
 const CLIENT_RSS_MIB: f64 = 160.0;
@@ -143,7 +143,7 @@ fn run_in_pool(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     let mut run = Run { plan, dir, floors, pool, other, outcome: Outcome::default() };
     if plan.wants(Work::Donor) {
         let cpu = Limit::AtMost(IDLE_CPU_PERCENT);
-        run.idle_donors("donor idle", Limit::AtMost(IDLE_RSS_MIB), cpu)?;
+        run.idle_donors("donor idle", Limit::AtMost(IDLE_MIB), cpu)?;
     }
     for space in &SPACES {
         for pool in run.pools() {
@@ -328,10 +328,10 @@ impl Run<'_> {
             .map(|(after, before)| after.saturating_sub(*before))
             .max()
             .unwrap_or_default();
-        let resident =
-            self.pool.donor_memory()?.iter().map(|memory| memory.now).max().unwrap_or_default();
+        let private =
+            self.pool.donor_memory()?.iter().map(|memory| memory.private).max().unwrap_or_default();
         let percent = 100.0 * used.as_secs_f64() / self.plan.idle.as_secs_f64();
-        self.figure(format!("{work} RSS"), resident as f64 / MIB, "MiB", mib);
+        self.figure(format!("{work} private memory"), private as f64 / MIB, "MiB", mib);
         self.figure(format!("{work} CPU"), percent, "%", percent_of_cpu);
         Ok(())
     }

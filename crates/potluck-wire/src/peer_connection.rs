@@ -9,11 +9,10 @@ use crate::ticket::{Receipt, Ticket};
 use crate::upgrade::{self, OpenedBulk, UpgradeError};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::entropy::Entropy;
+use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::policy::AckLevel;
 use std::time::Duration;
 
-/// The time for which the other side may be silent while it owes something (promise A2).
-const STALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// The bytes a second below which a whole get is given up, though some bytes come again and again: at this rate a chunk
 /// of the default size takes half a minute.
 const SLOWEST: u32 = 128 << 10;

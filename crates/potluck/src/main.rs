@@ -12,7 +12,6 @@ mod keys;
 mod log;
 mod mount_helper;
 mod output;
-mod program_pages;
 mod progress_bar;
 mod ready;
 mod running;
@@ -67,10 +66,6 @@ fn main() -> ExitCode {
             return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
         }
     };
-    // A mount runs for as long as a server.
-    if is_server(&args.command) || matches!(args.command, Command::Mount(_)) {
-        runtime.spawn(program_pages::unmap_for_ever());
-    }
     let done = runtime.block_on(cmd::run(args.command, settings, output));
     // Threads that hang in a system call must not keep the process from ending.
     runtime.shutdown_background();

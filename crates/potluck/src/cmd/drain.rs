@@ -21,8 +21,6 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// The time between two looks while the command waits.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a give-back may be stuck before the command stops waiting: longer than the restart of a donor.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -466,7 +464,7 @@ async fn wait(
         said.iter().for_each(|what| background.output.note(what));
         let given = back.held_at_start.saturating_sub(back.held);
         bar.set(given, back.held_at_start, progress(&back));
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 

@@ -15,9 +15,6 @@ use std::time::Duration;
 
 /// How long to wait for a verdict of the manager.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time between two questions for a verdict.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
 /// The findings about all files below a path.
 #[derive(Debug, Default, Serialize)]
 pub struct FsckFindings {
@@ -74,7 +71,7 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
         if !behind || waited > VERDICT_TIMEOUT {
             return Ok(verdict);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 
@@ -90,7 +87,7 @@ pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFin
         if known || waited > VERDICT_TIMEOUT {
             return Ok(findings);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 

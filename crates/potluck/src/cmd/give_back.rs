@@ -20,8 +20,6 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time between two looks while the command waits.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may move before the command stops waiting: longer than the restart of a donor.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -226,7 +224,7 @@ async fn wait(
         said.iter().for_each(|what| background.output.note(what));
         let chunks = format!("{} to move first", count(back.to_move, "chunk"));
         bar.set(first.saturating_sub(less.to_move), first, chunks);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 

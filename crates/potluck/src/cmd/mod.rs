@@ -56,6 +56,7 @@ mod unpublished;
 mod up;
 mod verify;
 mod versions;
+mod waiting;
 mod write_shared;
 
 pub use cp::place::bad_path;

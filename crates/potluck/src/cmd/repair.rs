@@ -11,8 +11,6 @@ use potluck_wire::error::Failure;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The time between two looks while the command watches or waits.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long `potluck repair now` waits for a scan. With millions of files a scan takes longer, for which `--watch`
 /// waits.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -68,7 +66,7 @@ async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
         if looked || state.paused.is_some() || waited > LOOK_TIMEOUT {
             return Ok(state);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 
@@ -95,7 +93,7 @@ async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairStat
             return Ok(state);
         }
         line.say(&summary(&state));
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
 

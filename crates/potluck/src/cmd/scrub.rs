@@ -8,10 +8,6 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{self, DonorState, DonorStatus, SLOWEST_SCRUB, Scrubbed, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::time::Duration;
-
-/// The time from one look at the donors to the next: about that between two of their heartbeats.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct DonorScrub {
@@ -86,7 +82,7 @@ async fn finished(
     let mut found: Vec<Found> = Vec::new();
     let mut reading = before;
     while !reading.is_empty() {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
         let now = client.call_retrying(&Status {}).await?.donors;
         reading.retain(|before| {
             let now = now.iter().find(|donor| donor.donor == before.donor);

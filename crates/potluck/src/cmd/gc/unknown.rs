@@ -9,10 +9,6 @@ use potluck_core::ids::DonorId;
 use potluck_wire::control::{DonorStatus, PoolStatus, ReclaimUnknown, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::time::Duration;
-
-/// The time from one look at the donors to the next.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// The chunks that the catalog does not know, and the donors that hold them.
 #[derive(Serialize)]
@@ -87,7 +83,7 @@ pub async fn run(args: GcUnknownArgs, client: &Pool, output: &Output) -> Result<
         if status.donors.iter().all(|donor| !donor.reclaiming) {
             break status;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(crate::cmd::waiting::ASK_AGAIN).await;
     };
     let name = |absent: &DonorId| {
         let donor = status.donors.iter().find(|donor| donor.donor == *absent);

@@ -59,7 +59,7 @@ struct Process {
     seconds: u64,
     /// The processor time that it took, in milliseconds.
     cpu_ms: u64,
-    /// The bytes of memory that it holds now.
+    /// The bytes of memory that it holds now and that no other process could have: its own, without pages of files.
     memory: u64,
     /// Whether the pool's manager runs in the same process (`potluck up`).
     with_manager: bool,
@@ -77,7 +77,7 @@ impl Process {
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         let up: f64 = text("uptime")?.split_whitespace().next()?.parse().ok()?;
         let memory = text(&format!("{pid}/status"))?;
-        let memory = memory.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let memory = memory.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
         let kib: u64 = memory.split_whitespace().next()?.parse().ok()?;
         Some(Self {
             pid,
