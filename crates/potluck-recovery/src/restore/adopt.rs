@@ -79,7 +79,9 @@ impl OwnCatalog {
             }
             // The other one went on elsewhere; a catalog that knows of it is the older one.
             Some(own) => self.may_lack || (last.epoch, last.sequence) > (own.epoch, own.sequence),
-            None => true,
+            // It wrote no log yet in its last term, or an admin just accepted it: what a later term wrote is newer, and in
+            // its own only what was written after it was copied.
+            None => self.may_lack || last.epoch >= self.epoch,
         };
         chain.is_whole() && goes_beyond
     }
@@ -122,7 +124,10 @@ mod tests {
         {
             assert_eq!(known.is_older_than(&chain(epoch, sequence)), newer, "{epoch} {sequence}");
         }
-        assert!(own(false, None).is_older_than(&chain(1, 1)));
+        let unwritten = own(false, None);
+        assert!(unwritten.is_older_than(&chain(2, 1)), "it was copied before its first block");
+        assert!(!unwritten.is_older_than(&chain(1, 99)), "it was restored from that, or accepted");
+        assert!(own(true, None).is_older_than(&chain(1, 1)), "it knows that it is older");
         let marked = own(true, Some(position));
         assert!(marked.is_older_than(&chain(1, 10)), "it knows that it is older");
         assert!(!marked.is_older_than(&chain(2, 9)), "this is what it has itself");

@@ -22,7 +22,6 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
-use potluck_wire::identity::fingerprint;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -104,7 +103,7 @@ impl Staging {
         // The staging directory is made before anything else that can fail, so that no empty pool is made where a
         // restore began.
         let state = StateDir::take(&place.restoring())?;
-        let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
+        let ca = Ca::restore(&state.ca(), &kit.ca());
         let ca = ca.map_err(|why| match why {
             StateError::Certificates { detail, .. } => {
                 let detail = format!("its authority cannot be read: {detail}");
@@ -112,7 +111,7 @@ impl Staging {
             }
             other => other,
         })?;
-        kit::keep_key(&state, &kit.recovery_key())?;
+        kit::keep_key(&state.ca(), &kit.recovery_key())?;
         kit.save(&state.kit())?;
         Ok(Self { kit, state, place, ca, exchanges })
     }
@@ -139,12 +138,12 @@ impl Staging {
 
     /// Returns the authority of the pool that is restored.
     pub fn authority(&self) -> Authority {
-        Authority::new(&self.kit.pool, &self.fingerprint())
+        Authority::new(&self.kit.pool, &self.pool())
     }
 
-    /// Returns the fingerprint of the pool's authority.
-    pub fn fingerprint(&self) -> Digest {
-        fingerprint(self.ca.certificate())
+    /// Returns the pool, by the fingerprint of its first authority.
+    pub fn pool(&self) -> Digest {
+        self.ca.pool()
     }
 
     /// Checks the catalog that was made, and makes a pool of the state directory. The catalog's epoch
@@ -167,7 +166,7 @@ impl Staging {
             // It is not known how often the lost manager started since, and members follow the manager of the later
             // epoch.
             above: Epoch(above.0 + STARTS_SINCE),
-            authority: self.fingerprint(),
+            authority: self.pool(),
             admin: NEW_ADMIN,
             wall_ms,
         };
@@ -197,16 +196,11 @@ impl Staging {
         for dir in [&self.state.ca(), &self.state.admin(), from] {
             File::open(dir)?.sync_all()?;
         }
-        let moved_first = if self.exchanges { &[ADMIN][..] } else { &MOVED_FIRST };
+        let moves = moves(&self.place, self.exchanges);
         if self.exchanges {
-            move_out(&self.place)?;
+            make_replacing(to)?;
         }
-        for name in moved_first {
-            fs::rename(from.join(name), to.join(name))?;
-        }
-        File::open(to)?.sync_all()?;
-        fs::rename(from.join(UNDER_WAY), self.place.catalog())?;
-        File::open(to)?.sync_all()?;
+        carry_out(&moves)?;
         if self.exchanges {
             name_replaced(to)?;
         }
@@ -226,18 +220,37 @@ impl Drop for Staging {
     }
 }
 
-/// Moves the catalog and the first admin's identity out of their places, the catalog first: without it no manager starts
-/// there.
-fn move_out(place: &StateDir) -> io::Result<()> {
-    let replaced = place.root().join(REPLACING);
-    fs::DirBuilder::new().mode(0o700).create(&replaced)?;
-    File::open(place.root())?.sync_all()?;
-    for path in Catalog::stored_in(&place.catalog()).chain([place.admin()]) {
-        if let (true, Some(name)) = (path.exists(), path.file_name()) {
-            fs::rename(&path, replaced.join(name))?;
+/// Returns the moves that put what is staged in its place, in order. Where it `exchanges` a catalog, that one moves out
+/// first, with the first admin's identity: without a catalog no manager starts there.
+fn moves(place: &StateDir, exchanges: bool) -> Vec<(PathBuf, PathBuf)> {
+    let (from, to) = (place.restoring(), place.root());
+    let (mut moves, replaced, catalog) = (Vec::new(), to.join(REPLACING), place.catalog());
+    let old = Catalog::stored_in(&catalog).chain([place.admin()]);
+    for path in old.filter(|path| exchanges && path.exists()) {
+        let name = path.file_name().map(|name| replaced.join(name));
+        moves.extend(name.map(|to| (path, to)));
+    }
+    let moved_first = if exchanges { &[ADMIN][..] } else { &MOVED_FIRST };
+    moves.extend(moved_first.iter().map(|name| (from.join(name), to.join(name))));
+    moves.push((from.join(UNDER_WAY), place.catalog()));
+    moves
+}
+
+/// Moves one after the other, each durably before the next.
+fn carry_out(moves: &[(PathBuf, PathBuf)]) -> io::Result<()> {
+    for (from, to) in moves {
+        fs::rename(from, to)?;
+        for dir in [to.parent(), from.parent()].into_iter().flatten() {
+            File::open(dir)?.sync_all()?;
         }
     }
-    File::open(&replaced)?.sync_all()
+    Ok(())
+}
+
+/// Makes the directory for what moves out of its place in the state directory `state`.
+fn make_replacing(state: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(state.join(REPLACING))?;
+    File::open(state)?.sync_all()
 }
 
 /// Gives what was replaced its last name, and returns that.
@@ -270,15 +283,23 @@ fn undo_exchange(place: &StateDir) -> io::Result<()> {
     if !place.restoring().join(UNDER_WAY).exists() {
         return name_replaced(place.root()).map(drop);
     }
-    if replaced.join(ADMIN).exists() && place.admin().exists() {
-        fs::remove_dir_all(place.admin())?;
-    }
-    for entry in fs::read_dir(&replaced)? {
-        let entry = entry?;
-        fs::rename(entry.path(), place.root().join(entry.file_name()))?;
-    }
-    File::open(place.root())?.sync_all()?;
+    carry_out(&moves_back(place))?;
     fs::remove_dir(&replaced)
+}
+
+/// Returns the moves that put back what an exchange moved, in order: the catalog last, for a manager starts where it is.
+fn moves_back(place: &StateDir) -> Vec<(PathBuf, PathBuf)> {
+    let (mut back, replaced) = (Vec::new(), place.root().join(REPLACING));
+    if replaced.join(ADMIN).exists() && place.admin().exists() {
+        back.push((place.admin(), place.restoring().join(ADMIN)));
+    }
+    let catalog = place.catalog();
+    let old = Catalog::stored_in(&catalog).chain([place.admin()]);
+    let there = old.filter_map(|to| Some((replaced.join(to.file_name()?), to)));
+    let mut there: Vec<_> = there.filter(|(from, _)| from.exists()).collect();
+    there.reverse();
+    back.extend(there);
+    back
 }
 
 /// Refuses a state directory that holds more than a lock file: its content may be the last copy of a pool, so nothing
@@ -346,41 +367,51 @@ mod tests {
 
     #[test]
     fn an_exchange_that_was_interrupted_at_any_step_is_undone_or_ended() {
-        for steps in 0..=4 {
+        let begun = || {
             let dir = tempfile::tempdir().expect("a directory");
             let place = StateDir::take(&dir.path().join("manager")).expect("taken");
-            let root = place.root().to_path_buf();
-            let write = |name: &str, text: &str| {
-                let path = root.join(name);
+            let write = |path: PathBuf, text: &str| {
                 fs::create_dir_all(path.parent().expect("above")).expect("made");
                 fs::write(path, text).expect("written");
             };
-            write(CATALOG, "old");
-            write("admin/identity.json", "old");
-            write("restoring/catalog.part", "new");
-            write("restoring/admin/identity.json", "new");
-            let (replaced, staged) = (root.join(REPLACING), root.join(RESTORING));
-            // A crash may come after any of these.
-            let moves = [
-                (root.join(CATALOG), replaced.join(CATALOG)),
-                (root.join(ADMIN), replaced.join(ADMIN)),
-                (staged.join(ADMIN), root.join(ADMIN)),
-                (staged.join(UNDER_WAY), root.join(CATALOG)),
-            ];
-            fs::create_dir(&replaced).expect("made");
-            for (from, to) in &moves[..steps] {
-                fs::rename(from, to).expect("moved");
-                if !root.join(CATALOG).exists() {
-                    assert!(place.refuse_unfinished().is_err(), "no manager starts after {steps}");
-                }
-            }
+            Catalog::stored_in(&place.catalog()).for_each(|path| write(path, "old"));
+            write(place.admin().join("identity.json"), "old");
+            write(place.restoring().join(UNDER_WAY), "new");
+            write(place.restoring().join(ADMIN).join("identity.json"), "new");
+            make_replacing(place.root()).expect("made");
+            let moves = moves(&place, true);
+            (dir, place, moves)
+        };
+        let files = |place: &StateDir| Catalog::stored_in(&place.catalog()).collect::<Vec<_>>();
+        let is_all = |place: &StateDir, text: &str| {
+            let there = files(place).into_iter().filter(|path| path.exists());
+            let mut there = there.chain([place.admin().join("identity.json")]);
+            there.all(|path| fs::read_to_string(path).is_ok_and(|read| read == text))
+        };
+        // A crash may come after any of the moves, and another after any of those that undo them.
+        let check = |steps: usize, undone: usize| {
+            let (_dir, place, moves) = begun();
+            let moved_in = steps == moves.len();
+            carry_out(&moves[..steps]).expect("moved");
+            let back = if moved_in { Vec::new() } else { moves_back(&place) };
+            carry_out(&back[..undone.min(back.len())]).expect("moved back");
+            let (step, now) = (format!("{steps}, {undone}"), if moved_in { "new" } else { "old" });
+            let starts = moved_in || undone >= back.len();
+            assert_eq!(place.refuse_unfinished().is_ok(), starts, "a manager starts after {step}");
+            assert!(!starts || is_all(&place, now), "it is all {now} after {step}");
+
             undo_exchange(&place).expect("undone");
-            let read = |name: &str| fs::read_to_string(root.join(name)).expect("there");
-            let expected = if steps == 4 { "new" } else { "old" };
-            assert_eq!(read(CATALOG), expected, "after {steps}");
-            assert_eq!(read("admin/identity.json"), expected, "after {steps}");
-            assert!(!replaced.exists());
-            assert_eq!(root.join("older-1").join(CATALOG).exists(), steps == 4);
+            assert!(place.has_catalog() && !place.root().join(REPLACING).exists());
+            assert!(is_all(&place, now), "after {step}");
+            for path in files(&place).iter().chain([&place.admin()]) {
+                let name = path.file_name().expect("a name");
+                let kept = place.root().join("older-1").join(name);
+                assert_eq!(kept.exists(), moved_in, "{path:?} after {step}");
+                assert!(moved_in || path.exists(), "{path:?} is back after {step}");
+            }
+        };
+        for steps in 0..=begun().2.len() {
+            (0..=steps).for_each(|undone| check(steps, undone));
         }
     }
 }
