@@ -36,13 +36,12 @@ impl ApplyingTaskResults {
         for TaskResult { task, outcome } in results {
             let purpose = self.pool.lock().task_answered(donor, task, now);
             match (purpose, outcome) {
-                (Some(Purpose::Make { chunk, len, reads, .. }), TaskOutcome::Done) => {
+                (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
                     made.push((chunk, len));
-                    self.pool.lock().worked(reads.iter().map(|(source, _)| *source));
                 }
                 (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
                     self.pool.lock().parity_made(&group, now);
-                    self.pool.lock().worked([donor]);
+                    self.pool.lock().worked(donor, now);
                     computed.extend(self.compared(donor, &group, asked, parity.0));
                 }
                 (
@@ -105,7 +104,7 @@ impl ApplyingTaskResults {
             let mut pool = self.pool.lock();
             for (chunk, len) in made.into_iter().filter(|(chunk, _)| !not_there.contains(chunk)) {
                 pool.chunk_made(chunk, len, now);
-                pool.worked([donor]);
+                pool.worked(donor, now);
             }
             if let Some(chunk) = not_there.first() {
                 tracing::debug!(%donor, %chunk, "a donor says that it made what it does not list");

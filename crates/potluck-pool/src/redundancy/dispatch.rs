@@ -313,9 +313,13 @@ impl Pool {
         self.repairs.made(chunk, len, now);
     }
 
-    /// Notes that donors sent or stored what a task asked for, so that they may be asked again.
-    pub fn worked(&mut self, donors: impl IntoIterator<Item = DonorId>) {
-        donors.into_iter().for_each(|donor| self.repairs.ask_again(donor));
+    /// Notes that a donor did what a task asked of it, so that it may be asked again. What it did while it is left alone
+    /// as failing was asked of it before, and ends nothing. Of the donors that sent it something nothing is known: it
+    /// does not say which of them did.
+    pub fn worked(&mut self, donor: DonorId, now: Tick) {
+        if !self.repairs.is_failing(donor, now) {
+            self.repairs.ask_again(donor);
+        }
     }
 
     /// Notes that a donor computed a group's parity, and holds it.

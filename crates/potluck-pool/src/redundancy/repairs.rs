@@ -285,7 +285,7 @@ impl Repairs {
 
     /// Ends leaving a donor alone, because it registered or did what it was asked for: its failures before say nothing
     /// of now.
-    pub fn ask_again(&mut self, donor: DonorId) {
+    pub(crate) fn ask_again(&mut self, donor: DonorId) {
         self.resting.remove(&donor);
     }
 

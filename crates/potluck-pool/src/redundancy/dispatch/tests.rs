@@ -133,8 +133,21 @@ fn what_only_a_donor_has_that_missed_one_task_waits_for_it_without_an_alarm() {
         pool.let_rest(DonorId(1), at(now));
     }
     assert!(pool.repairs.is_failing(DonorId(1), at(17.0)));
-    pool.worked([DonorId(1)]);
-    assert!(!pool.repairs.is_left_alone(DonorId(1), at(17.0)));
+    pool.worked(DonorId(1), at(18.0));
+    assert!(pool.repairs.is_failing(DonorId(1), at(18.0)), "that was asked of it before");
+    pool.worked(DonorId(1), at(50.0));
+    pool.let_rest(DonorId(1), at(51.0));
+    assert!(!pool.repairs.is_failing(DonorId(1), at(51.0)), "it begins anew");
+    pool.worked(DonorId(1), at(51.5));
+    assert!(!pool.repairs.is_left_alone(DonorId(1), at(51.5)), "it failed only once");
+}
+
+#[test]
+fn a_donor_whose_answer_was_wrong_is_left_alone_whatever_it_did_besides() {
+    let mut pool = with_donors(3);
+    pool.leave_alone(DonorId(1), at(0.0));
+    pool.worked(DonorId(1), at(0.1));
+    assert!(pool.repairs.is_left_alone(DonorId(1), at(0.2)));
 }
 
 #[test]
