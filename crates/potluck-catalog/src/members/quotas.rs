@@ -10,7 +10,7 @@ use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 use potluck_wire::control::QuotaUse;
 use potluck_wire::token::Role;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The entries (files, links, directories and snapshots) in all spaces that a user made, unless a quota says otherwise:
 /// each takes up to some 5 KiB of the manager's disk, whatever donors lend, and a full one takes no commits of anybody.
@@ -102,6 +102,8 @@ pub struct StoredQuota {
     pub of: QuotaOf,
     /// The limits of the quota.
     pub quota: Quota,
+    /// True if nobody set the limit of files, which is that of every user.
+    pub files_by_default: bool,
     /// The sums of the files that count against the quota.
     pub used: Sums,
 }
@@ -109,13 +111,14 @@ pub struct StoredQuota {
 impl StoredQuota {
     /// Returns the quota as people are told of it: directories count as files do.
     pub fn shown(self) -> QuotaUse {
-        let Self { of, quota, used } = self;
+        let Self { of, quota, files_by_default, used } = self;
         let files = (used.files + used.dirs).max(0) as u64;
-        QuotaUse { of, name: None, quota, files, bytes: used.bytes.max(0) as u64 }
+        let bytes = used.bytes.max(0) as u64;
+        QuotaUse { of, name: None, quota, files_by_default, files, bytes }
     }
 }
 
-/// Returns all quotas, those of spaces first.
+/// Returns all quotas that were set, those of spaces first.
 pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
     let mut select = db.prepare("SELECT quota_of, bytes, files FROM quotas")?;
     let rows = select
@@ -135,10 +138,35 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
                 (QuotaOf::Member(member), made_by(db, member)?)
             }
         };
-        found.push(StoredQuota { of, quota, used });
+        found.push(StoredQuota { of, quota, files_by_default: false, used });
     }
     found.sort_by(|a, b| a.of.cmp(&b.of));
     Ok(found)
+}
+
+/// Returns all quotas that bind anybody, those of spaces first: those that were set, and those of the users for whom
+/// none was.
+pub(crate) fn in_force(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
+    let set = all(db)?.into_iter().map(|quota| (quota.of.clone(), quota));
+    let mut found: BTreeMap<QuotaOf, StoredQuota> = set.collect();
+    for member in members::all(db)? {
+        let of = QuotaOf::Member(member.id);
+        let quota = found.get(&of).map_or(Quota::NONE, |set| set.quota);
+        if let Some(files) = users_entries(quota, member.role) {
+            let quota = Quota { files: Some(files), ..quota };
+            let used = made_by(db, member.id)?;
+            if !member.revoked || used != Sums::default() {
+                let bound = StoredQuota { of: of.clone(), quota, files_by_default: true, used };
+                found.insert(of, bound);
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Returns the limit of the entries in all spaces that a member made, if its quota says nothing of them.
+fn users_entries(quota: Quota, role: Role) -> Option<u64> {
+    (quota.files.is_none() && role == Role::User).then_some(USERS_ENTRIES)
 }
 
 /// Refuses a change that would exceed the quota of a space, or of the member who made it. A change that makes nothing
@@ -187,9 +215,8 @@ impl QuotaLimits {
         let Some(maker) = space.made_by else { return Ok(Self(limits)) };
         let mut quota = read(db, &of_member(maker))?;
         let member = members::get(db, maker)?;
-        if quota.files.is_none() && member.as_ref().is_some_and(|it| it.role == Role::User) {
-            quota.files = Some(USERS_ENTRIES);
-        }
+        let by_default = member.as_ref().and_then(|it| users_entries(quota, it.role));
+        quota.files = quota.files.or(by_default);
         if quota != Quota::NONE {
             let name = member.map(|member| member.name).unwrap_or_default();
             let of = format!("all spaces that {name} ({maker}) made");

@@ -15,10 +15,11 @@ impl Catalog {
         self.write(Durability::Disk, move |db| quotas::set(db, &of, change)).await
     }
 
-    /// Returns all quotas, those of spaces first, or only the quota of the space or member that is named.
+    /// Returns all quotas that bind anybody, those of spaces first, or only the quota of the space or member that is
+    /// named.
     pub async fn quotas(&self, of: Option<QuotaOf>) -> Result<Vec<StoredQuota>, Error> {
         let named = move |db: &_| {
-            let mut quotas = quotas::all(db)?;
+            let mut quotas = quotas::in_force(db)?;
             quotas.retain(|quota| of.as_ref().is_none_or(|of| quota.of == *of));
             Ok(quotas)
         };

@@ -276,15 +276,16 @@ impl MembershipCalls {
         let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
         tracing::info!("{what}");
         let was_donor = member.role == Role::Donor;
+        let leaves = caller.member()?.member == id;
         self.members.put(member);
         self.auditor.changed(caller, call, what).await;
         let sessions = {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));
             // The tickets that a member was given are not recorded, so the tickets of all members end; those who still
-            // may have them ask for new ones. A donor was given none but those to fetch what it was told to, which end in
-            // minutes: donors that come and go must not have everybody ask for tickets again and again.
-            if !was_donor {
+            // may have them ask for new ones. Not for a donor that leaves by itself, as thousands may that come and go:
+            // it was given none but those to fetch what it was told to, which end in minutes.
+            if !(was_donor && leaves) {
                 pool.void_tickets(self.time.now_ms());
             }
             pool.sessions_of(id)

@@ -230,3 +230,15 @@ async fn donors_that_come_and_go_void_no_tickets_and_leave_few_rows() {
     let after = stays.send_heartbeat(stays.heartbeat(0)).await;
     assert_ne!(after.void_before, told.void_before, "a user had tickets");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tickets_of_a_donor_that_an_admin_removes_are_void_at_once() {
+    let lab = Lab::new().await;
+    let mut stays = lab.donor("stays").await;
+    let removed = lab.join(Role::Donor, "removed").await;
+    let before = stays.send_heartbeat(stays.heartbeat(0)).await;
+    lab.admin().call(&Revoke::of(removed.about.member)).await.expect("removed");
+    stays.hear(&before);
+    let after = stays.send_heartbeat(stays.heartbeat(0)).await;
+    assert!(after.void_before > before.void_before, "{after:?}");
+}

@@ -36,6 +36,9 @@ pub struct QuotaUse {
     pub name: Option<String>,
     /// The limits of the quota.
     pub quota: Quota,
+    /// True if nobody set the limit of files, which is that of every user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub files_by_default: bool,
     /// The number of files, links, directories and snapshots that count against the quota.
     pub files: u64,
     /// The sizes of the files together, in bytes.

@@ -76,7 +76,8 @@ fn text(quotas: &[QuotaUse]) -> String {
             }
         };
         let [bytes, files] = used(quota);
-        vec![of, bytes, files]
+        let whose = if quota.files_by_default { "every user's" } else { "" };
+        vec![of, bytes, files, whose.into()]
     };
-    table(&["of", "size", "files"], &[1, 2], &quotas.iter().map(row).collect::<Vec<_>>())
+    table(&["of", "size", "files", ""], &[1, 2], &quotas.iter().map(row).collect::<Vec<_>>())
 }
