@@ -19,75 +19,98 @@ struct OfSession {
     names: Vec<ChunkName>,
     /// The number of names that the session offered and did not withdraw.
     held: usize,
-    /// The number of these names that are in files that the session committed.
-    committed: usize,
+    /// The number of these names that are not open: they are in files that the session committed, or may be.
+    closed: usize,
 }
 
+/// The sessions that offered a chunk.
 #[derive(Debug)]
 enum Claim {
     /// One session offered the chunk, which is by far the commonest and costs no allocation.
-    One(SessionId),
-    /// One session offered the chunk and committed a file that has it.
-    Committed(SessionId),
-    Many(Vec<OneOfMany>),
+    One(Offer),
+    Many(Vec<Offer>),
 }
 
-#[derive(Debug)]
-struct OneOfMany {
+#[derive(Debug, Clone, Copy)]
+struct Offer {
     session: SessionId,
-    committed: bool,
+    outcome: OfferOutcome,
+}
+
+/// What became of a chunk that a session offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfferOutcome {
+    /// The session committed no file that has the chunk.
+    Open,
+    /// The session offered the chunk in an earlier term of the manager. It may have committed a file that has it, and
+    /// nothing shows that it ever had its bytes.
+    Unknown,
+    /// The session committed a file that has the chunk.
+    Committed,
 }
 
 impl Claim {
-    fn has(&self, session: &SessionId) -> bool {
+    fn offers(&self) -> &[Offer] {
         match self {
-            Self::One(one) | Self::Committed(one) => one == session,
-            Self::Many(many) => many.iter().any(|one| one.session == *session),
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
         }
     }
 
-    fn add(&mut self, session: SessionId) {
-        let added = OneOfMany { session, committed: false };
+    fn of(&self, session: &SessionId) -> Option<&Offer> {
+        self.offers().iter().find(|offer| offer.session == *session)
+    }
+
+    fn of_mut(&mut self, session: &SessionId) -> Option<&mut Offer> {
+        let offers = match self {
+            Self::One(one) => std::slice::from_mut(one),
+            Self::Many(many) => many,
+        };
+        offers.iter_mut().find(|offer| offer.session == *session)
+    }
+
+    fn add(&mut self, added: Offer) {
         match self {
-            Self::One(session) => {
-                *self = Self::Many(vec![OneOfMany { session: *session, committed: false }, added]);
-            }
-            Self::Committed(session) => {
-                *self = Self::Many(vec![OneOfMany { session: *session, committed: true }, added]);
-            }
+            Self::One(one) => *self = Self::Many(vec![*one, added]),
             Self::Many(many) => many.push(added),
         }
     }
 
-    /// Notes that a session committed a file that has the chunk; returns whether it had offered the chunk and
-    /// committed no file with it before.
+    /// Notes that a session committed a file that has the chunk; returns whether the chunk was open for it before.
     fn commit(&mut self, session: &SessionId) -> bool {
-        match self {
-            Self::One(one) if one == session => {
-                *self = Self::Committed(*session);
-                true
-            }
-            Self::One(_) | Self::Committed(_) => false,
-            Self::Many(many) => {
-                let one = many.iter_mut().find(|one| one.session == *session);
-                one.is_some_and(|one| !std::mem::replace(&mut one.committed, true))
-            }
-        }
+        let Some(offer) = self.of_mut(session) else { return false };
+        std::mem::replace(&mut offer.outcome, OfferOutcome::Committed) == OfferOutcome::Open
     }
 }
 
 impl OfferedChunks {
     /// Adds names that a session offers; returns those that it had not offered before.
     pub fn add(&mut self, session: SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
+        self.add_as(session, names, OfferOutcome::Open)
+    }
+
+    /// Adds names that a session offered in an earlier term of the manager. None counts as open: it is not known which
+    /// are in files, and a long upload has to go on.
+    pub fn resume(&mut self, session: SessionId, names: &[ChunkName]) {
+        let added = self.add_as(session, names, OfferOutcome::Unknown).len();
+        self.by_session.entry(session).or_default().closed += added;
+    }
+
+    fn add_as(
+        &mut self,
+        session: SessionId,
+        names: &[ChunkName],
+        outcome: OfferOutcome,
+    ) -> Vec<ChunkName> {
         use std::collections::hash_map::Entry;
-        let mut new = Vec::new();
+        let (mut new, offer) = (Vec::new(), Offer { session, outcome });
         for name in names {
             match self.claims.entry(*name) {
                 Entry::Vacant(empty) => {
-                    empty.insert(Claim::One(session));
+                    empty.insert(Claim::One(offer));
                 }
-                Entry::Occupied(claim) if claim.get().has(&session) => continue,
-                Entry::Occupied(mut claim) => claim.get_mut().add(session),
+                Entry::Occupied(claim) if claim.get().of(&session).is_some() => continue,
+                Entry::Occupied(mut claim) => claim.get_mut().add(offer),
             }
             new.push(*name);
         }
@@ -108,7 +131,7 @@ impl OfferedChunks {
         };
         let count = names.filter(commit).count();
         if let Some(of_session) = self.by_session.get_mut(session) {
-            of_session.committed += count;
+            of_session.closed += count;
         }
     }
 
@@ -119,7 +142,7 @@ impl OfferedChunks {
 
     /// Returns how many chunks a session has offered and not yet committed in a file.
     pub fn open_by(&self, session: &SessionId) -> usize {
-        let open = |of: &OfSession| of.held.saturating_sub(of.committed);
+        let open = |of: &OfSession| of.held.saturating_sub(of.closed);
         self.by_session.get(session).map_or(0, open)
     }
 
@@ -135,39 +158,24 @@ impl OfferedChunks {
 
     /// Returns whether this session offered the chunk.
     pub fn is_offered_by(&self, session: &SessionId, name: &ChunkName) -> bool {
-        self.claims.get(name).is_some_and(|claim| claim.has(session))
+        self.claims.get(name).is_some_and(|claim| claim.of(session).is_some())
     }
 
     /// Returns whether this session committed a file that has the chunk.
     pub fn is_committed_by(&self, session: &SessionId, name: &ChunkName) -> bool {
-        match self.claims.get(name) {
-            Some(Claim::Committed(one)) => one == session,
-            Some(Claim::Many(many)) => {
-                many.iter().any(|one| one.session == *session && one.committed)
-            }
-            Some(Claim::One(_)) | None => false,
-        }
+        let offer = self.claims.get(name).and_then(|claim| claim.of(session));
+        offer.is_some_and(|offer| offer.outcome == OfferOutcome::Committed)
     }
 
-    /// Returns whether a session offered the chunk for which `is_such` is true.
-    pub fn is_offered_by_any(
-        &self,
-        name: &ChunkName,
-        mut is_such: impl FnMut(&SessionId) -> bool,
-    ) -> bool {
-        match self.claims.get(name) {
-            None => false,
-            Some(Claim::One(session) | Claim::Committed(session)) => is_such(session),
-            Some(Claim::Many(many)) => many.iter().any(|one| is_such(&one.session)),
-        }
+    /// Returns the sessions that offered the chunk.
+    pub fn sessions(&self, name: &ChunkName) -> impl Iterator<Item = SessionId> {
+        let offers = self.claims.get(name).map(Claim::offers).unwrap_or_default();
+        offers.iter().map(|offer| offer.session)
     }
 
     /// Returns a session that offered the chunk, the first if several did.
     pub fn one_of(&self, name: &ChunkName) -> Option<SessionId> {
-        match self.claims.get(name)? {
-            Claim::One(session) | Claim::Committed(session) => Some(*session),
-            Claim::Many(many) => many.first().map(|one| one.session),
-        }
+        self.sessions(name).next()
     }
 
     /// Forgets some of a session's names, which something else protects from now on. The others are gone through only
@@ -175,16 +183,17 @@ impl OfferedChunks {
     /// the other, and may have offered a million others.
     pub fn withdraw(&mut self, session: &SessionId, names: &BTreeSet<ChunkName>) {
         let taken = names.iter().filter_map(|name| self.take_back(session, name));
-        let (mut withdrawn, mut committed) = (0, 0);
-        for was_committed in taken {
+        let (mut withdrawn, mut closed) = (0, 0);
+        for was_open in taken {
             withdrawn += 1;
-            committed += usize::from(was_committed);
+            closed += usize::from(!was_open);
         }
         let Some(of_session) = self.by_session.get_mut(session) else { return };
         of_session.held = of_session.held.saturating_sub(withdrawn);
-        of_session.committed = of_session.committed.saturating_sub(committed);
+        of_session.closed = of_session.closed.saturating_sub(closed);
         if of_session.names.len() > 2 * of_session.held {
-            let has = |name: &ChunkName| self.claims.get(name).is_some_and(|it| it.has(session));
+            let has =
+                |name: &ChunkName| self.claims.get(name).is_some_and(|it| it.of(session).is_some());
             of_session.names.retain(has);
             // A name that was withdrawn and offered again is listed twice.
             of_session.names.sort_unstable();
@@ -199,24 +208,16 @@ impl OfferedChunks {
         names
     }
 
-    /// Ends a session's claim on a name; returns whether the session had committed it, or `None` if it had no claim.
+    /// Ends a session's claim on a name; returns whether the chunk was open for it, or `None` if it had no claim.
     fn take_back(&mut self, session: &SessionId, name: &ChunkName) -> Option<bool> {
         use std::collections::hash_map::Entry;
         let Entry::Occupied(mut claim) = self.claims.entry(*name) else { return None };
+        let was_open = claim.get().of(session)?.outcome == OfferOutcome::Open;
         match claim.get_mut() {
-            Claim::One(one) | Claim::Committed(one) if one == session => {
-                Some(matches!(claim.remove(), Claim::Committed(_)))
-            }
-            Claim::One(_) | Claim::Committed(_) => None,
-            Claim::Many(many) => {
-                let at = many.iter().position(|one| one.session == *session)?;
-                let committed = many.remove(at).committed;
-                if many.is_empty() {
-                    claim.remove();
-                }
-                Some(committed)
-            }
+            Claim::Many(many) if many.len() > 1 => many.retain(|offer| offer.session != *session),
+            _ => drop(claim.remove()),
         }
+        Some(was_open)
     }
 }
 
@@ -254,6 +255,21 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(left, expected);
         assert!(offered.claims.is_empty() && offered.by_session.is_empty());
+    }
+
+    #[test]
+    fn what_a_session_offered_before_a_restart_is_neither_open_nor_proved() {
+        let mut offered = OfferedChunks::default();
+        let names: Vec<ChunkName> = (0..10).map(chunk).collect();
+        offered.resume(WRITER, &names);
+        assert_eq!((offered.count_by(&WRITER), offered.open_by(&WRITER)), (10, 0));
+        assert!(!offered.is_committed_by(&WRITER, &names[0]), "nobody saw it commit that");
+        offered.add(WRITER, &[chunk(20)]);
+        offered.committed(&WRITER, names[..5].iter());
+        assert!(offered.is_committed_by(&WRITER, &names[0]));
+        assert_eq!(offered.open_by(&WRITER), 1, "what was counted as committed counts once");
+        withdraw(&mut offered, &names);
+        assert_eq!((offered.count_by(&WRITER), offered.open_by(&WRITER)), (1, 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! far, and those that interrupted sessions left.
 
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_wire::control::Holding;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +31,8 @@ struct Stored {
     copies: Vec<UncommittedCopy>,
     /// A session that offered the chunk, to which the bytes are counted.
     session: SessionId,
+    /// The member who stored the chunk; `None` where sessions of several had offered it by then.
+    by: Option<MemberId>,
 }
 
 impl Stored {
@@ -41,16 +43,17 @@ impl Stored {
 }
 
 impl Uncommitted {
-    /// Notes that a donor has a copy of a chunk of `len` stored bytes that `session` offered; returns whether that is
-    /// news.
+    /// Notes that a donor has a copy of a chunk of `len` stored bytes that `session` offered, and that members other than
+    /// `by` had not when it came; returns whether that is news.
     pub fn add(
         &mut self,
         name: ChunkName,
         len: u32,
         copy: UncommittedCopy,
         session: SessionId,
+        by: Option<MemberId>,
     ) -> bool {
-        let new = || Stored { len, copies: Vec::new(), session };
+        let new = || Stored { len, copies: Vec::new(), session, by };
         let stored = self.chunks.entry(name).or_insert_with(new);
         match stored.find(copy.donor) {
             Ok(at) => {
@@ -70,6 +73,11 @@ impl Uncommitted {
     pub fn get(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         let stored = self.chunks.get(name)?;
         Some((stored.len, stored.copies.iter().map(|copy| copy.donor).collect()))
+    }
+
+    /// Returns whether a chunk is there because this member stored it.
+    pub fn is_stored_by(&self, name: &ChunkName, member: MemberId) -> bool {
+        self.chunks.get(name).is_some_and(|stored| stored.by == Some(member))
     }
 
     /// Returns the stored bytes of a chunk, and the donors whose copies count.
@@ -166,7 +174,7 @@ mod tests {
         for name in &names[..995] {
             let owner = offered.one_of(name).expect("offered");
             let copy = UncommittedCopy { donor: DonorId(1), counts: true };
-            uncommitted.add(*name, 100, copy, owner);
+            uncommitted.add(*name, 100, copy, owner, None);
         }
         let looked = std::cell::Cell::new(0);
         let gone = offered.forget(&session(2));

@@ -99,8 +99,7 @@ impl Answer<Commit> for CommitCalls {
         let losses = self.pool.lock().losses();
         let steps = steps(call.files.iter().map(work_of));
         let (mut files, signers) = self.prepare(&caller, id, &ticketed, call.files).await?;
-        self.check_offered(&id, &mut files).await?;
-        self.check_proven(&caller, &id, &mut files).await?;
+        self.check_chunks(&caller, &id, &mut files).await?;
         self.note_receipts(&files, &signers);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
@@ -478,73 +477,68 @@ impl CommitCalls {
 
     /// Refuses files with chunks that the session has not offered and that no file uses: nothing protected those from
     /// being reclaimed after they were sent. Offers of a committed part are forgotten, but its chunks are in use.
-    async fn check_offered(
-        &self,
-        session: &SessionId,
-        files: &mut [Prepared],
-    ) -> Result<(), Error> {
-        for prepared in files {
-            let Ok(file) = prepared else { continue };
-            let mut others = Vec::new();
-            for part in file.chunks.chunks(ASK) {
-                let pool = self.pool.lock();
-                let other = part.iter().filter(|chunk| !pool.is_offered_by(session, &chunk.name));
-                others.extend(other.map(|chunk| chunk.name));
-            }
-            if others.is_empty() {
-                continue;
-            }
-            let asked = others.len();
-            let known = self.catalog.chunks(others).await?;
-            if known.iter().filter(|chunk| chunk.is_used).count() < asked {
-                let what =
-                    format!("{}: some of its chunks were never offered in this session", file.path);
-                *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
-                    .hint("offer the file's chunks and send them again"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses files with chunks that nobody sent in the session, as their lack of receipts shows, and of which the
-    /// member may not be told that the pool has them: to make a file of them would tell just that, and would let the
-    /// member read them.
-    async fn check_proven(
+    ///
+    /// Refuses files, too, with chunks that nobody sent in the session, as their lack of receipts shows, and of which
+    /// the member may not be told that the pool has them: to make a file of them would tell just that, and would let
+    /// the member read them.
+    async fn check_chunks(
         &self,
         caller: &CallingMember,
         session: &SessionId,
         files: &mut [Prepared],
     ) -> Result<(), Failure> {
-        if caller.member()?.role == Role::Admin {
+        let is_admin = caller.member()?.role == Role::Admin;
+        let doubtful: Vec<DoubtfulChunks> =
+            files.iter().map(|file| self.doubtful(session, file, is_admin)).collect();
+        let names: BTreeSet<ChunkName> =
+            doubtful.iter().flat_map(|it| it.unoffered.iter().chain(&it.unsent)).copied().collect();
+        if names.is_empty() {
             return Ok(());
         }
-        for prepared in files {
+        let asker = ChunkAsker { seen: self.access.seen(caller).await?, session: Some(*session) };
+        let names: Arc<Vec<ChunkName>> = Arc::new(names.into_iter().collect());
+        let ack = AckLevel::Memory;
+        let known = self.catalog.look_up_chunks(Arc::clone(&names), ack, asker).await?;
+        let known: BTreeMap<ChunkName, KnownChunk> = names.iter().copied().zip(known).collect();
+        let pool = self.pool.lock();
+        let is_used = |name: &ChunkName| known[name].used || known[name].is_hidden;
+        let is_told = |name: &ChunkName| match &known[name] {
+            KnownChunk { used: true, .. } => true,
+            KnownChunk { is_hidden: true, .. } => pool.is_committed_by(session, name),
+            _ => pool.tells_of_unused(session, name),
+        };
+        for (prepared, DoubtfulChunks { unoffered, unsent }) in files.iter_mut().zip(&doubtful) {
             let Ok(file) = prepared else { continue };
-            let proven = file.chunks.iter().filter(|chunk| !chunk.holders.is_empty());
-            let proven: BTreeSet<ChunkName> = proven.map(|chunk| chunk.name).collect();
-            let mut names = file.names();
-            names.retain(|name| !proven.contains(name));
-            if names.is_empty() {
-                continue;
-            }
-            let asker =
-                ChunkAsker { seen: self.access.seen(caller).await?, session: Some(*session) };
-            let names: Arc<Vec<ChunkName>> = Arc::new(names.into_iter().collect());
-            let ack = AckLevel::Memory;
-            let known = self.catalog.look_up_chunks(Arc::clone(&names), ack, asker).await?;
-            let pool = self.pool.lock();
-            let is_told = |(name, known): (&ChunkName, &KnownChunk)| match known.used {
-                true => true,
-                false if known.is_hidden => pool.is_committed_by(session, name),
-                false => pool.tells_of_unused(session, name),
-            };
-            if !names.iter().zip(&known).all(is_told) {
+            if !unoffered.iter().all(is_used) {
+                let what =
+                    format!("{}: some of its chunks were never offered in this session", file.path);
+                *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
+                    .hint("offer the file's chunks and send them again"));
+            } else if !unsent.iter().all(is_told) {
                 let what = format!("{}: some of its chunks were not sent", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
                     .hint("send the file's chunks again"));
             }
         }
         Ok(())
+    }
+
+    /// Returns the chunks of a file of which the catalog is to be asked.
+    fn doubtful(&self, session: &SessionId, file: &Prepared, is_admin: bool) -> DoubtfulChunks {
+        let mut doubtful = DoubtfulChunks::default();
+        let Ok(file) = file else { return doubtful };
+        for part in file.chunks.chunks(ASK) {
+            let pool = self.pool.lock();
+            let other = part.iter().filter(|chunk| !pool.is_offered_by(session, &chunk.name));
+            doubtful.unoffered.extend(other.map(|chunk| chunk.name));
+        }
+        if !is_admin {
+            let sent = file.chunks.iter().filter(|chunk| !chunk.holders.is_empty());
+            let sent: BTreeSet<ChunkName> = sent.map(|chunk| chunk.name).collect();
+            doubtful.unsent = file.names();
+            doubtful.unsent.retain(|name| !sent.contains(name));
+        }
+        doubtful
     }
 
     /// Notes the copies that receipts prove, so that an inventory under way does not count them as missing.
@@ -614,6 +608,15 @@ impl CommitCalls {
         }
         Ok(())
     }
+}
+
+/// The chunks of a file that may be reclaimed, or of which the member may not be told.
+#[derive(Default)]
+struct DoubtfulChunks {
+    /// The chunks that the session has not offered.
+    unoffered: BTreeSet<ChunkName>,
+    /// The chunks for which there is no receipt, unless an admin writes, who may be told of all.
+    unsent: BTreeSet<ChunkName>,
 }
 
 /// A chunk of one of the files, and the donors that told of it.

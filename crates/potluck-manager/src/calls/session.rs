@@ -328,6 +328,7 @@ impl Answer<Offer> for WriteSessionCalls {
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
         let asker = ChunkAsker { seen: self.access.seen(&caller).await?, session: Some(session) };
+        let sees_all = asker.seen.are_all();
         let turn = self.read_turns.take(&caller).await?;
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack, asker).await?;
         drop(turn);
@@ -337,7 +338,8 @@ impl Answer<Offer> for WriteSessionCalls {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             for (index, (name, found)) in (0..).zip(asked.iter().zip(found)) {
                 let KnownChunk { used, is_hidden, mut donors } = found;
-                if is_hidden || !used && !pool.tells_of_unused(&session, name) {
+                let is_told = used || sees_all || pool.tells_of_unused(&session, name);
+                if is_hidden || !is_told {
                     continue;
                 }
                 // Chunks that donors told of, and that the catalog does not know, may be in memory only, and be lost

@@ -1,12 +1,13 @@
 //! Tests what a member finds out about the sessions and chunks of others, and what it can spoil of them.
 
+use crate::garbage::remove;
 use crate::granting::{make_space, path, reserve_bytes};
 use crate::lab::{Lab, chunk, commit, file, offer, refused, reserve};
 use potluck_core::ids::SessionId;
 use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Commit, Condition, CopyFault, CopyFiles, Holding, List, Outcome, Report, Reported,
+    Abort, Commit, Condition, CopyFault, CopyFiles, Holding, List, Outcome, Report, Reported,
 };
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
@@ -134,5 +135,46 @@ async fn who_only_writes_in_a_space_is_told_of_nothing_that_is_stored_there() {
         let files = vec![file(&session, at, &[2], holders)];
         let told = commit(&eve, session, batch, files, false).await.expect("committed").files;
         assert!(matches!(&told[..], [Outcome::Stored { .. }]), "{at}: {told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_removed_or_never_finished_is_told_to_nobody_who_did_not_store_it() {
+    let mut lab = Lab::new().await;
+    let (ada, eves) = (lab.user().await, lab.join(Role::User, "eve").await);
+    let (eve, donor) = (lab.caller(&eves), lab.donor("d").await);
+    make_space(&ada, "hers", false).await;
+    make_space(&eve, "eves", false).await;
+    let session = reserve_bytes(&ada, "pot://hers", 1 << 20).await.expect("reserved").session;
+    offer(&ada, session, &[1, 2]).await;
+    let one = |at, n| file(&session, at, &[n], &[&donor]);
+    let files = vec![one("pot://hers/kept", 1), one("pot://hers/removed", 2)];
+    commit(&ada, session, 0, files, true).await.expect("committed");
+    remove(&lab, "pot://hers/removed").await;
+    let upload = reserve_bytes(&ada, "pot://hers", 1 << 20).await.expect("reserved").session;
+    offer(&ada, upload, &[3]).await;
+    let mut stored = donor.heartbeat(1);
+    stored.added.0.push(Holding { name: chunk(3), len: crate::lab::LEN }.into());
+    donor.send_heartbeat(stored).await;
+    ada.call(&Abort { session: upload, keep: false }).await.expect("given up");
+
+    let (session, told) = held(&eve, "pot://eves", &[1, 2, 3]).await;
+    assert_eq!(told, 0);
+    assert_eq!(held(&eve, "pot://eves", &[1, 2, 3]).await.1, 0, "not by another session either");
+    let guessed = async |eve: &Caller, batch, n| {
+        let files = vec![file(&session, "pot://eves/f", &[n], &[])];
+        let told = commit(eve, session, batch, files, false).await.expect("told").files;
+        let [Outcome::Refused(why)] = &told[..] else { panic!("{n}: {told:?}") };
+        assert_eq!(why.code, code::NOT_ACKNOWLEDGED, "{why}");
+    };
+    for (batch, n) in [(0, 1), (1, 2), (2, 3)] {
+        guessed(&eve, batch, n).await;
+    }
+    // A manager that is started again does not know what the session had before.
+    lab.stop().await;
+    lab.start().await;
+    let eve = lab.caller(&eves);
+    for (batch, n) in [(3, 1), (4, 2), (5, 3)] {
+        guessed(&eve, batch, n).await;
     }
 }

@@ -324,7 +324,8 @@ impl Pool {
         for Holding { name, len } in chunks {
             match self.offered.one_of(name) {
                 Some(session) => {
-                    if self.uncommitted.add(*name, *len, copy, session) {
+                    let by = self.offered_only_by(name);
+                    if self.uncommitted.add(*name, *len, copy, session, by) {
                         self.ledger.used(session, donor, u64::from(*len));
                     }
                 }

@@ -97,10 +97,7 @@ impl Pool {
             let over = promised * u128::from(bytes.saturating_sub(counted)) / u128::from(bytes);
             self.ledger.cut(stored.id, over as u64);
         }
-        self.offered.add(stored.id, offered);
-        // It is not known any more which of these chunks are in files, and a long upload has to go on, so none counts
-        // as open for its member.
-        self.offered.committed(&stored.id, offered.iter());
+        self.offered.resume(stored.id, offered);
         let id = stored.id;
         let opened = OpenSession::new(stored, plan, bytes, now);
         let unpaid = bytes.saturating_sub(counted);
@@ -370,12 +367,19 @@ impl Pool {
         self.offered.is_offered_by(id, name)
     }
 
-    /// Returns whether a session's member may be told that the pool has a chunk which no visible file uses: not while
-    /// another member has offered it, who may be the one that stored it.
+    /// Returns whether a session's member may be told that the pool has a chunk which no visible file uses: that member
+    /// alone can have stored it, or the session made a file of it. Others send it, so that nobody is told what a file
+    /// had that was removed, or an upload that ended.
     pub fn tells_of_unused(&self, id: &SessionId, name: &ChunkName) -> bool {
-        let member = self.member_of(id);
-        let is_others = |other: &SessionId| self.member_of(other) != member;
-        member.is_some() && !self.offered.is_offered_by_any(name, is_others)
+        let is_own = |member| self.uncommitted.is_stored_by(name, member);
+        self.member_of(id).is_some_and(is_own) || self.is_committed_by(id, name)
+    }
+
+    /// Returns the member whose sessions alone offered a chunk.
+    pub(super) fn offered_only_by(&self, name: &ChunkName) -> Option<MemberId> {
+        let mut members = self.offered.sessions(name).map(|session| self.member_of(&session));
+        let first = members.next()??;
+        members.all(|other| other == Some(first)).then_some(first)
     }
 
     /// Returns whether a session committed a file that has the chunk.
