@@ -17,6 +17,7 @@ mod links;
 mod machine_paths;
 mod markdown;
 mod pure_core;
+mod raw_output;
 mod reachable_modules;
 mod retired_words;
 mod rust_text;
@@ -57,6 +58,7 @@ const CHECKS: &[Check] = &[
     Check { name: "unfinished", reason: unfinished::REASON, find: unfinished::left_behind },
     Check { name: "sleeps", reason: sleeps::REASON, find: sleeps::blocking_sleeps },
     Check { name: "glob-imports", reason: glob_imports::REASON, find: glob_imports::globs },
+    Check { name: "raw-output", reason: raw_output::REASON, find: raw_output::found },
     Check { name: "pure-core", reason: pure_core::REASON, find: pure_core::impurities },
     Check {
         name: "dependency-direction",

@@ -1,12 +1,8 @@
 //! Asks the user before something is done that cannot be undone.
 
+use crate::output::{ask, can_ask};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::io::{self, BufRead, IsTerminal, Write};
-
-/// Returns whether standard input and standard error are a terminal, so that the user can be asked.
-pub fn can_ask() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
-}
+use std::io::{self, BufRead};
 
 /// Asks `question` at the terminal, and succeeds if the answer is yes. `advice` says how to go on without
 /// being asked.
@@ -21,7 +17,7 @@ pub async fn confirm(question: &str, advice: &str) -> Result<(), Failure> {
     // The answer is read on another thread, so that Ctrl-C works meanwhile.
     let answer = tokio::task::spawn_blocking(move || {
         let mut answer = String::new();
-        io::stderr().write_all(prompt.as_bytes())?;
+        ask(&prompt)?;
         io::stdin().lock().read_line(&mut answer).map(|_| answer)
     });
     let answer = answer.await.map_err(io::Error::other).and_then(|answer| answer);

@@ -24,6 +24,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use output::Output;
 use potluck_core::path::{BadPath, PoolPath};
+use potluck_core::text::is_unseen;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::open_files;
 use std::error::Error as _;
@@ -113,10 +114,15 @@ fn refuse(why: &clap::Error) -> ExitCode {
     if let Some(failure) = unknown_verb(why) {
         return output.fail(&failure);
     }
-    if !why.use_stderr() || !to_programs {
+    let text = why.render().to_string();
+    // Names that a shell filled in stand in what clap says, which it colours.
+    if !why.use_stderr() || !to_programs && !text.contains(|c: char| is_unseen(c) && c != '\n') {
         why.exit();
     }
-    let text = why.render().to_string();
+    if !to_programs {
+        output::say(text.trim_end());
+        return ErrorKind::Usage.exit_code().into();
+    }
     // The lines up to the first empty one say what is wrong; then comes how to call the command.
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let what = lines.collect::<Vec<_>>().join(" ");

@@ -1,4 +1,7 @@
 //! Output for people and programs: text or JSON on standard output, errors on standard error.
+//!
+//! Members choose the names that it holds. So all that commands say goes through here, and nothing in it moves a cursor,
+//! turns the direction of text or rings a bell; [`name`] and [`told`] keep a name on its line besides.
 
 use crate::args::Global;
 pub use potluck_core::size::{count, duration};
@@ -84,18 +87,17 @@ impl Output {
     /// Prints a result that is the purpose of the command, or cannot be had again, also with `--quiet`.
     pub fn answer<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
         if self.json {
-            self.print(&serde_json::to_string(value).expect("results are plain data"));
+            self.print(&json(value));
             return;
         }
         let text = text(value);
         if !text.is_empty() {
-            // Members choose the names in it, and not every command escapes them itself.
             self.print(&on_terminal(text.trim_end_matches('\n')));
         }
     }
 
     fn print(&self, text: &str) {
-        let mut out = Piped::stdout();
+        let mut out = Piped::for_content();
         let written = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
         if let Err(why) = written {
             // Only the first error is kept.
@@ -122,8 +124,7 @@ impl Output {
     pub fn fail(&self, failure: &Failure) -> ExitCode {
         let exit = failure.kind.exit_code();
         if self.json {
-            let error = serde_json::json!({ "error": failure, "exit_code": exit });
-            say(error);
+            say(json(&serde_json::json!({ "error": failure, "exit_code": exit })));
         } else {
             self.complain(failure);
         }
@@ -136,26 +137,43 @@ impl Output {
             return;
         }
         let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        // The text holds names of files and members, which others chose, so it is escaped.
-        say(format!("{bold}potluck:{plain} {}", told_lines(&failure.to_string())));
+        let _ = write!(io::stderr(), "{bold}potluck:{plain} ");
+        say(told(&failure.to_string()));
         if !failure.hint.is_empty() {
-            say(format!("  {}", told_lines(&failure.hint)));
+            say(format!("  {}", told(&failure.hint)));
         }
     }
 
     /// Writes what went wrong with the thing at `path`, with `--json` as one line of JSON.
     pub fn complain_of(&self, path: &str, failure: &Failure) {
         match self.json {
-            true => say(serde_json::json!({ "path": path, "error": failure })),
+            true => say(json(&serde_json::json!({ "path": path, "error": failure }))),
             false => self.complain(failure),
         }
     }
 }
 
-/// Writes a line to standard error. A line that cannot be written is lost: a daemon goes on when the terminal that it
-/// was started from is gone, and the exit code of a command does not change.
+/// Writes lines to standard error. What cannot be written is lost: a daemon goes on when the terminal that it was
+/// started from is gone, and the exit code of a command does not change.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", told_lines(&text.to_string()));
+}
+
+/// Returns whether a person is there who may be asked: standard input and standard error are a terminal.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a person for a line.
+pub fn ask(question: &str) -> io::Result<()> {
+    io::stderr().write_all(told_lines(question).as_bytes())
+}
+
+/// Formats a value as one line of JSON, in which nothing moves the cursor of a terminal.
+fn json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).expect("results are plain data");
+    // All such characters stand in strings, where this is another way to write them.
+    replaced(&text, is_unseen, |c| format!("\\u{:04x}", u32::from(c))).into_owned()
 }
 
 /// Standard output as a pipe. If the reader has closed it, the process ends quietly with exit code 0, as
@@ -163,8 +181,8 @@ pub fn say(text: impl Display) {
 pub struct Piped(io::Stdout);
 
 impl Piped {
-    /// Takes the standard output of the process.
-    pub fn stdout() -> Self {
+    /// Takes the standard output of the process, for content and not for what is said of it.
+    pub fn for_content() -> Self {
         Self(io::stdout())
     }
 }
@@ -187,8 +205,10 @@ fn end_without_reader(error: &io::Error) {
 
 /// Formats rows in columns under a head. The columns with indexes in `right` are aligned to the right.
 pub fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
+    let shown = |cells: &[String]| cells.iter().map(|cell| name(cell).into_owned()).collect();
     let head: Vec<String> = head.iter().map(|cell| cell.to_string()).collect();
-    let all = || std::iter::once(&head).chain(rows);
+    let rows: Vec<Vec<String>> = rows.iter().map(|cells| shown(cells)).collect();
+    let all = || std::iter::once(&head).chain(&rows);
     let widths: Vec<usize> = (0..head.len())
         .map(|column| all().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -255,36 +275,36 @@ pub fn name(name: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { escaped(name) } else { name.into() }
 }
 
-/// Returns a name as standard error may show it: escaped as by [`name`] if that is a terminal.
+/// Returns a name as standard error may show it, on one line: it may be a terminal, or a log.
 pub fn told(name: &str) -> Cow<'_, str> {
-    if io::stderr().is_terminal() { escaped(name) } else { name.into() }
+    escaped(name)
 }
 
-/// Returns a text of several lines as standard error may show it: each line as by [`told`].
-pub fn told_lines(text: &str) -> String {
-    text.split('\n').map(told).collect::<Vec<_>>().join("\n")
+/// Returns a text of several lines as standard error may show it.
+fn told_lines(text: &str) -> Cow<'_, str> {
+    replaced(text, |c| is_unseen(c) && c != '\n' && c != '\t', in_rust)
 }
 
 /// Returns a result of several lines as standard output may show it: on a terminal, characters that would move the
 /// cursor or turn the direction of text are escaped.
 fn on_terminal(text: &str) -> Cow<'_, str> {
-    if io::stdout().is_terminal() { escaped_beside(text, &['\n', '\t']) } else { text.into() }
+    if io::stdout().is_terminal() { told_lines(text) } else { text.into() }
 }
 
 /// Returns a text on one line, in which nothing moves the cursor or turns the direction of text.
 pub fn escaped(name: &str) -> Cow<'_, str> {
-    escaped_beside(name, &[])
+    replaced(name, is_unseen, in_rust)
 }
 
-fn escaped_beside<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
-    let is_escaped = |c: char| is_unseen(c) && !kept.contains(&c);
-    if !text.contains(is_escaped) {
+fn in_rust(c: char) -> String {
+    c.escape_default().to_string()
+}
+
+fn replaced(text: &str, what: impl Fn(char) -> bool, by: impl Fn(char) -> String) -> Cow<'_, str> {
+    if !text.contains(&what) {
         return text.into();
     }
-    let one = |c: char| match is_escaped(c) {
-        true => c.escape_default().to_string(),
-        false => c.into(),
-    };
+    let one = |c: char| if what(c) { by(c) } else { c.into() };
     text.chars().map(one).collect()
 }
 
@@ -298,6 +318,10 @@ mod tests {
         assert_eq!(escaped("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
         assert_eq!(escaped("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
         let table = "a\tb\nc\u{1b}[2J\u{202e}";
-        assert_eq!(escaped_beside(table, &['\n', '\t']), "a\tb\nc\\u{1b}[2J\\u{202e}");
+        assert_eq!(told_lines(table), "a\tb\nc\\u{1b}[2J\\u{202e}");
+        let names = ["\u{9b}2J\u{202e}\u{7f}", "a\nb\"\\"];
+        let said = json(&names);
+        assert_eq!(said, r#"["\u009b2J\u202e\u007f","a\nb\"\\"]"#);
+        assert_eq!(serde_json::from_str::<[String; 2]>(&said).expect("JSON"), names);
     }
 }

@@ -101,6 +101,7 @@ impl Progress for Waits {
 /// Formats a wait, such as `donor-3 does not answer, waiting 0:42 of 10:00, Ctrl-C keeps what was sent`.
 fn told(wait: &Wait, interrupted: &str) -> String {
     let Wait { why, waited, limit } = wait;
+    let why = output::told(why);
     format!("{why}, waiting {} of {}, {interrupted}", minutes(*waited), minutes(*limit))
 }
 
@@ -125,7 +126,7 @@ pub fn line(shown: bool) -> Line {
 impl Line {
     /// Shows `text` in place of what the line showed before.
     pub fn say(&self, text: &str) {
-        self.0.set_message(text.to_owned());
+        self.0.set_message(output::told(text).into_owned());
         self.0.tick();
     }
 }
@@ -156,7 +157,7 @@ impl Level {
     pub fn set(&self, done: u64, total: u64, text: String) {
         self.0.set_length(total);
         self.0.set_position(done);
-        self.0.set_message(text);
+        self.0.set_message(output::told(&text).into_owned());
     }
 }
 

@@ -22,7 +22,7 @@ pub async fn run(args: CatArgs, client: &Pool, output: &Output) -> Result<Ending
             Some(number) => client.version_at(path, VersionId(number)).await?,
             None => path.clone(),
         };
-        let written = cat(client, path, range, None, Piped::stdout(), Arc::new(Quiet)).await;
+        let written = cat(client, path, range, None, Piped::for_content(), Arc::new(Quiet)).await;
         several.note(path, written.map(drop));
     }
     several.end(output)

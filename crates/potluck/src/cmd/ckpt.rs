@@ -109,7 +109,7 @@ async fn begin(
             Begun { id: begun.id(), dir, staging }
         }
     };
-    output.answer(&begun, |begun| format!("{}\n", begun.staging));
+    output.answer(&begun, |begun| format!("{}\n", name(&begun.staging)));
     Ok(())
 }
 

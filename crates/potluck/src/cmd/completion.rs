@@ -11,7 +11,7 @@ pub fn run(args: &CompletionArgs) -> Result<Ending, Failure> {
     // The script is generated in memory, because the generator panics if its writer fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "potluck", &mut script);
-    Piped::stdout().write_all(&script).map_err(|error| {
+    Piped::for_content().write_all(&script).map_err(|error| {
         let what = format!("cannot write to standard output: {error}");
         Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
     })?;

@@ -3,15 +3,14 @@
 use super::Ending;
 use crate::args;
 use crate::command_settings::{self, CommandSettings};
-use crate::confirm;
 use crate::enrolment::{self, EnrolPlace};
-use crate::output::Output;
+use crate::output::{self, Output};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::{JoinToken, NotAToken, Role};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 /// The most bytes that are read where a token is looked for.
@@ -71,8 +70,8 @@ pub async fn token_in(file: &Path) -> Result<JoinToken, Failure> {
         if file != Path::new("-") {
             return first_line(BufReader::new(File::open(file)?));
         }
-        if confirm::can_ask() {
-            io::stderr().write_all(b"paste the token: ")?;
+        if output::can_ask() {
+            output::ask("paste the token: ")?;
         }
         first_line(io::stdin().lock())
     });

@@ -13,8 +13,8 @@ use super::drain::{self, GiveBackPlace};
 use super::{Ending, lend};
 use crate::args::{self, Caution, DrainOptions};
 use crate::command_settings::{self, CommandSettings};
-use crate::confirm::{can_ask, confirm};
-use crate::output::{Output, count};
+use crate::confirm::confirm;
+use crate::output::{Output, can_ask, count, told};
 use crate::systemd::UnitRole as Service;
 pub use of_directory::of_directory;
 use potluck_client::Pool;
@@ -353,7 +353,7 @@ impl<'a> Open<'a> {
 
 fn lost(loss: &GivingBack) -> String {
     let mut text = format!("{} would be lost for ever:", count(loss.lost_files, "file"));
-    loss.lost.iter().for_each(|path| text.push_str(&format!("\n  {path}")));
+    loss.lost.iter().for_each(|path| text.push_str(&format!("\n  {}", told(path))));
     let more = loss.lost_files.saturating_sub(loss.lost.len() as u64);
     if more > 0 {
         text.push_str(&format!("\n  … and {more} more"));

@@ -15,7 +15,7 @@ pub fn run(args: &ManArgs, output: &Output) -> Result<Ending, Failure> {
     // Building gives every command its full name and the global options.
     root.build();
     let Some(dir) = &args.dir else {
-        return match page(&root, None).and_then(|text| Piped::stdout().write_all(&text)) {
+        return match page(&root, None).and_then(|text| Piped::for_content().write_all(&text)) {
             Ok(()) => Ok(Ending::Done),
             Err(error) => Err(failed("cannot write to standard output", &error)),
         };

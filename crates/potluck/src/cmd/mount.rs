@@ -5,7 +5,7 @@ mod background;
 use super::{Ending, unpublished};
 use crate::args::MountArgs;
 use crate::command_settings::CommandSettings;
-use crate::output::Output;
+use crate::output::{Output, name};
 use crate::signals;
 use potluck_client::{ChunkCache, Pool};
 use potluck_core::path::PoolPath;
@@ -57,7 +57,10 @@ pub async fn run(
     }
     let mounted = attach(&args, client, settings, &dir)?;
     let serves = announce(&args, &dir, None)?;
-    output.result(&serves, |serves| format!("{} is mounted at {}", serves.path, dir.display()));
+    output.result(&serves, |serves| {
+        let [path, dir] = [serves.path.to_string(), dir.display().to_string()];
+        format!("{} is mounted at {}", name(&path), name(&dir))
+    });
     serve(mounted, client, stopped, &dir).await
 }
 

@@ -3,9 +3,9 @@
 
 use crate::args::ManagerOptions;
 use crate::command_settings::{CommandSettings, JoinedPool, joined};
-use crate::confirm::{can_ask, confirm};
+use crate::confirm::confirm;
 use crate::keys::Daemon;
-use crate::output::Output;
+use crate::output::{Output, can_ask};
 use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::About;

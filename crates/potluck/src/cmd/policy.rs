@@ -5,7 +5,7 @@ use super::cp::{policy_override, with_retention};
 use super::health;
 use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs, SeriesOptions};
 use crate::confirm::confirm;
-use crate::output::{Output, count};
+use crate::output::{Output, count, name};
 use potluck_client::Pool;
 use potluck_core::policy::{self, Override, SeriesRule};
 use potluck_core::size::format_size;
@@ -79,7 +79,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     };
     let planned = client.call(&set).await?;
     let change = |will: &str, changed: &PolicyChanged| {
-        let mut text = format!("{}: {}", args.path, health::policy(&before));
+        let mut text = format!("{}: {}", name(&args.path.to_string()), health::policy(&before));
         let _ = write!(text, "\n{will}: {}", health::policy(&changed.policy));
         if series != SeriesRule::default() {
             let _ = write!(text, "\nsteps kept there: {series}");

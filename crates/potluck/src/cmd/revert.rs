@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::RevertArgs;
-use crate::output::Output;
+use crate::output::{Output, name};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_wire::error::Failure;
@@ -15,7 +15,7 @@ pub async fn run(args: RevertArgs, client: &Pool, output: &Output) -> Result<End
     });
     output.result(&shown, |_| {
         let kept = if brought.replaced { "; what was there is kept as a version" } else { "" };
-        format!("{} is version {} again{kept}", args.path, brought.number)
+        format!("{} is version {} again{kept}", name(&args.path.to_string()), brought.number)
     });
     Ok(Ending::Done)
 }

@@ -3,8 +3,8 @@
 use super::several::Several;
 use super::{Ending, patterns};
 use crate::args::RmArgs;
-use crate::confirm::{can_ask, confirm};
-use crate::output::{Output, count, told};
+use crate::confirm::confirm;
+use crate::output::{Output, can_ask, count, told};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::KeptTime;
@@ -43,7 +43,7 @@ pub async fn run(args: RmArgs, client: &Pool, output: &Output) -> Result<Ending,
             Err(failure) if args.force && failure.code == code::NO_ENTRY => Ok(Removed::default()),
             result => result,
         };
-        if let Ok(Removed { files, bytes, more }) = &one {
+        if let Ok(Removed { files, bytes, more, .. }) = &one {
             removed.files += files;
             removed.bytes += bytes;
             removed.more |= more;
@@ -101,9 +101,9 @@ async fn look(
     let (entry, kept) = (stated.entry, stated.policy.retention().removed);
     match entry.kind {
         EntryKind::File => {
-            return Ok((Removed { files: 1, bytes: entry.size, more: false }, kept));
+            return Ok((Removed { files: 1, bytes: entry.size, ..Removed::default() }, kept));
         }
-        EntryKind::Link => return Ok((Removed { files: 1, bytes: 0, more: false }, kept)),
+        EntryKind::Link => return Ok((Removed { files: 1, ..Removed::default() }, kept)),
         EntryKind::Dir => {}
     }
     let used = client.usage(path).await?;
@@ -112,7 +112,7 @@ async fn look(
         return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
             .hint("add -r to take it with all that is in it"));
     }
-    Ok((Removed { files: used.files, bytes: used.bytes, more: false }, kept))
+    Ok((Removed { files: used.files, bytes: used.bytes, ..Removed::default() }, kept))
 }
 
 fn sums(removed: &Removed) -> String {

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::{SnapshotArgs, SnapshotLsArgs, SnapshotPlaceArgs};
-use crate::output::{Output, in_zone, name, table, time};
+use crate::output::{self, Output, in_zone, name, table, time};
 use potluck_client::Pool;
 use potluck_wire::control::{SnapshotAbout, SnapshotList, SnapshotRemove, SnapshotTake, Snapshots};
 use potluck_wire::error::Failure;
@@ -11,7 +11,7 @@ pub async fn run(args: SnapshotArgs, client: &Pool, output: &Output) -> Result<E
     match args {
         SnapshotArgs::Create(SnapshotPlaceArgs { dir, name }) => {
             let taken = client.call(&SnapshotTake { dir, name }).await?;
-            output.answer(&taken, |taken| format!("{}\n", taken.at));
+            output.answer(&taken, |taken| format!("{}\n", output::name(&taken.at.to_string())));
         }
         SnapshotArgs::Ls(SnapshotLsArgs { dir }) => {
             output.result(&client.call(&SnapshotList { dir }).await?, text);

@@ -36,7 +36,7 @@ pub async fn run(args: TreeArgs, client: &Pool, output: &Output) -> Result<Endin
             names.fold(&mut root, |node, name| node.children.entry(name).or_default()).entry =
                 Some(entry);
         }
-        let mut text = format!("{}\n", drawn.path);
+        let mut text = format!("{}\n", output::name(&drawn.path));
         root.draw("", &mut text);
         let of = |kind, one| {
             count(drawn.entries.iter().filter(|entry| entry.kind == kind).count() as u64, one)

@@ -3,7 +3,7 @@
 use super::{Ending, mount, unpublished};
 use crate::args::UmountArgs;
 use crate::command_settings::CommandSettings;
-use crate::output::Output;
+use crate::output::{Output, name};
 use potluck_mount::FoundRecord;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
@@ -54,7 +54,7 @@ pub async fn run(
     let result = serde_json::json!({ "dir": dir, "was_mounted": was_mounted, "unpublished": lost });
     output.result(&result, |_| match was_mounted {
         true => String::new(),
-        false => format!("no pool is mounted at {}", dir.display()),
+        false => format!("no pool is mounted at {}", name(&dir.display().to_string())),
     });
     Ok(if lost.is_empty() { Ending::Done } else { Ending::Partial })
 }

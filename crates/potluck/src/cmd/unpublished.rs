@@ -1,7 +1,7 @@
 //! Messages about the files that a mount did not publish before it ended.
 
+use crate::output;
 use potluck_mount::{Unpublished, UnpublishedState};
-use std::io::{self, Write};
 use std::path::Path;
 
 /// The most files that are named on standard error. All of them are in the result of `umount` and in the log of a
@@ -33,12 +33,12 @@ pub fn tell(unpublished: &[Unpublished], dir: &Path) {
     }
     let mut text = format!("not in the pool as it was written through {}:\n", dir.display());
     for file in unpublished.iter().take(TOLD) {
-        text.push_str(&format!("  {}\n", crate::output::told_lines(&sentence(file))));
+        text.push_str(&format!("  {}\n", output::told(&sentence(file))));
     }
     if let Some(more) = unpublished.len().checked_sub(TOLD + 1) {
         text.push_str(&format!("  and {} more\n", more + 1));
     }
-    let _ = io::stderr().write_all(text.as_bytes());
+    output::say(text.trim_end());
 }
 
 /// Writes to the log what the mount that this process served did not publish.

@@ -63,7 +63,10 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
             let outcome = client.publish_shared(&path, &leave_out).await?;
             output.result(&Shared { path: &path, outcome }, |shared| match shared.outcome {
                 SharedOutcome::Published => String::new(),
-                _ => format!("nothing was written to {path} since its last version"),
+                _ => {
+                    let path = path.to_string();
+                    format!("nothing was written to {} since its last version", name(&path))
+                }
             });
             // After a commit the file is no longer shared, unless writers have begun the next version.
             client.end_unused_sharing(&path).await?;
@@ -127,7 +130,10 @@ async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result
     let written = Written { path, name, at: *at, bytes, outcome };
     output.result(&written, |written| match written.outcome {
         SharedOutcome::Published => String::new(),
-        _ => format!("written; {path} has it with its next version"),
+        _ => {
+            let path = path.to_string();
+            format!("written; {} has it with its next version", crate::output::name(&path))
+        }
     });
     Ok(())
 }

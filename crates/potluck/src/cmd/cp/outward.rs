@@ -40,7 +40,7 @@ pub async fn copy(
             _ => {
                 let version = args.if_version.map(VersionId);
                 let path = &source_of(args, path, client).await?;
-                cat(client, path, ByteRange::ALL, version, Piped::stdout(), progress).await
+                cat(client, path, ByteRange::ALL, version, Piped::for_content(), progress).await
             }
         };
         match copied {

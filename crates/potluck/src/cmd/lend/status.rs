@@ -261,7 +261,7 @@ impl LentDirectory {
             );
         }
         for alarm in self.pool.iter().flat_map(|said| &said.alarms) {
-            let _ = writeln!(text, "  ! {}", output::told_lines(&alarm.to_string()));
+            let _ = writeln!(text, "  ! {alarm}");
         }
     }
 }

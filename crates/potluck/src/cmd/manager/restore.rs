@@ -4,7 +4,7 @@ use super::failed;
 use crate::args::{AskingArgs, ManagerBackupArgs, ManagerRestoreArgs, NewPlaceArgs};
 use crate::cmd::Ending;
 use crate::command_settings::CommandSettings;
-use crate::output::{Output, count, stated_time, time};
+use crate::output::{Output, count, name, stated_time, time};
 use potluck_core::size::format_size;
 use potluck_recovery::{
     Adopted, FoundChain, Gaps, ListenOptions, Replayed, Restore, RestoreExtent, Restored,
@@ -156,7 +156,7 @@ fn text(restored: &Restored) -> String {
             count(unlisted.files, "file"),
             format_size(unlisted.bytes)
         );
-        unlisted.first.iter().for_each(|path| text += &format!("  {path}\n"));
+        unlisted.first.iter().for_each(|path| text += &format!("  {}\n", name(&path.to_string())));
     }
     text + &format!(
         "members look for its manager at {}, and follow it where it starts; nothing is reclaimed until `potluck gc resume`\n",
