@@ -376,8 +376,8 @@ pub enum Error {
     /// Another program keeps the catalog locked.
     #[error("another program keeps the catalog locked")]
     Contended,
-    /// A query that takes long did not get its turn in time.
-    #[error("the manager is adding up what others asked for")]
+    /// A read did not get its turn in time.
+    #[error("the manager reads its catalog for others, or for other calls of this member")]
     Busy,
     /// Any other error of the engine.
     #[error("the catalog failed: {0}")]

@@ -285,7 +285,9 @@ impl From<Error> for Failure {
                 code::CATALOG,
                 "end what reads or writes the manager's catalog beside the manager, and try again",
             ),
-            Error::Busy => failure(K::Retry, code::CATALOG, "try again in a moment"),
+            Error::Busy => {
+                failure(K::Retry, code::CATALOG, "try again in a moment, with fewer calls at once")
+            }
             Error::Sql(_) => failure(
                 K::Other,
                 code::CATALOG,

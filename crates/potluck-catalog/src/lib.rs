@@ -25,6 +25,7 @@ mod names;
 mod operations;
 mod policies;
 mod pool_records;
+mod read_turns;
 mod sql;
 mod sqlite;
 mod versions;
@@ -78,6 +79,7 @@ pub use pool_records::spaces::{NewSpace, Space, Sums};
 pub use pool_records::stored_donor::{Goal, StoredDonor};
 pub use pool_records::system::block_path;
 pub use pool_records::term_history::{LAST_EPOCH, Term};
+pub use read_turns::Reader;
 pub use versions::commit::{
     Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
@@ -91,36 +93,31 @@ pub use writer_state::WriterTimes;
 use engine::{CatalogWriter, Readers};
 use potluck_core::clock::SharedClock;
 use potluck_wire::env::Offload;
+use read_turns::ReadTurns;
 use sql::Tx;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::sync::Semaphore;
 use writer_state::WriterState;
 
-/// A running catalog. Clones share it.
+/// A running catalog, which is read on somebody's behalf. Clones share it.
 #[derive(Clone)]
 pub struct Catalog {
+    reader: Reader,
+    turns: Arc<ReadTurns>,
     offload: Offload,
     writer: Arc<CatalogWriter>,
     state: WriterState,
     readers: Arc<Readers>,
     /// The threads that read.
     reads: Arc<Semaphore>,
-    /// The turns of queries that take long.
-    long_reads: Arc<Semaphore>,
     /// True if the catalog was checked before it was opened.
     is_checked: bool,
 }
 
-/// The most queries that run at once. Each holds a thread and a connection with a cache of some MiB, whoever asks: the
-/// manager shares turns out among members, and this bounds what is left of mistakes there.
+/// The most queries that run at once, whoever asks. Each holds a thread and a connection with a cache of some MiB.
 const READS: usize = 64;
-/// The most queries that take long and run at once; heartbeats and commits read between them.
-const LONG_READS: usize = 2;
-/// The time for which a query that takes long waits for its turn before its caller gets [`Error::Busy`].
-const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 /// A query whose caller waits for it until this is dropped.
 #[derive(Default)]
@@ -154,9 +151,15 @@ impl Catalog {
         let state = WriterState::new(clock);
         let writer = CatalogWriter::start(path, db, offload, state.clone());
         let readers = Arc::new(Readers::new(path));
-        let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
-        let reads = Arc::new(Semaphore::new(READS));
-        Ok(Self { offload, writer, state, readers, reads, long_reads, is_checked })
+        let (writer, turns, reads) =
+            (Arc::new(writer), Arc::default(), Arc::new(Semaphore::new(READS)));
+        let reader = Reader::Manager;
+        Ok(Self { reader, turns, offload, writer, state, readers, reads, is_checked })
+    }
+
+    /// Returns this catalog, to be read on behalf of `reader`. One that was just opened is read for the manager.
+    pub fn read_by(&self, reader: Reader) -> Self {
+        Self { reader, ..self.clone() }
     }
 
     /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
@@ -202,31 +205,31 @@ impl Catalog {
         self.writer.run(durability, job).await
     }
 
-    /// Runs `query` on a snapshot of all that was committed before the call, when there is a thread for it. The query
-    /// ends when the future is dropped: nobody waits for its answer then.
+    /// Runs `query` on a snapshot of all that was committed before the call, when its reader has a turn and there is a
+    /// thread for it. The query ends when the future is dropped: nobody waits for its answer then.
+    ///
+    /// Errors: [`Error::Busy`] if the reader gets no turn in time.
     async fn read<T: Send + 'static>(
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let turn = self.turns.turn(self.reader).await?;
         let thread = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Error::Closed)?;
         let (readers, waited_for) = (Arc::clone(&self.readers), WaitedFor::default());
         let gone = Arc::clone(&waited_for.is_over);
         let run = move || {
-            let _thread = thread;
+            let _held = (thread, turn);
             readers.run(query, &gone)
         };
         self.offload.run(run).await
     }
 
-    /// Waits for a turn, then runs a query that may take some tenths of a second.
-    ///
-    /// Errors: [`Error::Busy`] if no turn comes within [`LONG_READ_WAIT`].
-    async fn read_in_turn<T: Send + 'static>(
+    /// Runs a query as [`Self::read`] does that may take some tenths of a second, behind others that do.
+    async fn read_long<T: Send + 'static>(
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let turn = tokio::time::timeout(LONG_READ_WAIT, self.long_reads.acquire()).await;
-        let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::Closed)?;
+        let _turn = self.turns.long_turn(self.reader).await?;
         self.read(query).await
     }
 

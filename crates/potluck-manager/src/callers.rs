@@ -213,7 +213,15 @@ pub struct CallingMember {
     pub connection: u64,
 }
 
+/// The number that stands for all callers without a certificate: no member has it.
+const STRANGERS: MemberId = MemberId(0);
+
 impl CallingMember {
+    /// Returns the number by which the caller waits for its turns: all callers without a certificate have one together.
+    pub fn number(&self) -> MemberId {
+        self.who.as_ref().map_or(STRANGERS, |who| who.member)
+    }
+
     /// Returns the member who calls, or an error if the caller is none.
     pub fn member(&self) -> Result<&KnownMember, Failure> {
         self.who.as_ref().ok_or_else(|| {

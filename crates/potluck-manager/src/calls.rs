@@ -44,7 +44,8 @@ use crate::callers::CallingMember;
 use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
-use call_terms::ReadsIn;
+use call_terms::Waits;
+use potluck_catalog::Reader;
 use potluck_core::chunk::Digest;
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::bodies::{Received, SHORT, discard};
@@ -185,15 +186,19 @@ async fn answer_one<C: Call, G: Answer<C>>(
 ) -> Result<Vec<u8>, Failure> {
     // The call runs as a task of its own, so that a change is not cut short when its caller goes away, and a panic ends
     // the call and not the connection.
-    let (group, offload) = (G::from(handles), handles.env.offload);
+    let reader = match verb.waits() {
+        Waits::Throughout | Waits::ReadByRead => Reader::Member(caller.number()),
+        Waits::AmongOwn => Reader::MemberApart(handles.members.owner(caller.number())),
+    };
+    let (group, offload) = (G::from(&handles.read_by(reader)), handles.env.offload);
     let Received { bytes, claim } = body;
     let call = read::<C>(offload, bytes).await?;
-    let turns = Arc::clone(&handles.read_turns);
+    let turns = Arc::clone(&handles.call_turns);
     let only_looks = verb.ends_with_its_caller() || G::only_looks(&call);
     let task = tokio::spawn(async move {
-        let _turn = match verb.reads_in() {
-            ReadsIn::OneTurn => Some(turns.take_for_call(&caller).await?),
-            ReadsIn::TurnsOfItsOwn | ReadsIn::NoTurn => None,
+        let _turn = match verb.waits() {
+            Waits::Throughout => Some(turns.take_for_call(&caller).await?),
+            Waits::ReadByRead | Waits::AmongOwn => None,
         };
         let reply = group.answer(call, caller).await?;
         drop(claim);

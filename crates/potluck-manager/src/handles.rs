@@ -5,6 +5,7 @@
 //! all of them.
 
 use crate::audit_log::AuditLog;
+use crate::call_turns::CallTurns;
 use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
@@ -14,7 +15,6 @@ use crate::log::copies::LogCopies;
 use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::recurring_notices::RecurringNotices;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
@@ -26,7 +26,7 @@ use crate::stats_cache::StatsCache;
 use crate::unproven_terms::UnprovenTerms;
 use crate::wakeup::Wakeup;
 use crate::watches::Watches;
-use potluck_catalog::Catalog;
+use potluck_catalog::{Catalog, Reader};
 use potluck_core::ids::MemberId;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::state_dir::StateDir;
@@ -78,8 +78,8 @@ parts! {
     bodies: Arc<Bodies<MemberId>>,
     /// The lines of the log about single donors and members, of which some are only counted.
     notices: Arc<RecurringNotices>,
-    /// The turns of members who read the catalog.
-    read_turns: Arc<ReadTurns>,
+    /// The turns of calls of which a member has only a few at once.
+    call_turns: Arc<CallTurns>,
     /// The turns of donors that list the chunks that they hold.
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
@@ -108,6 +108,14 @@ parts! {
     audit_log: Arc<AuditLog>,
     /// The state directory, held as long as anything of this manager lives.
     state: Arc<StateDir>,
+}
+
+impl Handles {
+    /// Returns the handles for answering a call, which read the catalog on behalf of `reader`. All others read it for
+    /// the manager.
+    pub fn read_by(&self, reader: Reader) -> Self {
+        Self { catalog: self.catalog.read_by(reader), ..self.clone() }
+    }
 }
 
 /// Defines a struct of handles that is made from [`Handles`]. A field may itself be such a struct.

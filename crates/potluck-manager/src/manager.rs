@@ -134,7 +134,7 @@ impl Manager {
             catalog,
             bodies: Arc::default(),
             notices: Arc::default(),
-            read_turns: Arc::default(),
+            call_turns: Arc::default(),
             inventory_turns: Arc::default(),
             members: Arc::new(KnownMembers::new(left.members)),
             known_spaces: Arc::default(),

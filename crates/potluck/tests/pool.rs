@@ -65,6 +65,7 @@ mod pool {
     mod lost_identity;
     mod manager_restart;
     mod manuals;
+    mod many_calls;
     mod many_chunks;
     mod membership;
     mod metadata_adapts;

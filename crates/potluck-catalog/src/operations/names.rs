@@ -55,7 +55,7 @@ impl Catalog {
         most: u64,
         seen: SeenSpaces,
     ) -> Result<Used, Error> {
-        self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most, &seen)).await
+        self.read_long(move |db| lists::usage(db, &path, after.as_ref(), most, &seen)).await
     }
 
     /// Makes a directory with these attributes. With `parents`, missing directories above it are made too, and a

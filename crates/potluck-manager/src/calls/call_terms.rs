@@ -1,26 +1,28 @@
-//! The terms on which each call is answered: whether it waits for a turn of its caller, and whether it ends when nobody
-//! waits for its answer any more.
+//! The terms on which each call is answered: what it waits for, and whether it ends when nobody waits for its answer any
+//! more.
 //!
 //! Whatever reads the catalog holds a thread, a connection and its cache, and one member may have many hundred calls
-//! under way. A new call does not compile before it is said here where its turn is.
+//! under way. So the handles of a call read the catalog on behalf of its caller, in turns ([`potluck_catalog::Reader`]),
+//! and a new call does not compile before it is said here in which.
 
 use super::Verb;
 
-/// Where a call waits for the turn in which it reads the catalog.
+/// What a call waits for besides what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadsIn {
-    /// The call waits behind other calls of its owner, and has its turn until it is answered.
-    OneTurn,
-    /// The call takes its turns itself, because it waits for other things besides.
-    TurnsOfItsOwn,
-    /// The call reads nothing of the catalog, or few rows by their keys, or it is written to the catalog with others of
-    /// many callers at once.
-    NoTurn,
+pub(super) enum Waits {
+    /// The call waits behind other such calls of its member, and has its turn until it is answered, for it gathers much,
+    /// or takes long to write. Its reads wait behind those of all members besides.
+    Throughout,
+    /// Each read of the call waits behind the reads of all members.
+    ReadByRead,
+    /// Each read of the call waits behind those of the same owner only: it reads few rows by their keys, or is not to
+    /// wait for other members.
+    AmongOwn,
 }
 
 impl Verb {
-    /// Returns where the call waits for its turn.
-    pub(super) fn reads_in(self) -> ReadsIn {
+    /// Returns what the call waits for.
+    pub(super) fn waits(self) -> Waits {
         match self {
             Self::Move
             | Self::Remove
@@ -63,8 +65,7 @@ impl Verb {
             | Self::RoomReservationList
             | Self::RoomRelease
             | Self::RepairStatus
-            | Self::LostParts
-            | Self::OwnStatus => ReadsIn::OneTurn,
+            | Self::LostParts => Waits::Throughout,
             Self::Join
             | Self::Offer
             | Self::Open
@@ -72,18 +73,19 @@ impl Verb {
             | Self::OldFiles
             | Self::List
             | Self::Stat
-            | Self::Usage
             | Self::KeptList
-            | Self::CheckpointList
             | Self::Watch
             | Self::Refresh
-            | Self::Fsck
+            | Self::Fsck => Waits::ReadByRead,
+            Self::Usage
+            | Self::CheckpointList
             | Self::Status
             | Self::Check
+            | Self::OwnStatus
             | Self::Register
             | Self::Inventory
-            | Self::Heartbeat => ReadsIn::TurnsOfItsOwn,
-            Self::Reserve
+            | Self::Heartbeat
+            | Self::Reserve
             | Self::Grow
             | Self::Renew
             | Self::Abort
@@ -110,7 +112,7 @@ impl Verb {
             | Self::Trust
             | Self::ScrubNow
             | Self::NameReserve
-            | Self::NameFree => ReadsIn::NoTurn,
+            | Self::NameFree => Waits::AmongOwn,
         }
     }
 

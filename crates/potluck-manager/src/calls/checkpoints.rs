@@ -3,10 +3,10 @@
 use super::Answer;
 use super::locks::{CallLock, LockCalls};
 use crate::access::Access;
+use crate::call_turns::CallTurns;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_files::AllSharedFiles;
@@ -44,7 +44,7 @@ handles! {
         rates: Arc<SessionRates>,
         members: Arc<KnownMembers>,
         background: Wakeup,
-        read_turns: Arc<ReadTurns>,
+        call_turns: Arc<CallTurns>,
         access: Access,
         shared_files: AllSharedFiles,
         locks: LockCalls,
@@ -161,7 +161,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
     ) -> Result<Checkpoints, Failure> {
         let seen = self.access.seen(&caller).await?;
         let own = caller.member()?.member;
-        let _turn = self.read_turns.take_among_own(own).await?;
+        let _turn = self.call_turns.take_among_own(own).await?;
         let (when, now_ms) = (self.time.when(), self.time.without_leaps_ms());
         let mut checkpoints = Vec::new();
         let began = self.time.tick();

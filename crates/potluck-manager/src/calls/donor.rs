@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::applying_task_results::ApplyingTaskResults;
+use crate::call_turns::CallTurns;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::donor_claims;
 use crate::gc_freeze::GcFreeze;
@@ -9,7 +10,6 @@ use crate::handles::handles;
 use crate::inventory_turns::{Counted, InventoryTurns, MOST_COUNTED};
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::recurring_notices::{Notice, RecurringNotices};
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
@@ -40,7 +40,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         members: Arc<KnownMembers>,
-        read_turns: Arc<ReadTurns>,
+        call_turns: Arc<CallTurns>,
         notices: Arc<RecurringNotices>,
         inventory_turns: Arc<InventoryTurns>,
         gc_freeze: Arc<GcFreeze>,
@@ -75,7 +75,7 @@ impl Answer<Register> for DonorCalls {
         if !is_known && !call.registered_before {
             // The donor registers only then, so that no commit relies meanwhile on what it may have lost.
             let owner = self.members.owner(caller.member()?.member);
-            let _turn = self.read_turns.take_among_own(owner).await?;
+            let _turn = self.call_turns.take_among_own(owner).await?;
             self.catalog.doubt_in_memory(donor).await?;
         }
         let now = self.time.tick();
@@ -157,7 +157,7 @@ impl Answer<Heartbeat> for DonorCalls {
         // The turn is taken after the donor was noted as heard, so that a donor whose report waits does not seem
         // silent.
         let owner = self.members.owner(caller.member()?.member);
-        let _turn = self.read_turns.take_among_own(owner).await?;
+        let _turn = self.call_turns.take_among_own(owner).await?;
         let (epoch, changes, proof) = self.said_of_term();
         let mut reply = HeartbeatReply {
             epoch,

@@ -2,10 +2,10 @@
 
 use super::Answer;
 use crate::access::Access;
+use crate::call_turns::CallTurns;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
@@ -30,8 +30,8 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
+        call_turns: Arc<CallTurns>,
         wait_until: WaitingForDonors,
-        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -44,7 +44,8 @@ impl Answer<Fsck> for FsckCalls {
         let seen = self.access.seen_at(&caller, &call.path).await?;
         self.wait_until.donors_reported(Pool::expects_listings).await;
         self.wait_until.none_overdue().await;
-        let _turn = self.read_turns.take(&caller).await?;
+        // To judge a page takes a thread as well as to read it, and memory.
+        let _turn = self.call_turns.take_for_call(&caller).await?;
         let (view, doubted) = {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             (pool.view(now), pool.asked_about(now))

@@ -6,7 +6,6 @@ use crate::access::Access;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{BroughtBack, Catalog, TakenSnapshot};
 use potluck_core::rights::Right;
@@ -24,7 +23,6 @@ handles! {
         catalog: Catalog,
         members: Arc<KnownMembers>,
         background: Wakeup,
-        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -34,7 +32,6 @@ impl Answer<KeptList> for HistoryCalls {
         let KeptList { path, scope, after } = call;
         let seen = self.access.seen_at(&caller, &path).await?;
         let (space, now) = (path.space().to_owned(), self.time.now_ms());
-        let _turn = self.read_turns.take(&caller).await?;
         let mut listed = self.catalog.kept(path, scope, after, now, seen.clone()).await?;
         let hide = |space: &str, entry: &mut ListedEntry| {
             if !seen.rights(space).allow(Right::Read) {

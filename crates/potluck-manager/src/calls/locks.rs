@@ -6,7 +6,6 @@ use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::lock_table::{HolderKey, LockTable, SharedLockTable, Taking};
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use potluck_catalog::{Catalog, Error};
 use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
@@ -24,7 +23,6 @@ handles! {
         time: PoolTime,
         access: Access,
         catalog: Catalog,
-        read_turns: Arc<ReadTurns>,
         locks: SharedLockTable,
     }
 }
@@ -210,8 +208,6 @@ impl Answer<NameReserve> for LockCalls {
         let NameReserve { holder, is_first, path } = call;
         self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let key = (caller.member()?.member, holder);
-        // A refusal to wait for a turn must leave no name reserved, so the turn comes first.
-        let turn = self.read_turns.take(&caller).await?;
         let (may_grant, now) = (!self.is_just_restarted(), self.time.tick());
         let reserved = self.table().reserve(key, is_first, &path, may_grant, now)?;
         if reserved != NameReserved::Reserved {
@@ -219,7 +215,6 @@ impl Answer<NameReserve> for LockCalls {
         }
         // A file of this name that was published before has freed it only then, so it is found now.
         let there = self.catalog.stat(path.clone()).await;
-        drop(turn);
         if matches!(there, Err(Error::NoEntry(_))) {
             return Ok(NameReserved::Reserved);
         }

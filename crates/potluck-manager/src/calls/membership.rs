@@ -8,7 +8,6 @@ use crate::departure::RemovalTerms;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
@@ -43,7 +42,6 @@ handles! {
         scan_state: Arc<ScanState>,
         departures: Departures,
         sessions: WriteSessions,
-        read_turns: Arc<ReadTurns>,
         auditor: Auditor,
     }
 }
@@ -64,7 +62,6 @@ const MAX_FURTHER_DONORS: usize = 63;
 impl Answer<Join> for MembershipCalls {
     async fn answer(self, call: Join, caller: CallingMember) -> Result<Joined, Failure> {
         let name = checked_name(&call.name)?;
-        let _turn = self.read_turns.take(&caller).await?;
         let request = call.request.0;
         let key = self
             .env

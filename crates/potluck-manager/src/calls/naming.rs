@@ -2,10 +2,10 @@
 
 use super::{Answer, health};
 use crate::access::Access;
+use crate::call_turns::CallTurns;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
 use crate::shared_files::AllSharedFiles;
@@ -41,7 +41,7 @@ handles! {
         background: Wakeup,
         wait_until: WaitingForDonors,
         scan_state: Arc<ScanState>,
-        read_turns: Arc<ReadTurns>,
+        call_turns: Arc<CallTurns>,
         access: Access,
         shared_files: AllSharedFiles,
     }
@@ -52,7 +52,6 @@ impl Answer<List> for NamingCalls {
         let List { path, recursive, after } = call;
         let seen = self.access.seen_at(&caller, &path).await?;
         let space = path.space().to_owned();
-        let _turn = self.read_turns.take(&caller).await?;
         let listed = self.catalog.list_directory(path, recursive, after, seen.clone());
         let mut listing = listed.await?;
         for entry in &mut listing.entries {
@@ -74,7 +73,7 @@ impl Answer<Usage> for NamingCalls {
         let path = call.path.clone();
         // The catalog adds few sums up at once, and a caller that waits for one must not keep a turn from other
         // members.
-        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        let _turn = self.call_turns.take_among_own(caller.member()?.member).await?;
         let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
         if path.names().is_empty() && !path.space().is_empty() {
             let mut quotas = self.catalog.quotas(Some(QuotaOf::Space(path.space().into()))).await?;
@@ -90,9 +89,7 @@ impl Answer<Stat> for NamingCalls {
         // Donors give out chunks by their names, so only callers with the right to read are told the names.
         call.chunks &= rights.allow(Right::Read);
         let path = call.path.clone();
-        let turn = self.read_turns.take(&caller).await?;
         let mut facts = self.catalog.stat(call.path).await?;
-        drop(turn);
         if !rights.allow(Right::Read) {
             facts.entry.digest = None;
         }
@@ -117,7 +114,8 @@ impl Answer<Stat> for NamingCalls {
                 if version.chunks > 0 {
                     self.wait_until.donors_reported(Pool::expects_listings).await;
                 }
-                let _turn = self.read_turns.take(&caller).await?;
+                // To judge takes a thread as well.
+                let _turn = self.call_turns.take_for_call(&caller).await?;
                 self.judge(path, call.after, call.chunks, &mut stated).await?;
             }
         }

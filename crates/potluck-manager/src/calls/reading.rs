@@ -6,7 +6,6 @@ use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::scan_state::{BAD_COPY_MET, ScanState};
 use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
@@ -39,7 +38,6 @@ handles! {
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
-        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -49,7 +47,6 @@ impl Answer<Open> for ReadingCalls {
         let Open { path, recursive, after, leased } = call;
         self.access.need(&caller, Right::Read, &path).await?;
         self.uses.note(&self.catalog, &path, self.time.without_leaps_ms()).await;
-        let turn = self.read_turns.take(&caller).await?;
         let page = match leased && !recursive {
             true => {
                 let member = caller.member()?.member;
@@ -57,7 +54,6 @@ impl Answer<Open> for ReadingCalls {
             }
             false => self.catalog.open_files(path, recursive, after).await?,
         };
-        drop(turn); // the donors may be waited for
         self.opened(page).await
     }
 }
@@ -66,9 +62,7 @@ impl Answer<OpenPart> for ReadingCalls {
     async fn answer(self, call: OpenPart, caller: CallingMember) -> Result<Opened, Failure> {
         let OpenPart { path, version, number } = call;
         self.access.need(&caller, Right::Read, &path).await?;
-        let turn = self.read_turns.take(&caller).await?;
         let page = self.catalog.open_part(path, version, number).await?;
-        drop(turn);
         self.opened(page).await
     }
 }
@@ -82,9 +76,7 @@ impl Answer<OldFiles> for ReadingCalls {
         let OldFiles { space, after } = call;
         self.access.need_in(&caller, Right::Read, &space).await?;
         self.access.need_in(&caller, Right::Manage, &space).await?;
-        let turn = self.read_turns.take(&caller).await?;
         let OldPage { files, kept, next } = self.catalog.open_old(space, after).await?;
-        drop(turn);
         Ok(OpenedOldFiles { opened: self.opened(files).await?, kept, next })
     }
 }

@@ -7,7 +7,6 @@ use crate::failure;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::session_rates::SessionRates;
 use crate::sessions::{InSession, WriteSessions};
 use crate::settings::Settings;
@@ -47,7 +46,6 @@ handles! {
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
         sessions: WriteSessions,
-        read_turns: Arc<ReadTurns>,
         access: Access,
     }
 }
@@ -329,9 +327,7 @@ impl Answer<Offer> for WriteSessionCalls {
         let asked = Arc::new(names);
         let asker = ChunkAsker { seen: self.access.seen(&caller).await?, session: Some(session) };
         let sees_all = asker.seen.are_all();
-        let turn = self.read_turns.take(&caller).await?;
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack, asker).await?;
-        drop(turn);
 
         let (mut held, mut unused) = (Vec::new(), Vec::new());
         {

@@ -2,10 +2,10 @@
 
 use super::{Answer, concerned};
 use crate::access::Access;
+use crate::call_turns::CallTurns;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_status::{Overview, StatusReader};
-use crate::read_turns::ReadTurns;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_wire::control::{Check, OwnDonorStatus, OwnStatus, PoolStatus, Status, Verdict};
@@ -18,7 +18,7 @@ handles! {
         wait_until: WaitingForDonors,
         overview: Overview,
         pool: SharedPool,
-        read_turns: Arc<ReadTurns>,
+        call_turns: Arc<CallTurns>,
         access: Access,
     }
 }
@@ -26,7 +26,7 @@ handles! {
 impl Answer<Status> for StatusCalls {
     async fn answer(self, _call: Status, caller: CallingMember) -> Result<PoolStatus, Failure> {
         let seen = self.access.seen(&caller).await?;
-        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        let _turn = self.call_turns.take_among_own(caller.member()?.member).await?;
         Ok(self.overview.pool_status(&seen, &StatusReader::of(caller.member()?)).await?)
     }
 }
@@ -35,7 +35,7 @@ impl Answer<Check> for StatusCalls {
     async fn answer(self, _call: Check, caller: CallingMember) -> Result<Verdict, Failure> {
         let seen = self.access.seen(&caller).await?;
         self.wait_until.all_seen().await;
-        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        let _turn = self.call_turns.take_among_own(caller.member()?.member).await?;
         let reader = StatusReader::of(caller.member()?);
         Ok(self.overview.pool_status(&seen, &reader).await?.verdict)
     }
@@ -48,7 +48,7 @@ impl Answer<OwnStatus> for StatusCalls {
         caller: CallingMember,
     ) -> Result<OwnDonorStatus, Failure> {
         let donor = concerned(&self.pool, &caller, None)?;
-        let _turn = self.read_turns.take_among_own(caller.member()?.member).await?;
+        let _turn = self.call_turns.take_among_own(caller.member()?.member).await?;
         Ok(self.overview.donor_status(donor).await?)
     }
 }

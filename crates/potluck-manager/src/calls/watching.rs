@@ -6,7 +6,6 @@ use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::read_turns::ReadTurns;
 use crate::watches::Watches;
 use potluck_catalog::{Catalog, Error, SeenSpaces};
 use potluck_core::chunk::Digest;
@@ -28,7 +27,6 @@ handles! {
         env: Env,
         time: PoolTime,
         catalog: Catalog,
-        read_turns: Arc<ReadTurns>,
         access: Access,
         watches: Arc<Watches>,
         auditor: Auditor,
@@ -73,7 +71,6 @@ impl Answer<Refresh> for WatchCalls {
         let mut watched = watched.into_iter();
         let names = |dir: &KnownDir| dir.names.iter().map(|known| known.name.clone()).collect();
         let asked = dirs.iter().filter(may_list).map(|dir| (dir.path.clone(), names(dir)));
-        let _turn = self.read_turns.take(&caller).await?;
         let mut found = self.catalog.look_up(asked.collect()).await?.into_iter();
         let (mut news, mut left) = (Vec::new(), LOOKED_AT);
         for dir in dirs {

@@ -128,7 +128,8 @@ fn on_terminal(cli: &Cli, args: &[&str]) -> String {
     let (mut ours, mut theirs) = (-1, -1);
     let nothing = std::ptr::null_mut();
     // SAFETY: it writes two numbers, and reads nothing from the null pointers.
-    let made = unsafe { libc::openpty(&mut ours, &mut theirs, nothing, nothing.cast(), nothing.cast()) };
+    let made =
+        unsafe { libc::openpty(&mut ours, &mut theirs, nothing, nothing.cast(), nothing.cast()) };
     assert_eq!(made, 0, "a terminal");
     // SAFETY: both were just opened, and nothing else has them.
     let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
@@ -183,7 +184,10 @@ fn with_hostile_names() -> (Lab, String) {
     for number in 1..=2 {
         let environment = vec![("POTLUCK_LOG".to_owned(), "potluck=trace".to_owned())];
         let options = vec!["--label".to_owned(), format!("{NAME}{number}")];
-        lab.lend(&format!("donor-{number}"), Lending { environment, options, ..Lending::default() });
+        lab.lend(
+            &format!("donor-{number}"),
+            Lending { environment, options, ..Lending::default() },
+        );
     }
     lab.wait_live();
     let keeping = ["--keep-versions", "30d,10", "--trash", "7d"];
@@ -225,16 +229,18 @@ fn no_command_and_no_log_shows_a_name_raw() {
     let cli = lab.cli.with_env("NO_COLOR", "1").with_env("POTLUCK_NO_PROGRESS", "1");
     let mut escaped = 0;
     for words in &listed {
-        let word = |word: &&str| {
-            word.replace("NAME", NAME).replace("DIR", &dir).replace("LOCAL", &local)
-        };
+        let word =
+            |word: &&str| word.replace("NAME", NAME).replace("DIR", &dir).replace("LOCAL", &local);
         let args: Vec<String> = words.iter().map(word).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let line = words.join(" ");
         let said = on_terminal(&cli, &args);
         assert_harmless(&said, &line);
         escaped += usize::from(said.contains(FORGED));
-        assert_harmless(&on_terminal(&cli, &[&["--json"], &args[..]].concat()), &format!("--json {line}"));
+        assert_harmless(
+            &on_terminal(&cli, &[&["--json"], &args[..]].concat()),
+            &format!("--json {line}"),
+        );
         // Elsewhere standard output is for programs, and standard error is a log.
         assert_harmless(&cli.run(&args).stderr, &format!("{line}, with standard error in a file"));
     }
