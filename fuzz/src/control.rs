@@ -7,13 +7,15 @@ use potluck_recovery::ca::{Ca, ProvenKey};
 use potluck_wire::control::{self as c, Call};
 use potluck_wire::error::Failure;
 use potluck_wire::identity::new_key_and_request;
+use potluck_wire::succession::Succession;
 use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
 use std::sync::LazyLock;
 
-pub const DECODERS: [Decoder; 4] = [
+pub const DECODERS: [Decoder; 5] = [
     Decoder { name: "control-requests", read: request, seeds: || json::seeds_of_all(REQUESTS) },
     Decoder { name: "control-replies", read: reply, seeds: replies },
     Decoder { name: "whereabouts", read: whereabouts, seeds: signed },
+    Decoder { name: "succession", read: succession, seeds: successions },
     Decoder { name: "join-request", read: join_request, seeds: join_requests },
 ];
 
@@ -54,18 +56,37 @@ static AUTHORITY: LazyLock<Ca> = LazyLock::new(|| {
 fn whereabouts(bytes: &[u8]) -> bool {
     let Ok(shown) = serde_json::from_slice::<SignedWhereabouts>(bytes) else { return false };
     json::read::<SignedWhereabouts>(bytes);
-    assert!(shown == *SIGNED || shown.verified(AUTHORITY.certificate()).is_none());
+    assert!(shown.verified(AUTHORITY.certificate()).is_none_or(|said| said == *SAID));
     true
 }
 
-static SIGNED: LazyLock<SignedWhereabouts> = LazyLock::new(|| {
+static SAID: LazyLock<Whereabouts> = LazyLock::new(|| {
     let addresses = "10.0.0.1:7700".parse().expect("an address");
-    let said = Whereabouts { issue: Issue::default(), addresses };
-    AUTHORITY.sign_whereabouts(&said).expect("signed")
+    Whereabouts { issue: Issue::default(), addresses }
 });
 
 fn signed() -> Vec<Vec<u8>> {
-    vec![serde_json::to_vec(&*SIGNED).expect("written")]
+    let signed = AUTHORITY.sign_whereabouts(&SAID).expect("signed");
+    vec![serde_json::to_vec(&signed).expect("written")]
+}
+
+/// Reads what names the next authority, and checks that only what the authority signed is believed.
+fn succession(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let Ok(named) = text.parse::<Succession>() else { return false };
+    assert_eq!(named.to_string().parse(), Ok(named.clone()));
+    let next = named.verified(AUTHORITY.certificate());
+    assert!(next.is_none_or(|next| next == *NEXT.certificate()));
+    true
+}
+
+static NEXT: LazyLock<Ca> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().expect("a directory");
+    AUTHORITY.make_next(dir.path(), "fuzzed").expect("an authority")
+});
+
+fn successions() -> Vec<Vec<u8>> {
+    vec![AUTHORITY.name_next(&NEXT).expect("signed").to_string().into()]
 }
 
 fn join_request(bytes: &[u8]) -> bool {

@@ -160,7 +160,10 @@ fn backup_file(bytes: &[u8]) -> bool {
 }
 
 fn with_one_block(text: Vec<u8>) -> Vec<u8> {
-    let heading = format!("{{\"potluck_log\":1,\"pool\":\"lab\",\"authority\":\"{POOL}\"}}\n");
+    let key = recovery_key().name();
+    let heading = format!(
+        "{{\"potluck_log\":2,\"pool\":\"lab\",\"authority\":\"{POOL}\",\"key\":\"{key}\"}}\n"
+    );
     let sealed = recovery_key().seal_record(&POOL, 1, text, &SystemEntropy);
     [heading.as_bytes(), &(sealed.len() as u32).to_le_bytes(), &sealed].concat()
 }

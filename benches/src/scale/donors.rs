@@ -83,10 +83,11 @@ async fn join_one(inviting: Caller, admin: Identity, number: usize) -> Result<Id
     let manager = admin.about.manager;
     let joining = Caller::new(Arc::new(SystemNet), dial, manager.clone());
     let name = format!("simulated-{number}");
-    let join = Join { secret, request: Blob(request), name: name.clone() };
+    let join = Join { secret, request: Blob(request), name: name.clone(), ca: None };
     let joined = joining.call(&join).await.map_err(said)?;
-    let (pool, member, role) = (joined.pool, joined.member, joined.role);
-    let about = About { pool, manager, member, role, name };
+    let (pool, pool_id) = (joined.pool, joined.pool_id);
+    let (member, role) = (joined.member, joined.role);
+    let about = About { pool, pool_id, manager, member, role, name };
     Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
 }
 

@@ -162,6 +162,11 @@ impl RecoveryKey {
         &self.0
     }
 
+    /// Returns the name that the key is known by, which tells nothing of the key.
+    pub fn name(&self) -> Digest {
+        Digest(blake3::derive_key("potluck 2026-11-29 the name of a recovery key", &self.0))
+    }
+
     fn record_key(&self) -> LessSafeKey {
         let derived = blake3::derive_key("potluck 2026-11 records", &self.0);
         LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &derived).expect("32 bytes"))

@@ -121,6 +121,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::GroupChange
         | Verb::GroupList
         | Verb::AuditRead
+        | Verb::AuthorityReplace
         | Verb::QuotaSet
         | Verb::GcResume
         | Verb::ReclaimUnknown
@@ -236,6 +237,7 @@ fn action(verb: Verb) -> &'static str {
         }
         Verb::PolicySet => "`potluck policy set`",
         Verb::AuditRead => "`potluck audit`",
+        Verb::AuthorityReplace => "`potluck manager rotate-authority`",
         Verb::QuotaSet => "`potluck quota set`",
         Verb::QuotaList => "`potluck quota ls`",
         Verb::GcResume => "`potluck gc resume`",

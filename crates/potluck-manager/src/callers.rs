@@ -148,6 +148,14 @@ impl KnownMembers {
         members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
+    /// Returns the number of the member with the certificate of this fingerprint; `None` if nobody has it, or the
+    /// membership has ended.
+    pub fn with_certificate(&self, fingerprint: &Digest) -> Option<MemberId> {
+        let members = self.by_certificate.read().expect("no holder panics");
+        let entry = members.get(fingerprint).filter(|entry| !entry.member.revoked);
+        entry.map(|entry| entry.member.id)
+    }
+
     /// Returns the member with the certificate of this fingerprint, and notes that it was seen at this wall time. This
     /// is asked for each request, so that a revocation takes effect on open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<KnownMember, Failure> {

@@ -3,6 +3,7 @@
 
 mod answer;
 mod audit;
+mod authority;
 mod call_terms;
 mod checkpoints;
 mod commit;
@@ -104,6 +105,7 @@ calls! {
     give_back::GiveBackCalls: GiveBack GiveBackStatus Departing;
     fsck::FsckCalls: Fsck;
     audit::AuditCalls: AuditRead;
+    authority::AuthorityCalls: AuthorityReplace;
     quotas::QuotaCalls: QuotaSet QuotaList;
     reservations::ReservationCalls: RoomReserve RoomReservationList RoomRelease;
 }
@@ -127,6 +129,17 @@ impl Answers for Handles {
 
     async fn ready(&self) -> Result<(), String> {
         self.catalog.authority().await.map(drop).map_err(|why| why.to_string())
+    }
+
+    fn is_member(&self, certificate: &Digest) -> bool {
+        self.members.with_certificate(certificate).is_some()
+    }
+
+    fn succession(&self, peer: &Peer, trusted: &str) -> Option<String> {
+        // Most of the time nothing changes, and nobody is looked up for that.
+        self.authority.change()?;
+        let member = self.members.with_certificate(&peer.certificate?)?;
+        self.authority.heard(member, trusted)
     }
 
     async fn connection_ended(self: Arc<Self>, connection: u64) {

@@ -28,7 +28,7 @@ use crate::wakeup::Wakeup;
 use crate::watches::Watches;
 use potluck_catalog::{Catalog, Reader};
 use potluck_core::ids::MemberId;
-use potluck_recovery::ca::Ca;
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::bodies::Bodies;
@@ -86,8 +86,8 @@ parts! {
     members: Arc<KnownMembers>,
     /// The facts about spaces that never change.
     known_spaces: Arc<KnownSpaces>,
-    /// The certificate authority, which vouches for members.
-    ca: Arc<Ca>,
+    /// The pool's authority, which certifies members.
+    authority: Arc<PoolAuthority>,
     /// The whereabouts of this manager.
     signpost: Arc<Signpost>,
     /// Wakes the background work.

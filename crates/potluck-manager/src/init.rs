@@ -6,10 +6,10 @@ use potluck_recovery::StateError;
 use potluck_recovery::admin::NewAdmin;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
+use potluck_recovery::pool_authority;
 use potluck_recovery::state_dir::{StateDir, names};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
-use potluck_wire::identity::fingerprint;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -30,6 +30,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     let state = StateDir::take(&config.state)?;
     made = Made::begin(&state, existed)?;
     state.refuse_unfinished()?;
+    pool_authority::settle(&state)?;
     let said = config.pool_name.as_deref();
     let catalog = Founding::begin(&state.catalog(), said.unwrap_or(NEW_POOL))?;
     let name = catalog.pool_name()?;
@@ -42,8 +43,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
         kit::make_key(&state, &*env.entropy)?;
         let admin = NewAdmin { pool: &name, name: FIRST_ADMIN, manager: Addresses::default() };
         let certify = |id| admin.certify(&state, &ca, id);
-        let ours = fingerprint(ca.certificate());
-        catalog.found(&ours, FIRST_ADMIN, env.clock.wall(), certify)?;
+        catalog.found(&ca.pool(), FIRST_ADMIN, env.clock.wall(), certify)?;
     }
     if !state.kit().exists() {
         // The manager finds out at its start where it is reached.

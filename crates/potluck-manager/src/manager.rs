@@ -12,6 +12,7 @@ use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
+use crate::tasks::authority_change::AuthorityChange;
 use crate::tasks::event_log::Events;
 use crate::tasks::reach::Reach;
 use crate::tasks::repair::Repair;
@@ -26,13 +27,13 @@ use potluck_core::ids::DonorId;
 use potluck_pool::{DonorRecord, Giving, NewSession, Pool, ResumedSession};
 use potluck_recovery::StateError;
 use potluck_recovery::admin::update_admin_address;
-use potluck_recovery::ca::{self, Ca};
+use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
+use potluck_recovery::pool_authority::{self, PoolAuthority};
 use potluck_recovery::state_dir::{CATALOG, StateDir};
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
-use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
 use potluck_wire::own_addresses::{AddressWatch, ToldAddresses, from_this_machine};
 use potluck_wire::serve;
@@ -69,15 +70,12 @@ impl Manager {
             return Err(StateError::NotInitialised(config.state));
         }
         let state = StateDir::take(&config.state)?;
+        pool_authority::settle(&state)?;
         let ca = Ca::load(&state.ca())?;
-        let admit = match admit {
-            Some(admit) => admit,
-            None => ca::tls(&ca, &state.ca())?,
-        };
         let (path, offload, clock) = (state.catalog(), env.offload, Arc::clone(&env.clock));
         let catalog = offload.run(move || Catalog::open(&path, offload, clock)).await?;
         let start = env.entropy.u64();
-        let ours = fingerprint(ca.certificate());
+        let ours = ca.pool();
         let catalog_of = catalog.authority().await?;
         if !catalog_of.may_be_vouched_for_by(&ours) {
             let authority = Authority::new(&catalog_of.pool, &ours).to_string();
@@ -114,6 +112,8 @@ impl Manager {
         }
         update_admin_address(&state, &told.addresses.and(&here))?;
         kit::keep(&state, &left.pool_name, &told.addresses, &*env.entropy)?;
+        let authority = Arc::new(PoolAuthority::load(&state, &left.pool_name)?);
+        let admit = admit.unwrap_or_else(|| authority.clone());
         tracing::info!(
             "the manager of the pool {} serves at {address}, and is reached at {}; version {}, start {}",
             left.pool_name,
@@ -138,7 +138,7 @@ impl Manager {
             inventory_turns: Arc::default(),
             members: Arc::new(KnownMembers::new(left.members)),
             known_spaces: Arc::default(),
-            ca: Arc::new(ca),
+            authority,
             signpost: Arc::new(Signpost::new(told.addresses.clone())),
             background: Wakeup::default(),
             gc_freeze: Arc::new(GcFreeze::new(left.gc_frozen, left.may_lack)),
@@ -167,9 +167,9 @@ impl Manager {
         (&self.handles).into()
     }
 
-    /// Returns the fingerprint of the authority of the pool that it manages.
+    /// Returns the pool that it manages, by the fingerprint of its first authority.
     pub fn pool(&self) -> Digest {
-        fingerprint(self.handles.ca.certificate())
+        self.handles.authority.pool()
     }
 
     /// Returns why donors may keep a newer catalog than the one that is served, if an earlier start came to know that.
@@ -216,6 +216,7 @@ impl Manager {
             () = SeriesPurger::from(all).run() => {}
             () = Exporter::from(all).serve(metrics) => {}
             () = Signposts::from(all).run() => {}
+            () = AuthorityChange::from(all).run() => {}
             () = Signposts::from(all).follow_addresses(watch, address) => {}
             found = damaged(&handles) => damage = Some(found),
         }

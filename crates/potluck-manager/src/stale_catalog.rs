@@ -18,7 +18,7 @@ use crate::unproven_terms::UnprovenTerms;
 use potluck_catalog::{Catalog, Error, LAST_EPOCH, Term};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch};
-use potluck_recovery::ca::Ca;
+use potluck_recovery::pool_authority::PoolAuthority;
 use std::sync::Arc;
 
 handles! {
@@ -30,7 +30,7 @@ handles! {
         gc_freeze: Arc<GcFreeze>,
         audit: Audit,
         unproven_terms: Arc<UnprovenTerms>,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
     }
 }
 
@@ -53,7 +53,7 @@ impl StaleCatalog {
             return Ok(false);
         }
         let Term { epoch, start, changes } = heard;
-        if !proof.is_some_and(|proof| self.ca.terms().is_proven(epoch, start, changes, proof)) {
+        if !proof.is_some_and(|proof| self.authority.is_proven(epoch, start, changes, proof)) {
             if self.unproven_terms.told(donor, heard) {
                 let why = format!(
                     "it says again that it heard another manager, now one of epoch {epoch}, and cannot prove it"

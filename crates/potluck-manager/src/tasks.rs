@@ -4,6 +4,7 @@
 //! in `log`.
 
 pub mod audit;
+pub mod authority_change;
 pub mod disk_recovery;
 pub mod event_log;
 pub mod gc;

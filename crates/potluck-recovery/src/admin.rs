@@ -32,7 +32,8 @@ impl NewAdmin<'_> {
             .certify(&proven, id, Role::Admin)
             .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
         let (pool, name, manager) = (self.pool.into(), self.name.into(), self.manager.clone());
-        let about = About { pool, manager, member: id, role: Role::Admin, name };
+        let pool_id = ca.pool();
+        let about = About { pool, pool_id, manager, member: id, role: Role::Admin, name };
         let identity = Identity { about, ca: ca.certificate().clone(), certificate, key };
         identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
         Ok(fingerprint(&identity.certificate))

@@ -9,7 +9,6 @@ use crate::state_dir::{CA, CATALOG, holding};
 use potluck_catalog::Catalog;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
-use potluck_wire::identity::fingerprint;
 use potluck_wire::private_dir;
 use std::fs;
 use std::io;
@@ -114,7 +113,7 @@ pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
         return Err(StateError::InState { file: to.into(), state: state.into() });
     }
     let ca = state.join(CA);
-    let (key, pool) = (kit::load_key(&ca)?, fingerprint(Ca::load(&ca)?.certificate()));
+    let (key, pool) = (kit::load_key(&ca)?, Ca::load(&ca)?.pool());
     let base = Base::begin(&catalog)?;
     let (name, epoch) = (base.pool_name()?, base.epoch);
     let sealer = Sealer::of_file(key, pool, epoch, wall_ms, None);

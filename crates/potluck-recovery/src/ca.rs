@@ -7,8 +7,9 @@ use crate::error::StateError;
 use crate::term_proof::TermProofs;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
-use potluck_wire::identity::{pem, write_private};
+use potluck_wire::identity::{fingerprint, pem, write_private};
 use potluck_wire::private_dir;
+use potluck_wire::succession::Succession;
 use potluck_wire::tls::MANAGER_NAME;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
@@ -29,12 +30,26 @@ const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca.key";
 const MANAGER_CERTIFICATE: &str = "manager.pem";
 const MANAGER_KEY: &str = "manager.key";
+/// The file of the certificates of the authorities before this one, the first one first.
+const EARLIER: &str = "earlier.pem";
 
 /// The pool's certificate authority, ready to sign.
 pub struct Ca {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     terms: TermProofs,
+    /// The certificates of the authorities that the pool had before, the first one first.
+    earlier: Vec<CertificateDer<'static>>,
+}
+
+/// The texts of an authority as a recovery kit keeps them, in PEM.
+pub struct CaTexts {
+    /// The authority's certificate.
+    pub certificate: String,
+    /// The authority's key.
+    pub key: String,
+    /// The certificates of the authorities before it, the first one first.
+    pub earlier: String,
 }
 
 /// A request that cannot be certified.
@@ -68,11 +83,25 @@ impl Ca {
         if dir.join(CERTIFICATE).exists() {
             return Self::load(dir);
         }
+        Self::make(dir, pool_name, Vec::new())
+    }
+
+    /// Makes the authority that comes after this one in `dir`, with the manager's certificate.
+    pub fn make_next(&self, dir: &Path, pool_name: &str) -> Result<Self, StateError> {
+        let earlier = self.earlier.iter().chain([&self.certificate]).cloned().collect();
+        Self::make(dir, pool_name, earlier)
+    }
+
+    fn make(
+        dir: &Path,
+        pool_name: &str,
+        earlier: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, StateError> {
         private_dir::make(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
         let key = KeyPair::generate().map_err(bad(dir))?;
         let certificate = ca_params(pool_name).self_signed(&key).map_err(bad(dir))?;
         let key_pem = key.serialize_pem();
-        let ca = Self::new(certificate.der().clone(), key).map_err(bad(dir))?;
+        let ca = Self::new(certificate.der().clone(), key, earlier).map_err(bad(dir))?;
 
         ca.keep(dir, &key_pem)?;
         Ok(ca)
@@ -80,13 +109,14 @@ impl Ca {
 
     /// Puts the authority that a recovery kit holds into `dir`, with a new certificate for the
     /// manager.
-    pub fn restore(dir: &Path, certificate: &str, key_pem: &str) -> Result<Self, StateError> {
+    pub fn restore(dir: &Path, texts: &CaTexts) -> Result<Self, StateError> {
         private_dir::make(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
-        let key = KeyPair::from_pem(key_pem).map_err(bad(dir))?;
+        let key = KeyPair::from_pem(&texts.key).map_err(bad(dir))?;
         let certificate =
-            CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(bad(dir))?;
-        let ca = Self::new(certificate, key).map_err(bad(dir))?;
-        ca.keep(dir, key_pem)?;
+            CertificateDer::from_pem_slice(texts.certificate.as_bytes()).map_err(bad(dir))?;
+        let earlier = certificates(&texts.earlier).map_err(bad(dir))?;
+        let ca = Self::new(certificate, key, earlier).map_err(bad(dir))?;
+        ca.keep(dir, &texts.key)?;
         Ok(ca)
     }
 
@@ -99,19 +129,21 @@ impl Ca {
         let manager_key = KeyPair::generate().map_err(bad(dir))?;
         let manager =
             self.sign(&manager_params().map_err(bad(dir))?, &manager_key).map_err(bad(dir))?;
+        let earlier = self.earlier.iter().map(|before| pem("CERTIFICATE", before));
+        write(EARLIER, &earlier.collect::<String>())?;
         write(MANAGER_KEY, &manager_key.serialize_pem())?;
         write(MANAGER_CERTIFICATE, &pem("CERTIFICATE", &manager))?;
         write(KEY, key_pem)?;
         write(CERTIFICATE, &pem("CERTIFICATE", &self.certificate))
     }
 
-    /// Reads the certificate and the key as text, as they are in `dir`.
-    pub fn texts(dir: &Path) -> Result<(String, String), StateError> {
+    /// Reads the certificates and the key as text, as they are in `dir`.
+    pub fn texts(dir: &Path) -> Result<CaTexts, StateError> {
         let read = |file: &str| {
             let path = dir.join(file);
             fs::read_to_string(&path).map_err(|source| StateError::Io { path, source })
         };
-        Ok((read(CERTIFICATE)?, read(KEY)?))
+        Ok(CaTexts { certificate: read(CERTIFICATE)?, key: read(KEY)?, earlier: read(EARLIER)? })
     }
 
     /// Reads the authority in `dir`.
@@ -120,12 +152,46 @@ impl Ca {
             .map_err(|why| bad(dir)(format!("{KEY} cannot be read: {why}")))?;
         let key = KeyPair::from_pem(&key).map_err(bad(dir))?;
         let certificate = CertificateDer::from_pem_file(dir.join(CERTIFICATE)).map_err(bad(dir))?;
-        Self::new(certificate, key).map_err(bad(dir))
+        let earlier = fs::read_to_string(dir.join(EARLIER))
+            .map_err(|why| bad(dir)(format!("{EARLIER} cannot be read: {why}")))?;
+        let earlier = certificates(&earlier).map_err(bad(dir))?;
+        Self::new(certificate, key, earlier).map_err(bad(dir))
     }
 
-    fn new(certificate: CertificateDer<'static>, key: KeyPair) -> Result<Self, rcgen::Error> {
+    fn new(
+        certificate: CertificateDer<'static>,
+        key: KeyPair,
+        earlier: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, rcgen::Error> {
         let terms = TermProofs::of(&key.serialize_der());
-        Ok(Self { issuer: Issuer::from_ca_cert_der(&certificate, key)?, certificate, terms })
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        Ok(Self { issuer, certificate, terms, earlier })
+    }
+
+    /// Returns the pool, by the fingerprint of its first authority: this stays when the authority is replaced.
+    pub fn pool(&self) -> Digest {
+        fingerprint(self.earlier.first().unwrap_or(&self.certificate))
+    }
+
+    /// Returns the certificates of all authorities that certified members: members keep theirs when the authority is
+    /// replaced, and the member list says who is one.
+    pub fn all_certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.earlier.iter().chain([&self.certificate]).cloned().collect()
+    }
+
+    /// Certifies the authority that came after this one, so that members which trust only this one accept what that
+    /// one certified.
+    pub fn certify_next(
+        &self,
+        next: &Self,
+        pool_name: &str,
+    ) -> Result<CertificateDer<'static>, rcgen::Error> {
+        self.sign(&ca_params(pool_name), next.issuer.key())
+    }
+
+    /// Names the authority that came after this one.
+    pub fn name_next(&self, next: &Self) -> Result<Succession, rcgen::Error> {
+        Succession::sign(&next.certificate, |text| self.sign_text(text))
     }
 
     /// Returns the authority's own certificate, whose fingerprint join tokens pin.
@@ -152,7 +218,12 @@ impl Ca {
 
     /// Signs the whereabouts of the pool's manager as the pool's authority.
     pub fn sign_whereabouts(&self, said: &Whereabouts) -> Result<SignedWhereabouts, rcgen::Error> {
-        SignedWhereabouts::sign(said, |text| self.issuer.key().sign(text))
+        SignedWhereabouts::sign(said, |text| Ok(vec![self.sign_text(text)?]))
+    }
+
+    /// Signs a text as the pool's authority.
+    pub(crate) fn sign_text(&self, text: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        self.issuer.key().sign(text)
     }
 
     fn sign(
@@ -210,12 +281,23 @@ fn manager_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Makes the manager's side of TLS under the authority `ca`, whose files are in `dir`.
-pub fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, StateError> {
+/// Makes the manager's side of TLS under the authority `ca`, whose files are in `dir`. It also proves itself to members
+/// that trust the last of the certificates `through`, if each certifies the one before it, and the first the authority.
+pub fn tls(
+    ca: &Ca,
+    dir: &Path,
+    through: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> Result<Arc<dyn Admit>, StateError> {
     let (certificate, key) = manager_identity(dir)?;
-    let admit = TlsAdmit::new(ca.certificate(), certificate, key)
+    let chain = [certificate, ca.certificate.clone()].into_iter().chain(through).collect();
+    let admit = TlsAdmit::new(&ca.all_certificates(), chain, key)
         .map_err(|why| StateError::Certificates { path: dir.into(), detail: why.to_string() })?;
     Ok(Arc::new(admit))
+}
+
+/// Reads certificates one after the other, in PEM.
+fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
+    CertificateDer::pem_slice_iter(text.as_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -78,6 +78,14 @@ pub enum StateError {
         /// The pool that the backup is of.
         backup_of: String,
     },
+    /// The recovery kit and the backup are of the pool, and of different times.
+    #[error("the backup {} is sealed under another recovery key than the kit {} has", backup.display(), kit.display())]
+    OtherKey {
+        /// The path of the kit.
+        kit: PathBuf,
+        /// The path of the backup.
+        backup: PathBuf,
+    },
     /// The file is no recovery kit of this release.
     #[error("{}: {detail}", path.display())]
     BadKit {
@@ -211,6 +219,11 @@ impl StateError {
                 code::CATALOG,
                 "name the kit with --kit and the backup with --from of the same pool",
             ),
+            Self::OtherKey { .. } => failure(
+                ErrorKind::Usage,
+                code::CATALOG,
+                "`potluck manager rotate-authority` ran between the two: name with --kit the recovery kit that was the pool's when the backup was written",
+            ),
             Self::BadKit { .. } => failure(
                 ErrorKind::Usage,
                 code::LOCAL_IO,
@@ -234,7 +247,7 @@ impl StateError {
             Self::NoLog { .. } => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
-                "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a backup in a file",
+                "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a backup in a file; after `potluck manager rotate-authority` only the kit that it made opens what donors have",
             ),
             Self::NoChain { .. } => failure(
                 ErrorKind::NotFound,

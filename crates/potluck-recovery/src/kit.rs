@@ -4,7 +4,7 @@
 //! machine comes back. Somebody who has the kit can act as the pool's authority and read the pool's own
 //! metadata, so it is as secret as the state directory.
 
-use crate::ca::Ca;
+use crate::ca::{Ca, CaTexts};
 use crate::error::StateError;
 use crate::state_dir::StateDir;
 use potluck_core::chunk::Digest;
@@ -38,14 +38,26 @@ pub struct Kit {
     /// The addresses of the manager, as donors know them.
     pub addresses: Addresses,
     /// The authority's certificate, in PEM.
-    pub ca_certificate: String,
+    ca_certificate: String,
     /// The authority's key, in PEM.
-    pub ca_key: String,
+    ca_key: String,
+    /// The certificates of the authorities before it, in PEM, the first one first.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    earlier_certificates: String,
     /// The key that seals the pool's metadata log, on donors and in files.
     recovery_key: Digest,
 }
 
 impl Kit {
+    /// Returns the pool's authority.
+    pub fn ca(&self) -> CaTexts {
+        CaTexts {
+            certificate: self.ca_certificate.clone(),
+            key: self.ca_key.clone(),
+            earlier: self.earlier_certificates.clone(),
+        }
+    }
+
     /// Returns the key under which the pool's metadata is sealed.
     pub fn recovery_key(&self) -> RecoveryKey {
         RecoveryKey::from_bytes(self.recovery_key.0)
@@ -89,7 +101,7 @@ pub fn keep(
     addresses: &Addresses,
     entropy: &dyn Entropy,
 ) -> Result<(), StateError> {
-    let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
+    let ca = Ca::texts(&state.ca())?;
     let path = state.kit();
     let loaded = match path.try_exists() {
         Ok(false) => None,
@@ -104,11 +116,11 @@ pub fn keep(
             });
         }
         Some(Err(why @ StateError::NewerKit(_))) => return Err(why),
-        loaded => loaded.and_then(Result::ok).filter(|kit| kit.ca_certificate == ca_certificate),
+        loaded => loaded.and_then(Result::ok).filter(|kit| kit.ca_certificate == ca.certificate),
     };
     if is_lost {
         match &kept {
-            Some(kit) => keep_key(state, &kit.recovery_key())?,
+            Some(kit) => keep_key(&state.ca(), &kit.recovery_key())?,
             None => {
                 make_key(state, entropy)?;
                 tracing::warn!(
@@ -131,8 +143,9 @@ pub fn keep(
         potluck_recovery_kit: VERSION,
         pool: pool.into(),
         addresses: addresses.clone(),
-        ca_certificate,
-        ca_key,
+        ca_certificate: ca.certificate,
+        ca_key: ca.key,
+        earlier_certificates: ca.earlier,
         recovery_key: Digest(*key.as_bytes()),
     };
     kit.save(&path)
@@ -142,13 +155,13 @@ pub fn keep(
 pub fn make_key(state: &StateDir, entropy: &dyn Entropy) -> Result<(), StateError> {
     match state.ca().join(KEY).exists() {
         true => Ok(()),
-        false => keep_key(state, &RecoveryKey::generate(entropy)),
+        false => keep_key(&state.ca(), &RecoveryKey::generate(entropy)),
     }
 }
 
-/// Keeps the recovery key in the state directory.
-pub fn keep_key(state: &StateDir, key: &RecoveryKey) -> Result<(), StateError> {
-    let path = state.ca().join(KEY);
+/// Keeps the recovery key beside the authority's own, in the directory `ca`.
+pub fn keep_key(ca: &Path, key: &RecoveryKey) -> Result<(), StateError> {
+    let path = ca.join(KEY);
     let text = Digest(*key.as_bytes()).to_string();
     write_private(&path, text.as_bytes()).map_err(StateDir::io(path))
 }

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! catalog.db        the catalog, and what its engine keeps beside it
-//! ca/               ca.pem ca.key manager.pem manager.key recovery.key
+//! ca/               ca.pem ca.key earlier.pem manager.pem manager.key recovery.key behind.json
+//! ca.earlier/       the authority that the one in ca/ replaces, while members change over
+//! ca.next/          the authority that is to replace the one in ca/, for the moment in which it is made
+//! ca.gone/          an authority that is thrown away
 //! admin/            the first admin's identity, for the local command line
 //! recovery.kit      the keys and addresses that no donor has, to be copied elsewhere
 //! backups/          the last few backups of the catalog, unless another directory was chosen

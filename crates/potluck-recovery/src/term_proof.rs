@@ -50,9 +50,9 @@ mod tests {
         let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let ours = Ca::create(here.path(), "lab").expect("made");
         let proof = ours.terms().prove(Epoch(3), 7, 11);
-        let (certificate, key) = Ca::texts(here.path()).expect("read");
+        let texts = Ca::texts(here.path()).expect("read");
         let again = Ca::load(here.path()).expect("read");
-        let restored = Ca::restore(&there.path().join("ca"), &certificate, &key).expect("made");
+        let restored = Ca::restore(&there.path().join("ca"), &texts).expect("made");
         let reread = Ca::load(&there.path().join("ca")).expect("read");
         let other = Ca::create(&there.path().join("other"), "lab").expect("made");
         for ca in [&ours, &again, &restored, &reread] {

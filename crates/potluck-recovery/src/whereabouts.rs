@@ -1,6 +1,5 @@
 //! The addresses of this manager, signed by the pool's authority, and the news that another manager took its place.
 
-use crate::ca::Ca;
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Alarm, AlarmKind};
@@ -47,6 +46,11 @@ impl Signpost {
         self.moved.notify_one();
     }
 
+    /// Has the whereabouts signed and told anew, because the authority that signs them is another.
+    pub fn sign_again(&self) {
+        self.move_to(self.addresses());
+    }
+
     /// Returns the issue of the manager's whereabouts in this epoch. Of two issues, the later one holds.
     pub fn issue(&self, epoch: Epoch) -> Issue {
         Issue { epoch, moves: self.told().moves }
@@ -57,8 +61,13 @@ impl Signpost {
         self.told().addresses.clone()
     }
 
-    /// Returns the signed whereabouts that the manager shows in this epoch; `None` when they cannot be signed.
-    pub fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
+    /// Returns the whereabouts that the manager shows in this epoch, which `sign` signs; `None` when they cannot be
+    /// signed.
+    pub fn shown(
+        &self,
+        epoch: Epoch,
+        sign: impl FnOnce(&Whereabouts) -> Result<SignedWhereabouts, rcgen::Error>,
+    ) -> Option<SignedWhereabouts> {
         let said = {
             let told = self.told();
             let issue = Issue { epoch, moves: told.moves };
@@ -68,7 +77,7 @@ impl Signpost {
         if let Some((_, shown)) = signed.as_ref().filter(|(of, _)| *of == said.issue) {
             return Some(shown.clone());
         }
-        match ca.sign_whereabouts(&said) {
+        match sign(&said) {
             Ok(shown) => Some(signed.insert((said.issue, shown)).1.clone()),
             Err(why) => {
                 tracing::error!(%why, "where the manager is cannot be signed");

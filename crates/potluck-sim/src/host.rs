@@ -112,7 +112,8 @@ impl Host {
                 // The key does not follow from the seed, but neither it nor the certificate reaches
                 // the trace.
                 let (_key, request) = new_key_and_request().expect("a key");
-                let join = Join { secret, request: Blob(request), name: self.who.to_string() };
+                let name = self.who.to_string();
+                let join = Join { secret, request: Blob(request), name, ca: None };
                 match self.caller().call(&join).await {
                     Ok(joined) => {
                         self.become_member(&joined.certificate.0);

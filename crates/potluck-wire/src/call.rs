@@ -6,6 +6,7 @@ use crate::error::{ErrorKind, Failure, code};
 use crate::mdns::Nearby;
 use crate::net::{BoxStream, SharedNet};
 use crate::race::{NoneReached, first_of};
+use crate::succession::{AUTHORITY, Succession};
 use crate::tls::Dial;
 use crate::version;
 use crate::whereabouts::{Guide, SignedWhereabouts};
@@ -30,7 +31,7 @@ pub struct Caller {
 
 struct Shared {
     net: SharedNet,
-    dial: Arc<dyn Dial>,
+    dial: Mutex<Arc<dyn Dial>>,
     /// The addresses of the manager, beginning with the one at which it answered last.
     manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -43,7 +44,15 @@ struct Shared {
     pool: Option<Digest>,
     /// The time of the next look for the manager on this network, and the time from that look to the one after it.
     look: Mutex<(Instant, Duration)>,
+    /// The time before which the caller does not try again to follow the pool to another authority. It is locked while
+    /// a call tries.
+    follow: tokio::sync::Mutex<Instant>,
 }
+
+/// The time that it may take to find out whether the manager proves another authority.
+const FOLLOW_DEADLINE: Duration = Duration::from_secs(2);
+/// The time until it is tried again to follow the pool to another authority.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(10);
 
 /// The time from the first look for a manager on this network to the next; it doubles up to [`LOOK_AT_MOST`].
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -92,10 +101,16 @@ impl Caller {
         guide: Option<Guide>,
         pool: Option<Digest>,
     ) -> Self {
-        let (manager, idle) = (Mutex::new(manager), Mutex::default());
+        let (manager, idle, dial) = (Mutex::new(manager), Mutex::default(), Mutex::new(dial));
         let look = Mutex::new((Instant::now(), LOOK_AGAIN));
+        let follow = tokio::sync::Mutex::new(Instant::now());
         let gone = watch::Sender::new(());
-        Self { shared: Arc::new(Shared { net, dial, manager, idle, gone, guide, pool, look }) }
+        let shared = Shared { net, dial, manager, idle, gone, guide, pool, look, follow };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn dial(&self) -> Arc<dyn Dial> {
+        Arc::clone(&self.shared.dial.lock().expect("no holder panics"))
     }
 
     /// Returns the guide that leads to the manager, if there is one.
@@ -234,7 +249,16 @@ impl Caller {
             *known = Addresses::from(at.clone()).and(&known);
         }
         let failed = |why| NoneReached(vec![(at, io::Error::other(why))]);
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        self.open(stream, gone).await.map_err(failed)
+    }
+
+    /// Begins to speak over a stream on which the manager has proved itself.
+    async fn open(
+        &self,
+        stream: BoxStream,
+        mut gone: watch::Receiver<()>,
+    ) -> Result<SendRequest<Full<Bytes>>, hyper::Error> {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
             tokio::select! {
                 _ = connection => {} // whoever waits for an answer hears of its end
@@ -242,6 +266,53 @@ impl Caller {
             }
         });
         Ok(sender)
+    }
+
+    /// Follows the pool to the authority that the manager says came after the one which is trusted here. The manager
+    /// has to prove the new one before anything is written down.
+    async fn follow_authority(&self, said: &str) {
+        let Some(guide) = self.guide() else { return };
+        let Ok(mut again) = self.shared.follow.try_lock() else { return };
+        let named = said.parse::<Succession>().ok().and_then(|it| it.verified(&guide.ca()));
+        let Some(ca) = named.filter(|_| Instant::now() >= *again) else { return };
+        *again = Instant::now() + FOLLOW_AGAIN;
+        let Some(dial) = self.dial().trusting(&ca) else { return };
+        let gone = self.shared.gone.subscribe();
+        let manager = self.manager();
+        let opened = async {
+            let (_, stream) = first_of(&manager, |at| self.reach_by(&dial, at)).await.ok()?;
+            self.open(stream, gone).await.ok()
+        };
+        let Ok(Some(sender)) = tokio::time::timeout(FOLLOW_DEADLINE, opened).await else {
+            tracing::debug!("the manager does not prove the authority that it named");
+            return;
+        };
+        if let Err(why) = guide.trust(ca) {
+            tracing::warn!(
+                "the pool has a new authority, which cannot be written down here: {why}"
+            );
+            return;
+        }
+        tracing::info!("the pool has a new authority, which is trusted from now on");
+        self.trust(dial);
+        self.shared.idle.lock().expect("no holder panics").push(sender);
+    }
+
+    /// Has new connections made by `dial`, which trusts another authority.
+    fn trust(&self, dial: Arc<dyn Dial>) {
+        *self.shared.dial.lock().expect("no holder panics") = dial;
+        self.shared.idle.lock().expect("no holder panics").clear();
+    }
+
+    /// Trusts the authority to which another process of this member has followed the pool; returns whether one did.
+    fn follow_identity(&self, guide: &Guide) -> bool {
+        let Some(ca) = guide.ca_in_identity() else { return false };
+        let Some(dial) = self.dial().trusting(&ca) else { return false };
+        let trusted = guide.trust(ca).is_ok();
+        if trusted {
+            self.trust(dial);
+        }
+        trusted
     }
 
     /// Looks for a manager that is at none of the addresses that are known: tries this machine, reads what other
@@ -254,6 +325,11 @@ impl Caller {
             return Some(reached);
         }
         if let Some(guide) = self.guide() {
+            if self.follow_identity(guide)
+                && let Ok(reached) = first_of(known, |at| self.reach(at)).await
+            {
+                return Some(reached);
+            }
             self.read_again(&guide.in_identity());
             let noted = self.manager();
             let new = noted.iter().filter(|address| !known.contains(address)).cloned();
@@ -307,8 +383,12 @@ impl Caller {
 
     /// Opens a stream on which the manager has proved itself.
     async fn reach(&self, address: Address) -> io::Result<BoxStream> {
+        self.reach_by(&self.dial(), address).await
+    }
+
+    async fn reach_by(&self, dial: &Arc<dyn Dial>, address: Address) -> io::Result<BoxStream> {
         let stream = self.shared.net.connect(address.as_str()).await?;
-        self.shared.dial.secure(stream).await
+        dial.secure(stream).await
     }
 
     async fn send<C: Call>(
@@ -317,9 +397,13 @@ impl Caller {
         body: Bytes,
     ) -> Result<C::Reply, Broken> {
         sender.ready().await.map_err(|why| Broken::NotSent(why.to_string()))?;
-        let request = Request::post(format!("{}/{}", version::CONTROL, C::NAME))
+        let mut request = Request::post(format!("{}/{}", version::CONTROL, C::NAME))
             .header(header::HOST, self.manager().first().map_or("", Address::as_str))
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(trusted) = self.guide().and(self.dial().authority()) {
+            request = request.header(AUTHORITY, trusted.to_string());
+        }
+        let request = request
             .body(Full::new(body))
             .map_err(|why| Broken::Failed(self.away(&why.to_string())))?;
         let response = sender.send_request(request).await.map_err(|why| {
@@ -330,12 +414,16 @@ impl Caller {
             }
         })?;
         let status = response.status();
+        let authority = response.headers().get(AUTHORITY).cloned();
         let text = Limited::new(response.into_body(), MAX_MESSAGE)
             .collect()
             .await
             .map_err(|why| Broken::Failed(self.away(&why.to_string())))?
             .to_bytes();
         self.shared.idle.lock().expect("no holder panics").push(sender);
+        if let Some(said) = authority.as_ref().and_then(|said| said.to_str().ok()) {
+            self.follow_authority(said).await;
+        }
         if status == StatusCode::OK {
             return serde_json::from_slice(&text).map_err(|why| {
                 Broken::Failed(self.away(&format!("its answer is unreadable: {why}")))
@@ -380,7 +468,8 @@ fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
     }
     let what = format!("what answers is not the pool expected: {unreached}");
     Failure::new(ErrorKind::Auth, code::WRONG_POOL, what)
-        .hint("somebody else has this address now, or the pool was made anew: ask an admin for a new token (`potluck invite`)")
+        .hint("somebody else has this address now, the pool was made anew, or its authority was replaced while this member was away: \
+               ask an admin, who compares the addresses and makes a new token (`potluck invite`)")
 }
 
 #[cfg(test)]
@@ -390,6 +479,8 @@ mod tests {
     use serde::{Deserialize, Serialize};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::mpsc;
+
+    const POOL: Digest = Digest([7; 32]);
 
     struct Plain;
 
@@ -472,13 +563,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let note = |manager: &Addresses| {
             let about = serde_json::json!({
-                "pool": "lab", "manager": manager, "member": 1, "role": "admin", "name": "admin"
+                "pool": "lab", "pool_id": POOL, "manager": manager, "member": 1, "role": "admin", "name": "admin"
             });
             std::fs::write(dir.path().join("identity.json"), about.to_string()).expect("written");
         };
         note(&Addresses::default());
         let net: SharedNet = Arc::new(SystemNet);
-        let guide = Guide::open(Arc::clone(&net), vec![].into(), dir.path());
+        let guide = Guide::open(Arc::clone(&net), POOL, vec![].into(), dir.path());
         let caller = Caller::guided(net, Arc::new(Plain), &Addresses::default(), guide);
         let why = caller.call(&Ask {}).await.expect_err("nobody said where the manager is");
         assert_eq!(why.code, code::NO_MANAGER);

@@ -5,6 +5,7 @@
 //! have defaults, because desktops never upgrade together.
 
 mod audit;
+mod authority;
 mod checkpoints;
 mod donors;
 mod grants;
@@ -25,6 +26,7 @@ mod watching;
 mod writing;
 
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
+pub use authority::{AuthorityReplace, AuthorityState, AuthorityStep};
 pub use checkpoints::{
     CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
     CheckpointCommitted, CheckpointList, Checkpoints, OwnCommitted,
@@ -165,6 +167,7 @@ macro_rules! every_call {
     ($then:ident) => {
         $then! {
             AuditRead
+            AuthorityReplace
             CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
             Register Inventory Heartbeat Locate
             SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList

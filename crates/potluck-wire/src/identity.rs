@@ -3,7 +3,7 @@
 
 use crate::addresses::Addresses;
 use crate::private_dir;
-use crate::token::Role;
+use crate::token::{JoinToken, Role};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use rustls::pki_types::pem::PemObject;
@@ -24,6 +24,8 @@ const KEY: &str = "key.pem";
 pub struct About {
     /// The name of the pool.
     pub pool: String,
+    /// The pool itself, by the fingerprint of its first CA: this stays when the CA is replaced.
+    pub pool_id: Digest,
     /// The addresses at which the manager is reached.
     pub manager: Addresses,
     /// The number of the member.
@@ -87,9 +89,25 @@ impl Identity {
         Self { about, ca: ca.into(), certificate: certificate.into(), key }
     }
 
-    /// Returns the pool that the identity is of, by its CA's fingerprint.
+    /// Returns the pool that the identity is of, by the fingerprint of its first CA.
     pub fn pool(&self) -> Digest {
-        fingerprint(&self.ca)
+        self.about.pool_id
+    }
+
+    /// Makes the token of an invitation to the pool, whose manager is at `manager`.
+    pub fn token(&self, manager: Addresses, role: Role, secret: Digest) -> JoinToken {
+        let (ca, pool) = (fingerprint(&self.ca), self.pool());
+        JoinToken { manager, ca, pool: (pool != ca).then_some(pool), role, secret }
+    }
+
+    /// Reads the certificate of the pool's CA beside the identity in `dir`.
+    pub(crate) fn ca_of(dir: &Path) -> Option<CertificateDer<'static>> {
+        CertificateDer::from_pem_file(dir.join(CA)).ok()
+    }
+
+    /// Has the identity in `dir` trust another CA from now on.
+    pub fn save_ca(dir: &Path, ca: &CertificateDer<'_>) -> io::Result<()> {
+        write_private(&dir.join(CA), pem("CERTIFICATE", ca).as_bytes())
     }
 
     /// Reads the identity in `dir`.

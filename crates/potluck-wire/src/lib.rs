@@ -1,7 +1,8 @@
 //! Everything that crosses a socket in Potluck, both ends of each message in one place.
 //!
 //! There are two planes. *Control* is JSON calls over HTTP/1.1 and mutual TLS to the manager: [`control`] holds the
-//! messages, [`call`] the caller's side, [`identity`] and [`tls`] who is who. *Bulk* carries chunks to and from donors
+//! messages, [`call`] the caller's side, [`identity`] and [`tls`] who is who, [`succession`] how a pool's authority
+//! is replaced. *Bulk* carries chunks to and from donors
 //! on raw TCP after an HTTP upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames
 //! it. [`addresses`] says where a member is, and [`race`] tries its addresses. [`admission`] shares a server's
 //! connections out among its peers, [`turns`] its threads, and [`open_files`] says how many there can be. [`net`] and
@@ -27,6 +28,7 @@ pub mod private_dir;
 pub mod race;
 pub mod serve;
 mod stalled_writes;
+pub mod succession;
 pub mod ticket;
 pub mod tls;
 pub mod token;

@@ -14,6 +14,7 @@ use crate::bodies::OF_A_STRANGER;
 use crate::error::{ErrorKind, Failure, code};
 use crate::net::{BoxStream, Listener};
 use crate::stalled_writes::StalledWrites;
+use crate::succession::AUTHORITY;
 use crate::tls::Admit;
 use crate::version;
 use axum::Router;
@@ -21,7 +22,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use potluck_core::chunk::Digest;
@@ -57,6 +58,18 @@ pub trait Answers: Send + Sync + 'static {
 
     /// Returns `Ok` if calls can be answered, and otherwise the reason why not.
     fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Returns whether this is the certificate of a member. One that the pool's authority signed and that nobody has is
+    /// a stranger's: it may be signed with an authority's key that was stolen.
+    fn is_member(&self, _certificate: &Digest) -> bool {
+        true
+    }
+
+    /// Learns which authority a peer trusts, by its fingerprint, and returns what it is to be told of the pool's
+    /// authority, as [`AUTHORITY`] says.
+    fn succession(&self, _peer: &Peer, _trusted: &str) -> Option<String> {
+        None
+    }
 
     /// Learns that a member's connection ended for another reason than a stop.
     fn connection_ended(self: Arc<Self>, connection: u64) -> impl Future<Output = ()> + Send;
@@ -181,7 +194,7 @@ impl<S: Answers> Server<S> {
                 return;
             }
         };
-        let place = match certificate {
+        let place = match certificate.filter(|shown| self.service.is_member(shown)) {
             None => Admitted::Stranger(self.strangers.enter(address.into())),
             Some(member) => Admitted::Member(self.members.enter(member)),
         };
@@ -205,9 +218,13 @@ impl<S: Answers> Server<S> {
     ) -> bool {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
-        match peer.certificate {
-            Some(_) => http.header_read_timeout(MEMBER_TIMEOUT).max_buf_size(READ_AT_ONCE),
-            None => http.header_read_timeout(STRANGER_TIMEOUT).max_buf_size(OF_A_STRANGER),
+        match place {
+            Admitted::Member(_) => {
+                http.header_read_timeout(MEMBER_TIMEOUT).max_buf_size(READ_AT_ONCE)
+            }
+            Admitted::Stranger(_) => {
+                http.header_read_timeout(STRANGER_TIMEOUT).max_buf_size(OF_A_STRANGER)
+            }
         };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -221,10 +238,11 @@ impl<S: Answers> Server<S> {
                 tracing::debug!(address = %peer.address, "too many connections: this one ends");
                 // A member's call is answered first; a stranger may be one that never asks. A member that opens ever
                 // more connections and reads nothing has only so many of them.
-                let Some(_leaves) = peer.certificate.and_then(|_| self.leaving.try_acquire().ok())
-                else {
-                    return false;
+                let leaving = match place {
+                    Admitted::Member(_) => self.leaving.try_acquire().ok(),
+                    Admitted::Stranger(_) => None,
                 };
+                let Some(_leaves) = leaving else { return false };
                 connection.as_mut().graceful_shutdown();
                 let Ok(result) = tokio::time::timeout(LAST_ANSWER, connection).await else {
                     return false;
@@ -269,9 +287,17 @@ async fn call<S: Answers>(
     State(service): State<Arc<S>>,
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> Response {
-    respond(service.answer(peer, name, body).await)
+    let mut response = respond(Arc::clone(&service).answer(peer, name, body).await);
+    // What changed while the call waited is told with its answer.
+    let trusted = headers.get(AUTHORITY).and_then(|trusted| trusted.to_str().ok());
+    let told = trusted.and_then(|trusted| service.succession(&peer, trusted));
+    if let Some(told) = told.and_then(|told| header::HeaderValue::try_from(told).ok()) {
+        response.headers_mut().insert(AUTHORITY, told);
+    }
+    response
 }
 
 /// Makes the answer to a call that the manager does not know.

@@ -29,6 +29,18 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 pub trait Dial: Send + Sync + 'static {
     /// Proves the manager to the caller, and the caller to the manager unless it is about to join.
     fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>>;
+
+    /// Returns the CA that a manager has to prove, by its fingerprint; `None` for a caller that could not follow the
+    /// pool to another.
+    fn authority(&self) -> Option<Digest> {
+        None
+    }
+
+    /// Returns what makes streams of the same member safe to a manager that proves the CA `ca`; `None` if this cannot
+    /// be had.
+    fn trusting(&self, _ca: &CertificateDer<'static>) -> Option<Arc<dyn Dial>> {
+        None
+    }
 }
 
 /// Makes a raw stream from a member safe.
@@ -71,16 +83,21 @@ fn in_time<'a, T: 'a>(
 
 /// Secures the connections that a client opens, with TLS.
 #[derive(Clone)]
-pub struct TlsDial(TlsConnector);
+pub struct TlsDial {
+    connector: TlsConnector,
+    /// The member that calls; `None` for somebody about to join.
+    member: Option<Arc<Identity>>,
+}
 
 impl TlsDial {
     /// Makes the side of a member, which trusts the pool's CA only.
     pub fn member(identity: &Identity) -> Result<Self, rustls::Error> {
         let config = ClientConfig::builder_with_details(provider(), Arc::new(OneMoment))
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots(&identity.ca)?)
+            .with_root_certificates(roots([&identity.ca])?)
             .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(Self { connector, member: Some(Arc::new(identity.clone())) })
     }
 
     /// Makes the side of somebody about to join, who trusts the one CA whose fingerprint is `pin`.
@@ -92,14 +109,25 @@ impl TlsDial {
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        Self(TlsConnector::from(Arc::new(config)))
+        Self { connector: TlsConnector::from(Arc::new(config)), member: None }
     }
 }
 
 impl Dial for TlsDial {
     fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
         let name = ServerName::try_from(MANAGER_NAME).expect("a valid name");
-        in_time(async move { Ok(Box::new(self.0.connect(name, stream).await?) as BoxStream) })
+        in_time(
+            async move { Ok(Box::new(self.connector.connect(name, stream).await?) as BoxStream) },
+        )
+    }
+
+    fn authority(&self) -> Option<Digest> {
+        self.member.as_ref().map(|member| fingerprint(&member.ca))
+    }
+
+    fn trusting(&self, ca: &CertificateDer<'static>) -> Option<Arc<dyn Dial>> {
+        let member = Identity { ca: ca.clone(), ..Identity::clone(self.member.as_deref()?) };
+        Some(Arc::new(Self::member(&member).ok()?))
     }
 }
 
@@ -108,21 +136,22 @@ impl Dial for TlsDial {
 pub struct TlsAdmit(TlsAcceptor);
 
 impl TlsAdmit {
-    /// Makes the side of the manager whose certificate this is.
+    /// Makes the side of the manager that proves itself by the certificates of `chain`, the first of which is its own
+    /// with this `key`. Members have certificates of any of the CAs in `cas`.
     pub fn new(
-        ca: &CertificateDer<'static>,
-        certificate: CertificateDer<'static>,
+        cas: &[CertificateDer<'static>],
+        chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, rustls::Error> {
         // Joiners have no certificate yet; the manager lets a peer that shows none only join.
-        let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?))
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots(cas)?))
             .allow_unauthenticated()
             .build()
             .map_err(|why| rustls::Error::General(why.to_string()))?;
         let config = ServerConfig::builder_with_details(provider(), Arc::new(OneMoment))
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![certificate, ca.clone()], key)?;
+            .with_single_cert(chain, key)?;
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 }
@@ -156,9 +185,13 @@ impl TimeProvider for OneMoment {
     }
 }
 
-fn roots(ca: &CertificateDer<'static>) -> Result<RootCertStore, rustls::Error> {
+fn roots<'c>(
+    cas: impl IntoIterator<Item = &'c CertificateDer<'static>>,
+) -> Result<RootCertStore, rustls::Error> {
     let mut roots = RootCertStore::empty();
-    roots.add(ca.clone())?;
+    for ca in cas {
+        roots.add(ca.clone())?;
+    }
     Ok(roots)
 }
 
@@ -181,7 +214,7 @@ impl ServerCertVerifier for PinnedCa {
             .iter()
             .find(|certificate| fingerprint(certificate) == self.pin)
             .ok_or(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer))?;
-        let roots = roots(&ca.clone().into_owned())?;
+        let roots = roots([&ca.clone().into_owned()])?;
         let verifier = WebPkiServerVerifier::builder(Arc::new(roots))
             .build()
             .map_err(|why| rustls::Error::General(why.to_string()))?;

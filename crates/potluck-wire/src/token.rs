@@ -5,6 +5,7 @@
 use crate::addresses::Addresses;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use potluck_core::chunk::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -54,13 +55,23 @@ pub struct JoinToken {
     pub manager: Addresses,
     /// The BLAKE3 hash of the pool CA's certificate in DER.
     #[serde(rename = "c")]
-    pub ca: potluck_core::chunk::Digest,
+    pub ca: Digest,
+    /// The pool, by the fingerprint of its first CA, where that is another.
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Digest>,
     /// The role that the token gives.
     #[serde(rename = "r")]
     pub role: Role,
     /// The secret of the token, of which the manager knows only the hash.
     #[serde(rename = "s")]
-    pub secret: potluck_core::chunk::Digest,
+    pub secret: Digest,
+}
+
+impl JoinToken {
+    /// Returns the pool that the token is of, by the fingerprint of its first CA.
+    pub fn pool(&self) -> Digest {
+        self.pool.unwrap_or(self.ca)
+    }
 }
 
 /// The error for text that is no token.

@@ -3,7 +3,7 @@
 //! donors. Because of the signature nobody else can make a member connect to a place of his choice.
 
 use crate::addresses::{Address, Addresses};
-use crate::identity::{Identity, fingerprint, write_private};
+use crate::identity::{Identity, write_private};
 use crate::net::{Net, SharedNet};
 use crate::packed::Blob;
 use bytes::Bytes;
@@ -55,24 +55,28 @@ pub struct Whereabouts {
     pub addresses: Addresses,
 }
 
-/// The whereabouts of a manager, with the authority's signature.
+/// The most signatures of a statement that are looked at.
+const SIGNATURES: usize = 2;
+
+/// The whereabouts of a manager, with the authority's signature. While the authority is being replaced there are two, so
+/// that members find the manager by the one and by the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedWhereabouts {
     /// The whereabouts as JSON, in the text that was signed.
     text: String,
-    /// The signature of [`PURPOSE`] followed by the text, ECDSA on P-256 with SHA-256.
-    signature: Blob,
+    /// The signatures of [`PURPOSE`] followed by the text, ECDSA on P-256 with SHA-256.
+    signatures: Vec<Blob>,
 }
 
 impl SignedWhereabouts {
-    /// Signs the whereabouts with the authority's key.
+    /// Signs the whereabouts; `sign` signs with the key of each authority that members trust.
     pub fn sign<E>(
         said: &Whereabouts,
-        sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+        sign: impl FnOnce(&[u8]) -> Result<Vec<Vec<u8>>, E>,
     ) -> Result<Self, E> {
         let text = serde_json::to_string(said).expect("plain data");
-        let signature = Blob(sign(format!("{PURPOSE}{text}").as_bytes())?);
-        Ok(Self { text, signature })
+        let signatures = sign(format!("{PURPOSE}{text}").as_bytes())?;
+        Ok(Self { text, signatures: signatures.into_iter().map(Blob).collect() })
     }
 
     /// Returns the whereabouts, if the authority with this certificate signed them.
@@ -80,8 +84,11 @@ impl SignedWhereabouts {
         let signed = format!("{PURPOSE}{}", self.text);
         let key = webpki::EndEntityCert::try_from(ca).ok()?;
         let algorithm = webpki::aws_lc_rs::ECDSA_P256_SHA256;
-        key.verify_signature(algorithm, signed.as_bytes(), &self.signature.0).ok()?;
-        serde_json::from_str(&self.text).ok()
+        let is_by_it = |signature: &Blob| {
+            key.verify_signature(algorithm, signed.as_bytes(), &signature.0).is_ok()
+        };
+        let is_signed = self.signatures.iter().take(SIGNATURES).any(is_by_it);
+        is_signed.then(|| serde_json::from_str(&self.text).ok()).flatten()
     }
 }
 
@@ -146,19 +153,53 @@ impl Remembered {
 /// Leads a member to its manager.
 pub struct Guide {
     net: SharedNet,
-    ca: CertificateDer<'static>,
+    pool: Digest,
+    /// The certificate of the authority whose word counts.
+    ca: Mutex<CertificateDer<'static>>,
     path: PathBuf,
     known: Mutex<(Remembered, Whereabouts)>,
 }
 
 impl Guide {
-    /// Makes a guide from what is remembered in `dir`, beside the identity whose authority is `ca`.
-    pub fn open(net: SharedNet, ca: CertificateDer<'static>, dir: &Path) -> Self {
+    /// Makes a guide to the manager of `pool` from what is remembered in `dir`, beside the identity that trusts the
+    /// authority `ca`.
+    pub fn open(net: SharedNet, pool: Digest, ca: CertificateDer<'static>, dir: &Path) -> Self {
         let path = dir.join(FILE);
         let remembered = Remembered::read(&path);
         let said = remembered.manager.as_ref().and_then(|signed| signed.verified(&ca));
         let known = Mutex::new((remembered, said.unwrap_or_default()));
-        Self { net, ca, path, known }
+        Self { net, pool, ca: Mutex::new(ca), path, known }
+    }
+
+    /// Returns the certificate of the authority whose word counts.
+    pub(crate) fn ca(&self) -> CertificateDer<'static> {
+        self.ca.lock().expect("no holder panics").clone()
+    }
+
+    /// Returns the certificate of the authority that the identity beside the guide's file trusts, where that is another
+    /// by now: another process of the member has followed the pool.
+    pub(crate) fn ca_in_identity(&self) -> Option<CertificateDer<'static>> {
+        let written = self.path.parent().and_then(Identity::ca_of);
+        written.filter(|written| *written != self.ca())
+    }
+
+    /// Has the identity trust the authority `ca` from now on. Whereabouts that only the one before it signed are
+    /// forgotten: whoever has the key of that could have led the member anywhere.
+    ///
+    /// Errors: it cannot be written down, and all stays as it was.
+    pub(crate) fn trust(&self, ca: CertificateDer<'static>) -> io::Result<()> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        if Identity::ca_of(dir).as_ref() != Some(&ca) {
+            Identity::save_ca(dir, &ca)?;
+        }
+        let mut known = self.known();
+        let said = known.0.manager.as_ref().and_then(|signed| signed.verified(&ca));
+        if said.is_none() {
+            known.0.manager = None;
+        }
+        known.1 = said.unwrap_or_default();
+        *self.ca.lock().expect("no holder panics") = ca;
+        Ok(())
     }
 
     fn known(&self) -> MutexGuard<'_, (Remembered, Whereabouts)> {
@@ -194,7 +235,7 @@ impl Guide {
     /// Takes over the whereabouts that somebody showed, if the authority signed them and they are later than what is
     /// known; returns whether it did.
     pub(crate) fn learn(&self, shown: &SignedWhereabouts) -> bool {
-        let Some(said) = shown.verified(&self.ca) else { return false };
+        let Some(said) = shown.verified(&self.ca()) else { return false };
         {
             let mut known = self.known();
             if said.issue <= known.1.issue {
@@ -230,9 +271,9 @@ impl Guide {
         self.known().0.asked_wall_ms = 0;
     }
 
-    /// Returns the fingerprint of the authority of the pool that the guide leads to.
+    /// Returns the pool that the guide leads to.
     pub(crate) fn pool(&self) -> Digest {
-        fingerprint(&self.ca)
+        self.pool
     }
 
     /// Asks the donors that are remembered where the manager is now, and returns whether one knew something later.
@@ -265,6 +306,8 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, SigningKey};
     use std::sync::Arc;
 
+    const POOL: Digest = Digest([7; 32]);
+
     fn authority() -> (KeyPair, CertificateDer<'static>) {
         let key = KeyPair::generate().expect("a key");
         let certificate = CertificateParams::default().self_signed(&key).expect("a certificate");
@@ -278,14 +321,15 @@ mod tests {
     fn said_again(key: &KeyPair, epoch: u64, moves: u64, at: &str) -> SignedWhereabouts {
         let addresses = at.parse().expect("addresses");
         let said = Whereabouts { issue: Issue { epoch: Epoch(epoch), moves }, addresses };
-        SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed")
+        SignedWhereabouts::sign(&said, |text| Ok::<_, rcgen::Error>(vec![key.sign(text)?]))
+            .expect("signed")
     }
 
     #[test]
     fn a_member_that_remembers_few_donors_asks_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let net = Arc::new(crate::net::SystemNet);
-        let guide = Guide::open(net, authority().1, dir.path());
+        let guide = Guide::open(net, POOL, authority().1, dir.path());
         let donors = |count| vec!["10.0.0.1:7701".parse().expect("an address"); count];
         guide.remember(Vec::new(), 1000);
         assert!(guide.is_poorer_than(900), "the pool had no donor yet");
@@ -298,7 +342,7 @@ mod tests {
     fn a_member_follows_what_its_own_authority_signed_and_only_forwards() {
         let dir = tempfile::tempdir().expect("a directory");
         let (key, ca) = authority();
-        let open = || Guide::open(Arc::new(crate::net::SystemNet), ca.clone(), dir.path());
+        let open = || Guide::open(Arc::new(crate::net::SystemNet), POOL, ca.clone(), dir.path());
         let guide = open();
         assert!(guide.learn(&said(&key, 3, "10.0.0.1:7700")));
         assert!(!guide.learn(&said(&key, 2, "10.0.0.2:7700")), "an earlier one");
@@ -311,5 +355,32 @@ mod tests {
         assert!(open().learn(&said_again(&key, 4, 1, "10.0.0.7:7700")), "it moved while it ran");
         assert!(!open().learn(&said(&key, 4, "10.0.0.6:7700")));
         assert_eq!(open().issue(), Issue { epoch: Epoch(4), moves: 1 });
+    }
+
+    #[test]
+    fn a_member_that_follows_the_next_authority_forgets_where_the_one_before_it_led_x6() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ((old_key, old), (next_key, next)) = (authority(), authority());
+        let guide = Guide::open(Arc::new(crate::net::SystemNet), POOL, old, dir.path());
+        // Somebody who has the key of the old one speaks of a manager that starts in the far future.
+        assert!(guide.learn(&said(&old_key, 1 << 40, "10.0.0.66:7700")));
+        guide.trust(next.clone()).expect("written down");
+        assert_eq!(Identity::ca_of(dir.path()), Some(next));
+        assert_eq!((guide.issue(), guide.signed()), (Issue::default(), None));
+        assert!(guide.learn(&said(&next_key, 3, "10.0.0.1:7700")));
+        assert!(!guide.learn(&said(&old_key, 1 << 41, "10.0.0.66:7700")));
+    }
+
+    #[test]
+    fn members_find_the_manager_by_either_authority_while_one_is_replaced_x6() {
+        let ((old_key, old), (next_key, next)) = (authority(), authority());
+        let at = "10.0.0.1:7700".parse().expect("addresses");
+        let whereabouts = Whereabouts { issue: Issue::default(), addresses: at };
+        let both =
+            |text: &[u8]| Ok::<_, rcgen::Error>(vec![next_key.sign(text)?, old_key.sign(text)?]);
+        let shown = SignedWhereabouts::sign(&whereabouts, both).expect("signed");
+        assert_eq!(shown.verified(&old), Some(whereabouts.clone()));
+        assert_eq!(shown.verified(&next), Some(whereabouts));
+        assert_eq!(shown.verified(&authority().1), None);
     }
 }

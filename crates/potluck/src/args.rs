@@ -43,7 +43,7 @@ pub use members::{
 };
 pub use metadata::{
     AskingArgs, GcArgs, GcUnknownArgs, ManagerAction, ManagerBackupArgs, ManagerRestoreArgs,
-    NewPlaceArgs,
+    NewPlaceArgs, RotateAuthorityArgs,
 };
 pub use mounts::{MountArgs, START_REPORT, UmountArgs};
 pub use policies::{

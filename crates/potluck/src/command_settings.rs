@@ -137,7 +137,7 @@ impl CommandSettings {
         match (named, &own[..]) {
             (Some(name), _) => {
                 // The first admin may have joined their own pool under another name as well.
-                own.extend(local.filter(|local| own.iter().all(|own| own.ca != local.ca)));
+                own.extend(local.filter(|local| own.iter().all(|own| own.id != local.id)));
                 pick(own, name)
             }
             (None, [one]) => Ok(one.dir.clone()),
@@ -298,7 +298,7 @@ fn dial(identity: &Identity) -> Result<Arc<TlsDial>, Failure> {
 /// identity in `dir`.
 pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
     let (net, dial) = (Env::system().net, dial(identity)?);
-    let guide = Guide::open(Arc::clone(&net), identity.ca.clone(), dir);
+    let guide = Guide::open(Arc::clone(&net), identity.pool(), identity.ca.clone(), dir);
     Ok(Caller::guided(net, dial, &identity.about.manager, guide))
 }
 
@@ -309,8 +309,8 @@ pub struct JoinedPool {
     pub dir: PathBuf,
     /// The pool and the member that the identity belongs to.
     pub about: About,
-    /// The fingerprint of the pool's CA, which identifies the pool.
-    pub ca: Digest,
+    /// The fingerprint of the pool's first CA, which identifies the pool.
+    pub id: Digest,
 }
 
 impl JoinedPool {
@@ -319,12 +319,12 @@ impl JoinedPool {
         let load = Identity::exists(dir).then(|| Identity::load(dir))?;
         let unusable = |why| tracing::warn!("the identity in {} is unusable: {why}", dir.display());
         let identity = load.map_err(unusable).ok()?;
-        Some(Self { dir: dir.into(), ca: identity.pool(), about: identity.about })
+        Some(Self { dir: dir.into(), id: identity.pool(), about: identity.about })
     }
 
     /// Returns the pool's name with a part of its fingerprint, which no other pool has.
     fn full_name(&self) -> String {
-        format!("{}-{}", self.about.pool, self.ca.short())
+        format!("{}-{}", self.about.pool, self.id.short())
     }
 }
 
@@ -377,16 +377,17 @@ mod tests {
 
     #[test]
     fn pools_of_one_name_are_told_apart_by_their_authority() {
-        let pool = |name: &str, ca: u8| JoinedPool {
-            dir: PathBuf::from(format!("/{name}/{ca}")),
+        let pool = |name: &str, id: u8| JoinedPool {
+            dir: PathBuf::from(format!("/{name}/{id}")),
             about: About {
                 pool: name.into(),
+                pool_id: Digest([id; 32]),
                 manager: "lab:7700".parse().expect("an address"),
                 member: MemberId(2),
                 role: Role::User,
                 name: "ada".into(),
             },
-            ca: Digest([ca; 32]),
+            id: Digest([id; 32]),
         };
         let own = || vec![pool("pool", 1), pool("pool", 2), pool("lab", 3)];
         assert_eq!(pick(own(), "lab"), Ok("/lab/3".into()));

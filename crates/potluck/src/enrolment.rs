@@ -74,7 +74,8 @@ pub async fn join(
         }
         // The pool's name, and so that of the directory, is known only after joining.
         EnrolPlace::Pools(pools) => {
-            let joining = JoiningDir::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
+            let joining =
+                JoiningDir::take(&pools.join(format!(".joining-{}", token.pool().short())))?;
             let begun =
                 joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
             if Identity::exists(&joining.dir) {
@@ -85,7 +86,8 @@ pub async fn join(
                     return Ok((identity, dir));
                 }
             }
-            let member = command_settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
+            let member =
+                command_settings::joined(pools).into_iter().find(|own| own.id == token.pool());
             if let Some(own) = member {
                 let _ = fs::remove_dir(&joining.dir); // fails if anything is in it
                 return Err(is_member(&own));
@@ -193,9 +195,13 @@ fn directory_name(pool: &str) -> Option<&str> {
 /// sent.
 async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> {
     let dial = Arc::new(TlsDial::joining(token.ca));
-    let caller = Caller::joining(Env::system().net, dial, token.manager.clone(), token.ca);
-    let call =
-        Join { secret: token.secret, request: pending.request.clone(), name: pending.name.clone() };
+    let caller = Caller::joining(Env::system().net, dial, token.manager.clone(), token.pool());
+    let call = Join {
+        secret: token.secret,
+        request: pending.request.clone(),
+        name: pending.name.clone(),
+        ca: Some(token.ca),
+    };
     let joined = caller.call(&call).await?;
     if Digest::of(&joined.ca.0) != token.ca {
         return Err(Failure::new(
@@ -206,6 +212,7 @@ async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> 
     }
     let about = About {
         pool: joined.pool,
+        pool_id: joined.pool_id,
         manager: caller.manager(),
         member: joined.member,
         role: joined.role,

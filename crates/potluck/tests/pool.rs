@@ -85,6 +85,7 @@ mod pool {
     mod renumbered;
     mod repair;
     mod resumed_uploads;
+    mod rotating_authority;
     mod scrub_audit;
     mod sealing;
     mod services;

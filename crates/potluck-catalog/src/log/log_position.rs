@@ -7,7 +7,7 @@ use crate::log::{
 };
 use crate::pool_records::meta;
 use crate::sql::Tx;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Position {
     /// The sequence number of the generation's first block.
     pub generation: u64,
+    /// The recovery key under which the generation is sealed, by its name.
+    pub key: Digest,
     /// The sequence number of the last block.
     pub sequence: u64,
     /// The name of the last block.
@@ -110,8 +112,10 @@ impl LogCopy {
 }
 
 impl Position {
-    /// Makes the position at the first block of a generation that begins at the wall time `begun_ms`.
+    /// Makes the position at the first block of a generation that is sealed under `key` and begins at the wall time
+    /// `begun_ms`.
     pub fn first(
+        key: Digest,
         sequence: u64,
         last: ChunkName,
         epoch: Epoch,
@@ -121,7 +125,20 @@ impl Position {
         let (base, log) = (Extent::default(), Extent::default());
         let generation = sequence;
         let (change, lost, file) = (ChangeNumber::default(), false, None);
-        Self { generation, sequence, last, epoch, attempt, change, lost, file, begun_ms, base, log }
+        Self {
+            generation,
+            key,
+            sequence,
+            last,
+            epoch,
+            attempt,
+            change,
+            lost,
+            file,
+            begun_ms,
+            base,
+            log,
+        }
     }
 
     /// Reads the position of a copy, as the catalog notes it; `None` before the first base of the copy.
@@ -248,7 +265,8 @@ mod tests {
     }
 
     fn at(base: Extent, log: Extent) -> Position {
-        let position = Position::first(9, ChunkName::of(b"last"), Epoch(1), 1, BEGUN_MS);
+        let position =
+            Position::first(Digest([7; 32]), 9, ChunkName::of(b"last"), Epoch(1), 1, BEGUN_MS);
         Position { base, log, ..position }
     }
 

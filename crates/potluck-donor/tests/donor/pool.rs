@@ -130,7 +130,7 @@ impl Pool {
         let (manager, place) = (Manager::start().await, Place::new());
         std::fs::create_dir_all(place.state()).expect("a directory");
         let net: SharedNet = Arc::new(SystemNet);
-        let guide = Guide::open(Arc::clone(&net), authority, &place.state());
+        let guide = Guide::open(Arc::clone(&net), Digest([7; 32]), authority, &place.state());
         let caller = Caller::guided(net, Arc::new(Plain), &manager.caller().manager(), guide);
         let config = place.config(GIB);
         Self::run(manager, caller, place, config, Arc::new(SystemDisk)).await

@@ -165,14 +165,16 @@ async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is
     let said = |key: &KeyPair, moves: u64, at: &str| {
         let issue = Issue { epoch: Epoch(7), moves };
         let said = Whereabouts { issue, addresses: at.parse().expect("addresses") };
-        let signed = SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed");
+        let signed =
+            SignedWhereabouts::sign(&said, |text| Ok::<_, rcgen::Error>(vec![key.sign(text)?]))
+                .expect("signed");
         serde_json::to_string(&signed).expect("plain data")
     };
     assert!(show(&pool, said(&key, 5, "10.0.0.1:7700").as_bytes()).await.contains("10.0.0.1"));
 
     let later = said(&key, 6, "10.0.0.2:7700");
     let changed = later.replace("10.0.0.2", "10.0.0.3");
-    let unsigned = r#"{"text":"{\"issue\":{\"epoch\":9,\"moves\":0},\"addresses\":[\"10.0.0.4:7700\"]}","signature":""}"#;
+    let unsigned = r#"{"text":"{\"issue\":{\"epoch\":9,\"moves\":0},\"addresses\":[\"10.0.0.4:7700\"]}","signatures":[""]}"#;
     let padded = format!("{later}{}", " ".repeat(1 << 20));
     for (hostile, what) in [
         (said(&key, 5, "10.0.0.5:7700"), "of the same issue"),

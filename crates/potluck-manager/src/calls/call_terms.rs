@@ -59,6 +59,7 @@ impl Verb {
             | Self::InvitationRemove
             | Self::MemberList
             | Self::AuditRead
+            | Self::AuthorityReplace
             | Self::QuotaSet
             | Self::QuotaList
             | Self::RoomReserve
@@ -131,6 +132,7 @@ impl Verb {
                 | Self::Departing
                 | Self::GiveBackStatus
                 | Self::AuditRead
+                | Self::AuthorityReplace
                 | Self::RepairStatus
                 | Self::SpaceList
                 | Self::QuotaList

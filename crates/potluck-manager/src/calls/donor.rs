@@ -21,7 +21,7 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, MemberId, SessionId};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool, UnknownArrivals};
-use potluck_recovery::ca::Ca;
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_wire::control::{
     Arrived, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register,
     Registered,
@@ -48,7 +48,7 @@ handles! {
         results: ApplyingTaskResults,
         stale_catalog: StaleCatalog,
         whereabouts: OwnWhereabouts,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
     }
 }
 
@@ -214,7 +214,7 @@ impl DonorCalls {
     /// managers.
     fn said_of_term(&self) -> (Epoch, u64, Option<Digest>) {
         let (epoch, changes) = (self.term.epoch(), self.catalog.changes());
-        (epoch, changes, Some(self.ca.terms().prove(epoch, self.term.start, changes)))
+        (epoch, changes, Some(self.authority.ca().terms().prove(epoch, self.term.start, changes)))
     }
 
     /// Returns the chunks that files use and of which no donor that is there and trusted has a copy. A copy in

@@ -16,8 +16,8 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::rights::{EVERYONE, is_number};
 use potluck_core::text::is_unseen;
-use potluck_recovery::ca::Ca;
 use potluck_recovery::ca::ProvenKey;
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_wire::control::{
     Call, Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
     Joined, Leave, MemberAbout, MemberList, Members, Revoke,
@@ -38,7 +38,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         members: Arc<callers::KnownMembers>,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
         scan_state: Arc<ScanState>,
         departures: Departures,
         sessions: WriteSessions,
@@ -62,6 +62,11 @@ const MAX_FURTHER_DONORS: usize = 63;
 impl Answer<Join> for MembershipCalls {
     async fn answer(self, call: Join, caller: CallingMember) -> Result<Joined, Failure> {
         let name = checked_name(&call.name)?;
+        if call.ca.is_some_and(|pinned| pinned != self.authority.fingerprint()) {
+            let what = "this token was made before the pool's authority was replaced";
+            return Err(Failure::new(ErrorKind::Auth, code::BAD_TOKEN, what)
+                .hint("ask an admin for a new one: `potluck invite`"));
+        }
         let request = call.request.0;
         let key = self
             .env
@@ -69,7 +74,8 @@ impl Answer<Join> for MembershipCalls {
             .run(move || ProvenKey::of_request(&request))
             .await
             .map_err(|why| Failure::from(Error::BadCertificateRequest(why.to_string())))?;
-        let (now, ca, digest) = (self.term.moment(&self.time), Arc::clone(&self.ca), key.digest());
+        let (now, ca, digest) = (self.term.moment(&self.time), self.authority.ca(), key.digest());
+        let present = Arc::clone(&ca);
         let certify = move |id, role| {
             let issued = ca.certify(&key, id, role);
             let issued = issued.map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
@@ -86,7 +92,8 @@ impl Answer<Join> for MembershipCalls {
             role: member.role,
             name: member.name,
             certificate: Blob(certificate),
-            ca: Blob(self.ca.certificate().to_vec()),
+            ca: Blob(present.certificate().to_vec()),
+            pool_id: present.pool(),
             pool: self.term.pool_name.clone(),
         })
     }
@@ -221,16 +228,26 @@ impl Answer<InvitationRemove> for MembershipCalls {
 
 impl Answer<MemberList> for MembershipCalls {
     async fn answer(self, _call: MemberList, _: CallingMember) -> Result<Members, Failure> {
-        let about = |member: StoredMember| MemberAbout {
-            member: member.id,
-            name: member.name,
-            role: member.role,
-            joined_wall_ms: member.joined_wall_ms,
-            invited_by: member.invited_by,
-            seen_wall_ms: member.seen_wall_ms,
-            revoked: member.revoked,
+        let behind = self.authority.members_behind();
+        let about = |member: StoredMember| {
+            let is_behind = !member.revoked && behind.contains(&member.id);
+            about(member, is_behind)
         };
         Ok(Members { members: self.members.all().into_iter().map(about).collect() })
+    }
+}
+
+/// Describes a member; `is_behind` if it does not follow the pool's authority.
+pub fn about(member: StoredMember, is_behind: bool) -> MemberAbout {
+    MemberAbout {
+        member: member.id,
+        name: member.name,
+        role: member.role,
+        joined_wall_ms: member.joined_wall_ms,
+        invited_by: member.invited_by,
+        seen_wall_ms: member.seen_wall_ms,
+        is_behind,
+        revoked: member.revoked,
     }
 }
 

@@ -15,14 +15,12 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_recovery::StateError;
 use potluck_recovery::backups::{begin, name, prune};
-use potluck_recovery::ca::Ca;
-use potluck_recovery::kit;
 use potluck_recovery::log::backup_file::{append, write_base};
 use potluck_recovery::log::block::{Base, CutChanges, Sealer};
 use potluck_recovery::log::copying::{Sink, catch_up};
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
-use potluck_wire::identity::fingerprint;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +37,7 @@ handles! {
         time: PoolTime,
         term: Arc<OwnTerm>,
         catalog: Catalog,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
         gc_freeze: Arc<GcFreeze>,
         log: Arc<LogCopies>,
         state: Arc<StateDir>,
@@ -51,7 +49,10 @@ impl FileLog {
     pub async fn run(self) {
         let mut took = Duration::ZERO;
         loop {
-            self.settings.pause(&self.time, |config| next_pause(config.backup_every, took)).await;
+            tokio::select! {
+                () = self.settings.pause(&self.time, |config| next_pause(config.backup_every, took)) => {}
+                () = self.log.file.hurried() => {}
+            }
             let began = self.time.tick();
             match self.round().await {
                 Ok(()) => self.log.file.well(Some(began)),
@@ -92,12 +93,15 @@ impl Sink for Files {
     const COPY: LogCopy = LogCopy::InFile;
     type Trouble = StateError;
 
-    /// Returns whether the file at `position` is the newest in the directory and as long as it was left. Any other
-    /// file may be another manager's, on a copy of the catalog, and is not added to.
+    /// Returns whether the file at `position` is sealed under the present key, the newest in the directory and as long
+    /// as it was left. Any other file may be another manager's, on a copy of the catalog, and is not added to.
     async fn goes_on(&self, position: &Position) -> Result<bool, StateError> {
         let Some(place) = position.file.clone() else { return Ok(false) };
-        let files = self.clone();
+        let (files, key) = (self.clone(), position.key);
         let look = move || {
+            if files.log.authority.recovery_key()?.name() != key {
+                return Ok(false);
+            }
             let highest = files.ready()?;
             let path = files.dir.join(name(place.number));
             let is_as_left = || fs::metadata(path).is_ok_and(|file| file.len() == place.bytes);
@@ -127,7 +131,7 @@ impl Files {
     }
 
     fn pool(&self) -> Digest {
-        fingerprint(self.log.ca.certificate())
+        self.log.authority.pool()
     }
 
     /// Makes the directory ready, and returns the highest number of a backup there, or 0.
@@ -136,7 +140,7 @@ impl Files {
     }
 
     fn sealer(&self, position: Option<Position>) -> Result<Sealer, StateError> {
-        let key = kit::load_key(&self.log.state.ca())?;
+        let key = self.log.authority.recovery_key()?;
         let (epoch, wall_ms) = (self.epoch, self.log.time.wall_ms());
         Ok(Sealer::of_file(key, self.pool(), epoch, wall_ms, position))
     }

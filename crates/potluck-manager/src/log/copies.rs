@@ -2,6 +2,7 @@
 
 use potluck_core::clock::Tick;
 use std::sync::Mutex;
+use tokio::sync::Notify;
 
 /// The states of the copies of the log.
 #[derive(Debug, Default)]
@@ -14,7 +15,7 @@ pub struct LogCopies {
 
 /// The state of one copy of the log: the moment at which it last had all changes, and why it cannot be written.
 #[derive(Debug, Default)]
-pub struct LogCopyState(Mutex<(Option<Tick>, Option<String>)>);
+pub struct LogCopyState(Mutex<(Option<Tick>, Option<String>)>, Notify);
 
 impl LogCopyState {
     /// Notes that the copy is written without trouble, and had all changes at the moment `complete`, if it ever
@@ -31,6 +32,16 @@ impl LogCopyState {
     /// Notes that the copy cannot be written.
     pub fn failing(&self, why: String) {
         self.0.lock().expect("no holder panics").1 = Some(why);
+    }
+
+    /// Has the copy be written soon.
+    pub fn hurry(&self) {
+        self.1.notify_one();
+    }
+
+    /// Waits until the copy is to be written soon; returns at once if that was said since the last wait.
+    pub async fn hurried(&self) {
+        self.1.notified().await;
     }
 
     /// Returns the seconds since the copy was last known to have all changes.

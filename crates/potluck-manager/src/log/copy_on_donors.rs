@@ -15,13 +15,11 @@ use potluck_catalog::{
 };
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::recipe::Entry;
-use potluck_recovery::ca::Ca;
-use potluck_recovery::kit;
 use potluck_recovery::log::block::{Base, BlockPart, CutChanges, Lines, Sealed, Sealer};
 use potluck_recovery::log::copying::{Sink, catch_up};
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
-use potluck_wire::identity::fingerprint;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +39,7 @@ handles! {
         term: Arc<OwnTerm>,
         pool: SharedPool,
         catalog: Catalog,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
         log: Arc<LogCopies>,
         state: Arc<StateDir>,
         put: WriterHandles,
@@ -105,8 +103,10 @@ impl Sink for Donors<'_> {
     const COPY: LogCopy = LogCopy::OnDonors;
     type Trouble = MetadataTrouble;
 
-    async fn goes_on(&self, _: &Position) -> Result<bool, MetadataTrouble> {
-        Ok(true)
+    /// Returns whether the generation is sealed under the present key.
+    async fn goes_on(&self, position: &Position) -> Result<bool, MetadataTrouble> {
+        let key = self.log.authority.recovery_key().map_err(io::Error::other)?;
+        Ok(position.key == key.name())
     }
 
     async fn begin(&mut self, before: Option<Position>) -> Result<(), MetadataTrouble> {
@@ -149,7 +149,7 @@ impl<'s> Donors<'s> {
     ) -> Result<Write<'s>, MetadataTrouble> {
         let log = self.log;
         *self.attempts += 1;
-        let key = kit::load_key(&log.state.ca()).map_err(io::Error::other)?;
+        let key = log.authority.recovery_key().map_err(io::Error::other)?;
         // All blocks get one epoch: a GC freeze may raise the manager's epoch meanwhile.
         let epoch = log.term.epoch();
         // A catalog that was restored does not know how far the lost one came, but its epoch is later:
@@ -157,7 +157,7 @@ impl<'s> Donors<'s> {
         let last = before.as_ref().map_or(0, |before| before.sequence);
         let sealer = Sealer {
             key,
-            pool: fingerprint(log.ca.certificate()),
+            pool: log.authority.pool(),
             epoch,
             attempt: *self.attempts,
             wall_ms: log.time.wall_ms(),

@@ -55,7 +55,7 @@ impl Busy {
         assert!(self.written < 10, "it never ends");
         self.change().await;
         let at = serde_json::json!({
-            "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
+            "generation": 1, "key": "00".repeat(32), "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
             "attempt": 1, "change": change, "begun_ms": self.begun_ms, "base": { "blocks": 1, "lines": 9, "bytes": 900 },
             "log": { "blocks": blocks_since, "lines": 9, "bytes": 900 * blocks_since },
         });

@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use potluck_core::ids::DonorId;
 use potluck_recovery::admin::update_admin_address;
-use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
+use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::Addresses;
@@ -29,7 +29,7 @@ handles! {
         time: PoolTime,
         term: Arc<OwnTerm>,
         pool: SharedPool,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
         signpost: Arc<Signpost>,
         state: Arc<StateDir>,
         whereabouts: OwnWhereabouts,
@@ -40,7 +40,7 @@ handles! {
     /// The handles for signing where the manager is.
     pub struct OwnWhereabouts {
         term: Arc<OwnTerm>,
-        ca: Arc<Ca>,
+        authority: Arc<PoolAuthority>,
         signpost: Arc<Signpost>,
     }
 }
@@ -48,7 +48,7 @@ handles! {
 impl OwnWhereabouts {
     /// Returns the signed whereabouts of this manager; `None` if they cannot be signed.
     pub fn signed(&self) -> Option<SignedWhereabouts> {
-        self.signpost.shown(&self.ca, self.term.epoch())
+        self.signpost.shown(self.term.epoch(), |said| self.authority.sign_whereabouts(said))
     }
 
     /// Returns the issue of this manager's whereabouts that holds now.
@@ -107,7 +107,7 @@ impl Signposts {
             first_of(&addresses, |at| async move { ask(net, &at, Some(shown)).await }).await;
         let Ok((at, answer)) = asked else { return };
         tracing::debug!(%donor, %at, "was told where the manager is");
-        let knows = answer.verified(self.ca.certificate());
+        let knows = self.authority.verified(&answer);
         if let Some(later) = knows.filter(|knows| knows.issue.epoch > self.term.epoch()) {
             let at = later.addresses.clone();
             if self.signpost.note_superseded(later) {

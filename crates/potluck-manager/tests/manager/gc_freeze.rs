@@ -3,6 +3,7 @@
 use crate::lab::{Donor, Lab, chunk, offer, reserve, write};
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_catalog::{Catalog, Extent, Position};
+use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{
@@ -179,7 +180,7 @@ async fn a_gc_freeze_has_every_copy_of_the_log_begin_anew() {
     let catalog = lab.config.state.join(CATALOG);
     let noted = || Tampering::with(&catalog).expect("opened").noted_logs().expect("read");
     let extent = Extent { blocks: 1, lines: 9, bytes: 900 };
-    let first = Position::first(5, chunk(6), Epoch(1), 1, 0);
+    let first = Position::first(Digest([7; 32]), 5, chunk(6), Epoch(1), 1, 0);
     let position = Position { sequence: 6, base: extent, log: extent, ..first };
     Tampering::with(&catalog).expect("opened").note_logs(&position).expect("noted");
     assert_eq!(noted(), 2);

@@ -20,7 +20,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
-use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
+use potluck_wire::identity::{About, Identity, new_key_and_request};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
 use potluck_wire::tls::{TlsDial, install_provider};
@@ -137,12 +137,8 @@ impl Lab {
 
     pub async fn token(&self, role: Role) -> JoinToken {
         let invited = self.admin().call(&Invite { role, ttl_seconds: 3600, name: None }).await;
-        JoinToken {
-            manager: self.address.into(),
-            ca: fingerprint(&self.admin_identity().ca),
-            role,
-            secret: invited.expect("invited").secret,
-        }
+        let secret = invited.expect("invited").secret;
+        self.admin_identity().token(self.address.into(), role, secret)
     }
 
     /// Joins as any new member does: with a token and without a certificate.
@@ -150,10 +146,12 @@ impl Lab {
         let (key, request) = new_key_and_request().expect("a key");
         let dial = Arc::new(TlsDial::joining(token.ca));
         let caller = Caller::new(Arc::clone(&self.env.net), dial, token.manager.clone());
-        let join = Join { secret: token.secret, request: Blob(request), name: name.into() };
+        let (secret, ca) = (token.secret, Some(token.ca));
+        let join = Join { secret, request: Blob(request), name: name.into(), ca };
         let joined = caller.call(&join).await?;
         let about = About {
             pool: joined.pool,
+            pool_id: joined.pool_id,
             manager: token.manager.clone(),
             member: joined.member,
             role: joined.role,

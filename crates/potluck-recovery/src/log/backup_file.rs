@@ -1,7 +1,7 @@
 //! The copy of the log in a file.
 //!
 //! ```text
-//! {"potluck_log":1,"pool":"…","authority":"…"}\n
+//! {"potluck_log":2,"pool":"…","authority":"…","key":"…"}\n
 //! u32 length, little-endian   a sealed block       … as often as there are blocks
 //! ```
 //! The first blocks are a base; those of changes may follow. Each is authenticated with its number and
@@ -21,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The version of the file's format that this release writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The most bytes of a sealed block: a length above it is damage.
 const LONGEST: u32 = 8 << 20;
 
@@ -31,6 +31,8 @@ struct Heading {
     potluck_log: u32,
     pool: String,
     authority: String,
+    /// The recovery key under which the blocks are sealed, by its name.
+    key: Digest,
 }
 
 /// Writes the base of a catalog to the file `to`, whole or not at all: temporary file, fsync, rename,
@@ -46,7 +48,8 @@ pub fn write_base(
     let io = |source| StateError::Io { path: to.into(), source };
     let mut temp = Temp::beside(to).map_err(io)?;
     let (version, authority) = (VERSION, sealer.pool.to_string());
-    let heading = Heading { potluck_log: version, pool: pool.into(), authority };
+    let key = sealer.key.name();
+    let heading = Heading { potluck_log: version, pool: pool.into(), authority, key };
     let mut line = serde_json::to_vec(&heading).map_err(|why| io(why.into()))?;
     line.push(b'\n');
     temp.file.write_all(&line).map_err(io)?;
@@ -186,6 +189,9 @@ impl BackupReader {
         if !whose.may_be(ours) {
             let (kit, kit_of) = (kit.into(), ours.to_string());
             return Err(StateError::OtherPool { kit, kit_of, backup_of: whose.to_string() });
+        }
+        if heading.key != key.name() {
+            return Err(StateError::OtherKey { kit: kit.into(), backup: path.into() });
         }
         Ok(Self { file, key, pool, last: None })
     }

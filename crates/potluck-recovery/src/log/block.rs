@@ -260,7 +260,7 @@ impl Sealer {
         let before = self.position.take();
         let mut position = match before {
             Some(position) => Position { sequence, last: name, epoch, attempt, ..position },
-            None => Position::first(sequence, name, epoch, attempt, wall_ms),
+            None => Position::first(self.key.name(), sequence, name, epoch, attempt, wall_ms),
         };
         let extent = if part == BlockPart::Log { &mut position.log } else { &mut position.base };
         extent.add_block(lines.count, bytes.len() as u64);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::log::block::{BlockPart, Header};
     use crate::log::chain::{Gaps, SeenBlock};
-    use potluck_core::chunk::ChunkName;
+    use potluck_core::chunk::{ChunkName, Digest};
 
     #[test]
     fn only_a_whole_chain_that_goes_on_beyond_the_own_log_is_taken() {
@@ -113,8 +113,10 @@ mod tests {
             let blocks = vec![SeenBlock { name, header }];
             Chain { blocks, gaps: Gaps::default(), whole_base: true }
         };
-        let position =
-            Position { sequence: 9, ..Position::first(3, ChunkName::of(&[2, 9]), Epoch(2), 1, 0) };
+        let position = Position {
+            sequence: 9,
+            ..Position::first(Digest([7; 32]), 3, ChunkName::of(&[2, 9]), Epoch(2), 1, 0)
+        };
         let own = |may_lack, on_donors| {
             let (epoch, donors) = (Epoch(2), Vec::new());
             OwnCatalog { epoch, may_lack, on_donors, donors }

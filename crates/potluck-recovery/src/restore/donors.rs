@@ -144,8 +144,7 @@ async fn fetch(
     tell: &impl Fn(&str),
 ) -> Result<Blocks, StateError> {
     let collecting = &listening.server.collecting;
-    let mut fetch =
-        BlockFetch::new(&listening.server, staging.kit.recovery_key(), staging.fingerprint());
+    let mut fetch = BlockFetch::new(&listening.server, staging.kit.recovery_key(), staging.pool());
     let there = count(collecting.blocks().len() as u64, "block");
     tell(&format!("fetching the metadata log: {there}"));
     Blocks::fetch(&mut fetch, collecting, &staging.scratch(BLOCKS)).await

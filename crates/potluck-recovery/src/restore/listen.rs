@@ -77,7 +77,7 @@ impl RestoreListener {
         let unreachable = |source| StateError::Listen { address: listen.clone(), source };
         let dir = staging.ca();
         let ca = Ca::load(&dir)?;
-        let admit = ca::tls(&ca, &dir)?;
+        let admit = ca::tls(&ca, &dir, [])?;
         let listener = env.net.listen(&listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
         let advertise: Vec<String> = advertise.iter().map(ToString::to_string).collect();

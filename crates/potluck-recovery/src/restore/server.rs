@@ -125,7 +125,7 @@ impl RestoreServer {
     }
 
     fn whereabouts(&self) -> Option<SignedWhereabouts> {
-        self.signpost.shown(&self.ca, self.epoch())
+        self.signpost.shown(self.epoch(), |said| self.ca.sign_whereabouts(said))
     }
 
     /// Visits the donor at `address` and shows it where this server is. If the donor follows a manager of a later

@@ -157,7 +157,8 @@ impl DonorMachine {
         let invite = Invite { role: Role::Donor, ttl_seconds: 600, name: None };
         let invited = desk.pool.call(&invite).await.map_err(|why| why.to_string())?;
         let (_key, request) = new_key_and_request().map_err(|why| why.to_string())?;
-        let join = Join { secret: invited.secret, request: Blob(request), name: name.clone() };
+        let (secret, request) = (invited.secret, Blob(request));
+        let join = Join { secret, request, name: name.clone(), ca: None };
         let joined = world.caller(here, None).call(&join).await.map_err(|why| why.to_string())?;
         let drive = Drive::new(DISK, &[Path::new(LENT), Path::new(STATE)]);
         let mut machine = Self {

@@ -20,6 +20,9 @@ pub struct Join {
     pub request: Blob,
     /// The name by which people are to call this machine or person.
     pub name: String,
+    /// The pool's CA by its fingerprint, as the token pins it; `None` where the caller takes any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<Digest>,
 }
 call!(Join => Joined, "join", once);
 
@@ -39,6 +42,8 @@ pub struct Joined {
     pub ca: Blob,
     /// The name of the pool.
     pub pool: String,
+    /// The pool itself, by the fingerprint of its first CA.
+    pub pool_id: Digest,
 }
 
 /// Makes a join token (admins; also a donor, for another directory of its own machine).
@@ -130,6 +135,10 @@ pub struct MemberAbout {
     pub invited_by: Option<MemberId>,
     /// The wall time of the member's last call, in milliseconds.
     pub seen_wall_ms: Option<i64>,
+    /// True if the member does not trust the pool's present authority yet, or did not when the one before it was thrown
+    /// away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_behind: bool,
     /// True if the membership has ended.
     pub revoked: bool,
 }

@@ -54,8 +54,9 @@ fn manager() -> (TlsAdmit, Digest) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let leaf = rcgen::CertificateParams::new([MANAGER_NAME.to_string()]).expect("a name");
     let leaf = leaf.signed_by(&key, &issuer).expect("signed");
-    let admit =
-        TlsAdmit::new(ca.der(), leaf.der().clone(), key.serialize_der().try_into().expect("a key"));
+    let chain = vec![leaf.der().clone(), ca.der().clone()];
+    let key = key.serialize_der().try_into().expect("a key");
+    let admit = TlsAdmit::new(&[ca.der().clone()], chain, key);
     (admit.expect("usable"), fingerprint(ca.der()))
 }
 

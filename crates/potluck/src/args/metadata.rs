@@ -19,6 +19,26 @@ pub enum ManagerAction {
     /// Back the catalog up to a file now, sealed, also while the manager runs
     #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.log")]
     Backup(ManagerBackupArgs),
+    /// Replace the pool's authority and recovery key, because a recovery kit was stolen or lost
+    ///
+    /// A new recovery kit takes the place of every earlier one. Members follow by themselves while the pool runs; when all
+    /// do, what the earlier authority signed counts no more. Interrupted, the same command goes on.
+    #[command(
+        after_help = "Examples:\n  potluck manager rotate-authority\n  potluck manager rotate-authority -n         (who follows already)\n  potluck manager rotate-authority --finish   (do not wait for the others: they are invited again)\n\nOnly admins may. Copy the new recovery.kit from the manager's state directory to a safe place at once. It ends with 4 \nwhile members do not follow yet. Tokens that nobody has used are void. To have the keys of sealed spaces changed, too: \npotluck space rekey"
+    )]
+    RotateAuthority(RotateAuthorityArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RotateAuthorityArgs {
+    /// End the earlier authority now, whoever does not follow yet
+    #[arg(long)]
+    pub finish: bool,
+    /// End the command when nobody has followed for so long; they still do later
+    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = kind::time)]
+    pub wait: Duration,
+    #[command(flatten)]
+    pub caution: Caution,
 }
 
 #[derive(Debug, clap::Args)]

@@ -11,8 +11,7 @@ use potluck_wire::control::{
     Find, Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
 };
 use potluck_wire::error::Failure;
-use potluck_wire::identity::{Identity, fingerprint};
-use potluck_wire::token::{JoinToken, Role};
+use potluck_wire::token::Role;
 
 pub async fn run(
     args: args::InviteArgs,
@@ -58,10 +57,11 @@ async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
 
 /// Returns the addresses that the manager tells now, which may differ from those when this admin joined. If it tells
 /// none that are signed, returns the latter.
-async fn told(client: &Pool, identity: &Identity) -> Addresses {
+async fn told(client: &Pool, settings: &CommandSettings) -> Result<Addresses, Failure> {
     let found = client.call(&Find {}).await.ok().and_then(|found| found.manager);
+    let identity = settings.identity()?;
     let said = found.and_then(|signed| signed.verified(&identity.ca)).map(|said| said.addresses);
-    said.unwrap_or_else(|| identity.about.manager.clone())
+    Ok(said.unwrap_or(identity.about.manager))
 }
 
 async fn invite(
@@ -70,21 +70,18 @@ async fn invite(
     settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let identity = settings.identity()?;
     let invited = client
         .call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs(), name: args.name.clone() })
         .await?;
+    let told = told(client, settings).await?;
+    // The calls may have led this member to another authority, which the token is to pin.
+    let identity = settings.identity()?;
     let manager = match args.manager.is_empty() {
-        true => told(client, &identity).await.for_others(),
+        true => told.for_others(),
         false => Addresses::new(args.manager),
     };
     let is_local = manager.are_local();
-    let token = JoinToken {
-        manager,
-        ca: fingerprint(&identity.ca),
-        role: args.role,
-        secret: invited.secret,
-    };
+    let token = identity.token(manager, args.role, invited.secret);
     let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs(), "manager": token.manager });
     output.answer(&shown, |_| match output.is_quiet() {
         true => token.to_string(),

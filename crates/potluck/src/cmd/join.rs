@@ -118,7 +118,7 @@ pub async fn donor(
         return Ok(identity);
     }
     let identity = command_settings::load_identity(dir)?;
-    match identity.pool() == token.ca {
+    match identity.pool() == token.pool() {
         true => Ok(identity),
         false => Err(enrolment::is_taken(dir)),
     }

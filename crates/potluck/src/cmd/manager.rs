@@ -1,6 +1,7 @@
 //! `potluck manager`: runs a manager alone.
 
 mod restore;
+mod rotate_authority;
 
 use super::{Ending, new_pool};
 use crate::args::{self, ManagerAction, ManagerOptions};
@@ -26,6 +27,9 @@ pub async fn run(
             return restore::restore(args, settings, output).await;
         }
         Some(ManagerAction::Backup(args)) => return restore::backup(args, settings, output).await,
+        Some(ManagerAction::RotateAuthority(args)) => {
+            return rotate_authority::run(args, settings, output).await;
+        }
         None => {}
     }
     let (stopped, hangups) = signals::daemon_signals();

@@ -46,10 +46,12 @@ fn list(args: &MembersLsArgs, all: Vec<MemberAbout>, output: &Output) {
         let [joined, seen] = ["joined", "last seen"].map(in_zone);
         let mut head = vec!["no", "name", "role", &joined, "invited by", &seen];
         let mut rows: Vec<_> = members.members.iter().map(|member| row(member, &all)).collect();
-        if args.revoked {
+        if args.revoked || members.members.iter().any(|member| member.is_behind) {
             head.push("");
             for (row, member) in rows.iter_mut().zip(&members.members) {
-                row.push(if member.revoked { "removed, or left" } else { "" }.into());
+                let (revoked, is_behind) = (member.revoked, member.is_behind);
+                let said = if revoked { "removed, or left" } else { "trusts an earlier authority" };
+                row.push(if revoked || is_behind { said } else { "" }.into());
             }
         }
         table(&head, &[0], &rows)
@@ -308,6 +310,7 @@ mod tests {
             joined_wall_ms: 0,
             invited_by: Some(MemberId(1)),
             seen_wall_ms: None,
+            is_behind: false,
             revoked,
         }
     }

@@ -13,9 +13,9 @@ use potluck_donor::{Claiming, STATE_FILES};
 use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::{Identity, fingerprint};
+use potluck_wire::identity::Identity;
 use potluck_wire::own_addresses::from_this_machine;
-use potluck_wire::token::{JoinToken, Role};
+use potluck_wire::token::Role;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -178,12 +178,7 @@ async fn donor_identity(
     admin.about.manager = here.and(&admin.about.manager);
     let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS, name: None };
     let invited = command_settings::caller(&admin)?.call(&invite).await?;
-    let token = JoinToken {
-        manager: admin.about.manager.clone(),
-        ca: fingerprint(&admin.ca),
-        role: Role::Donor,
-        secret: invited.secret,
-    };
+    let token = admin.token(admin.about.manager.clone(), Role::Donor, invited.secret);
     join::donor(&token, None, donor_dir).await
 }
 

@@ -11,7 +11,7 @@ use potluck_core::ids::Epoch;
 
 pub(super) fn position(generation: u64, sequence: u64, change: i64) -> Position {
     let at = serde_json::json!({
-        "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
+        "generation": generation, "key": chunk(0), "sequence": sequence, "last": chunk(sequence), "epoch": 1,
         "attempt": 1, "change": change, "begun_ms": 0, "base": { "blocks": 1, "lines": 9, "bytes": 0 },
         "log": { "blocks": 1, "lines": 9, "bytes": 0 },
     });

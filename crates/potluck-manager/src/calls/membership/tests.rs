@@ -28,7 +28,7 @@ async fn call<C: Call>(manager: &Handles, by_admin: bool, call: &C) -> Result<C:
 
 fn join(secret: Digest) -> Join {
     let (_, request) = new_key_and_request().expect("a key");
-    Join { secret, name: "u".into(), request: Blob(request) }
+    Join { secret, name: "u".into(), request: Blob(request), ca: None }
 }
 
 /// Returns the line of the metrics that counts the jobs of the catalog's writer.

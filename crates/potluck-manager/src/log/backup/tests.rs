@@ -28,8 +28,8 @@ async fn make_space(manager: &Handles, name: &'static str) {
 
 /// Returns the parts of the file at `path` that can be read, and whether they are all.
 fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::BlockPart>, bool), StateError> {
-    let key = kit::load_key(&manager.state.ca())?;
-    let ours = Authority::new(&manager.term.pool_name, &fingerprint(manager.ca.certificate()));
+    let key = manager.authority.recovery_key()?;
+    let ours = Authority::new(&manager.term.pool_name, &manager.authority.pool());
     let mut reader = BackupReader::open(path, Path::new("kit"), key, &ours)?;
     let mut parts = Vec::new();
     loop {

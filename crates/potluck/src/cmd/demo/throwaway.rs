@@ -5,8 +5,7 @@ use potluck_client::Pool;
 use potluck_wire::control::{DonorState, Invite, PoolStatus, Status};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::fingerprint;
-use potluck_wire::token::{JoinToken, Role};
+use potluck_wire::token::Role;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -70,12 +69,9 @@ impl ThrowawayPool {
         let max = (2 * bytes + (1 << 30)).to_string();
         for number in 1..=DONORS {
             let invite = Invite { role: Role::Donor, ttl_seconds: 60, name: None };
-            let token = JoinToken {
-                manager: identity.about.manager.clone(),
-                ca: fingerprint(&identity.ca),
-                role: Role::Donor,
-                secret: client.call(&invite).await?.secret,
-            };
+            let secret = client.call(&invite).await?.secret;
+            let manager = identity.about.manager.clone();
+            let token = identity.token(manager, Role::Donor, secret);
             let name = format!("donor-{number}");
             let state = self.dir.path().join(&name);
             let token_file = self.dir.path().join(format!("{name}.token"));

@@ -20,7 +20,7 @@ use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Len
 use potluck_wire::control::{Invite, Leave};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::{About, Identity, fingerprint};
+use potluck_wire::identity::Identity;
 use potluck_wire::token::{JoinToken, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -499,9 +499,9 @@ async fn disenrol(state: &Path, dir: &Path) {
 async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
     let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS, name: None };
     let invited = command_settings::guided(identity, state)?.call(&invite).await?;
-    let About { manager, .. } = &identity.about;
-    let (manager, ca) = (manager.clone(), fingerprint(&identity.ca));
-    Ok(JoinToken { manager, ca, role: Role::Donor, secret: invited.secret })
+    // The pool may have another authority since the daemon began, which the token is to pin.
+    let identity = CommandSettings::donor_identity(state)?;
+    Ok(identity.token(identity.about.manager.clone(), Role::Donor, invited.secret))
 }
 
 /// Returns the directory that the daemon's own donor lends: among those that no other donor lends, the one that it lent
