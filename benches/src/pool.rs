@@ -180,7 +180,8 @@ impl Pool {
     pub fn start_manager(&mut self) -> Result<()> {
         let mut command = self.on(Host::Manager);
         command.arg("manager").arg("--state").arg(self.manager_state());
-        command.args(["--listen", &self.address]).args(&self.options);
+        command.args(["--listen", &self.address, "--copies", "1", "--trash", "none"]);
+        command.args(&self.options);
         let manager = Daemon::start(command, &self.dir, "manager")?;
         self.address.clone_from(&manager.address);
         self.manager = Some(manager);

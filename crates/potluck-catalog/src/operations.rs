@@ -18,7 +18,7 @@
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |
 //! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `open_checkpoint` `shared_file` `written_shared_file` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `look_up_chunks` `keep_unused` |
-//! | Spaces and policies (`spaces`) | `create_space` `remove_space` `rekey_space` `content_under_old_keys` `open_old` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
+//! | Spaces and policies (`spaces`) | `create_space` `remove_space` `rekey_space` `content_under_old_keys` `open_old` `spaces` `space` `plan_policy` `set_policy` `follow_defaults` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
 //! | Quotas (`quotas`) | `set_quota` `quotas` |
 //! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |

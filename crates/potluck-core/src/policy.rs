@@ -1,10 +1,12 @@
 //! Policies: what a space promises about the files in it.
 
+mod pool_defaults;
 mod redundancy;
 mod retention;
 mod series;
 mod width;
 
+pub use pool_defaults::{DefaultRedundancy, Follows, PoolDefaults};
 pub use redundancy::Redundancy;
 pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
 pub use series::{PurgeReason, SeriesRule, StepAge};
@@ -233,6 +235,9 @@ pub struct Policy {
     pub trash: Option<KeptTime>,
     /// True if clients seal chunks before they send them. This is fixed when the space is made.
     pub sealed: bool,
+    /// The parts of these that follow the pool's defaults.
+    #[serde(skip_serializing_if = "Follows::is_nothing")]
+    pub follows: Follows,
 }
 
 impl Default for Policy {
@@ -250,6 +255,7 @@ impl Default for Policy {
             keep_versions: KeptVersions::NONE,
             trash: None,
             sealed: true,
+            follows: Follows::default(),
         }
     }
 }
@@ -377,6 +383,8 @@ impl Policy {
             (None, Some(ec)) => (1, Some(ec)),
             (None, None) => (self.copies, self.ec),
         };
+        let follows = self.follows.but(over);
+        let trash = if follows.trash == self.follows.trash { self.trash } else { None };
         let policy = Self {
             chunk_size: over.chunk_size.unwrap_or(self.chunk_size),
             cut: over.cut.unwrap_or(self.cut),
@@ -388,8 +396,9 @@ impl Policy {
             ack: over.ack.unwrap_or(self.ack),
             strict: over.strict.unwrap_or(self.strict),
             keep_versions: over.keep_versions.unwrap_or(self.keep_versions),
-            trash: over.trash.or(self.trash),
+            trash: over.trash.or(trash),
             sealed: self.sealed,
+            follows,
         };
         policy.check()?;
         Ok(policy)
@@ -406,6 +415,14 @@ impl Policy {
             Some(ec) => Redundancy::Ec(ec),
             None => Redundancy::Copies(self.copies),
         }
+    }
+
+    /// Has files kept by `redundancy`.
+    fn set_redundancy(&mut self, redundancy: Redundancy) {
+        (self.copies, self.ec) = match redundancy {
+            Redundancy::Copies(copies) => (copies, None),
+            Redundancy::Ec(ec) => (1, Some(ec)),
+        };
     }
 
     /// Returns how long versions that are replaced, and files that are removed, are kept.

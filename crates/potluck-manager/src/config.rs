@@ -1,5 +1,6 @@
 //! The settings that a manager is told when it starts.
 
+use potluck_core::policy::PoolDefaults;
 use potluck_pool::PoolLimits;
 use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub struct ManagerConfig {
     pub repair_rate: u64,
     /// The most bytes a second that repair asks of one donor, reading and writing counted separately.
     pub repair_donor_rate: u64,
+    /// What holds in spaces that were told nothing else.
+    pub defaults: PoolDefaults,
     /// The time between two walks over all files, also when nothing is known to have changed.
     pub scan_every: Duration,
     /// The time between two audits, each of which checks some copies against each other.
@@ -93,6 +96,7 @@ impl Default for ManagerConfig {
             longest_absence: Duration::from_secs(7 * 86_400),
             repair_rate: 400 << 20,
             repair_donor_rate: 100 << 20,
+            defaults: PoolDefaults::default(),
             scan_every: Duration::from_secs(600),
             audit_every: Duration::from_secs(60),
         }

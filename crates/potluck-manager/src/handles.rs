@@ -7,6 +7,7 @@
 use crate::audit_log::AuditLog;
 use crate::call_turns::CallTurns;
 use crate::callers::KnownMembers;
+use crate::followed_defaults::FollowedDefaults;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
 use crate::known_spaces::KnownSpaces;
@@ -104,6 +105,8 @@ parts! {
     stats: Arc<StatsCache>,
     /// The facts known about the pool's safety.
     scan_state: Arc<ScanState>,
+    /// The news of spaces that follow the pool's defaults.
+    followed: Arc<FollowedDefaults>,
     /// The audit log: calls that were refused, and changes to what others may do.
     audit_log: Arc<AuditLog>,
     /// The state directory, held as long as anything of this manager lives.

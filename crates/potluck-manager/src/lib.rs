@@ -19,6 +19,8 @@ mod deadlines;
 mod departure;
 mod donor_claims;
 mod failure;
+mod file_goals;
+mod followed_defaults;
 mod gc_freeze;
 mod give_back;
 mod handles;

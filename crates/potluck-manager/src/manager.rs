@@ -14,6 +14,7 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tasks::authority_change::AuthorityChange;
 use crate::tasks::event_log::Events;
+use crate::tasks::pool_defaults::DefaultsFollower;
 use crate::tasks::reach::Reach;
 use crate::tasks::repair::Repair;
 use crate::tasks::rounds::Rounds;
@@ -149,6 +150,7 @@ impl Manager {
             rates: Arc::default(),
             uses: Arc::default(),
             scan_state: Arc::default(),
+            followed: Arc::default(),
             audit_log: Arc::new(AuditLog::new(state.audit())),
             state: Arc::new(state),
         };
@@ -210,6 +212,7 @@ impl Manager {
             () = FileLog::from(all).run() => {}
             () = DonorLog::from(all).run() => {}
             () = Repair::from(all).run() => {}
+            () = DefaultsFollower::from(all).run() => {}
             () = Events::from(all).run() => {}
             () = Auditor::from(all).run() => {}
             () = Reach::from(all).run() => {}

@@ -3,6 +3,7 @@
 use crate::alarms::{self, Alarms};
 use crate::callers::{KnownMember, KnownMembers};
 use crate::failure;
+use crate::followed_defaults::FollowedDefaults;
 use crate::gc_freeze::GcFreeze;
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
@@ -43,6 +44,7 @@ handles! {
         log: Arc<LogCopies>,
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
+        followed: Arc<FollowedDefaults>,
         give_backs: GiveBacks,
         alarms: Alarms,
     }
@@ -259,8 +261,19 @@ impl Overview {
                 found = SpaceHealth { level, scanned, ..SpaceHealth::default() };
             }
             let SpaceInfo { name, files, in_catalog, .. } = space;
+            let default_news = self.followed.of(&name, kept.began, found.changing, now);
             let free = Some(free);
-            SpaceHealth { name, policy, files, in_catalog, quota, free, lacks, ..found }
+            SpaceHealth {
+                name,
+                policy,
+                files,
+                in_catalog,
+                quota,
+                free,
+                lacks,
+                default_news,
+                ..found
+            }
         };
         spaces.into_iter().map(health).collect()
     }

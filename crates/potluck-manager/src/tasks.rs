@@ -8,6 +8,7 @@ pub mod authority_change;
 pub mod disk_recovery;
 pub mod event_log;
 pub mod gc;
+pub mod pool_defaults;
 pub mod reach;
 pub mod repair;
 pub mod rounds;

@@ -3,6 +3,7 @@
 mod bounds;
 mod budgets;
 mod complaints;
+mod failure_domains;
 mod graces;
 mod session_bytes;
 mod snapshots;

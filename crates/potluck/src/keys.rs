@@ -61,7 +61,7 @@ impl Applies {
 /// A setting of a daemon.
 #[derive(Debug)]
 pub struct Key {
-    /// The key as `potluck set` takes it: `manager.` or `lend.`, then its name.
+    /// The key as `potluck set` takes it: `pool.`, `manager.` or `lend.`, then its name.
     pub full: &'static str,
     /// The kind of values that it takes.
     pub kind: SettingKind,
@@ -100,9 +100,9 @@ impl Key {
 
     /// Returns the daemon that the key is for.
     pub fn daemon(&self) -> Daemon {
-        match self.full.starts_with("manager.") {
-            true => Daemon::Manager,
-            false => Daemon::Donor,
+        match self.full.starts_with("lend.") {
+            true => Daemon::Donor,
+            false => Daemon::Manager,
         }
     }
 
@@ -118,6 +118,19 @@ const MORE_THAN_NOTHING: Duration = Duration::from_millis(1);
 
 /// All settings, in the order in which they are shown.
 pub static KEYS: &[Key] = &[
+    Key::new(
+        "pool.copies",
+        SettingKind::Redundancy,
+        Unset::Value("auto"),
+        "How files are kept in spaces that were told nothing else: a number of copies, an erasure code, or auto, \
+         which is one copy while one machine lends and two from when a second does",
+    ),
+    Key::new(
+        "pool.trash",
+        SettingKind::KeptTime,
+        Unset::Value("7d"),
+        "How long what is removed can be brought back in spaces that were told nothing else",
+    ),
     Key::new(
         "manager.listen",
         SettingKind::Address,
@@ -358,7 +371,9 @@ mod tests {
     fn the_documentation_lists_exactly_these_keys() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
         let doc = std::fs::read_to_string(path).expect("docs/settings.md");
-        let is_row = |line: &&str| line.starts_with("| `manager.") || line.starts_with("| `lend.");
+        let is_row = |line: &&str| {
+            ["pool", "manager", "lend"].iter().any(|of| line.starts_with(&format!("| `{of}.")))
+        };
         let documented: Vec<_> = doc.lines().filter(is_row).collect();
         let mut table = String::new();
         for key in KEYS {

@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString, Table, Value};
 
@@ -112,8 +113,8 @@ impl SettingsFile {
         self.text_of(full).and_then(|text| parse_size(&text).ok())
     }
 
-    /// Returns the value that holds for a key of the whole daemon, as a number.
-    pub fn count(&self, full: &str) -> Option<u32> {
+    /// Returns the value that holds for a key of the whole daemon, of whatever type has such a text.
+    pub fn parsed<T: FromStr>(&self, full: &str) -> Option<T> {
         self.text_of(full).and_then(|text| text.parse().ok())
     }
 

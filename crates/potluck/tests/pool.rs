@@ -79,6 +79,7 @@ mod pool {
     mod operations_as_documented;
     mod pages_as_documented;
     mod policy_set;
+    mod pool_defaults;
     mod ranges;
     mod reads_beside_failed_donors;
     mod rekeying;

@@ -29,9 +29,22 @@ const KEPT: [&str; 2] = ["lent", "state"];
 /// The bytes that are free on a small disk that nobody has filled, whatever the pool has written to it.
 const ROOM: u64 = 64 << 20;
 /// Options of the manager by which sessions and chunks go within a run. Donors get no blocks of the metadata log:
-/// these come and go, and chunk files that belong to nothing could not be told from them.
-const BRISK: [&str; 8] =
-    ["--lease", "2s", "--gc-delay", "1s", "--resume-window", "0s", "--metadata-copies", "0"];
+/// these come and go, and chunk files that belong to nothing could not be told from them. What is removed is not kept,
+/// because the run counts what is there.
+const BRISK: [&str; 12] = [
+    "--lease",
+    "2s",
+    "--gc-delay",
+    "1s",
+    "--resume-window",
+    "0s",
+    "--metadata-copies",
+    "0",
+    "--copies",
+    "1",
+    "--trash",
+    "none",
+];
 
 /// A pool, with all that is known of it.
 pub struct Stage {

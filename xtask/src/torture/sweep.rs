@@ -59,7 +59,7 @@ fn sweep(program: &Path) -> Result<Counts> {
     let mut pool = Pool::start(
         program,
         dir.path(),
-        &["--lease", "2s", "--gc-delay", "1s", "--resume-window", "0s"],
+        &["--lease", "2s", "--gc-delay", "1s", "--resume-window", "0s", "--trash", "none"],
     )?;
     for number in 0..2 {
         let disk = dir.path().join(format!("disk-{number}"));

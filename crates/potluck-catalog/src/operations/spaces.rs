@@ -78,6 +78,18 @@ impl Catalog {
         self.write(Durability::Disk, move |db| policy_changes::set(db, &path, &over)).await
     }
 
+    /// Puts `policy` in the place of `before` as the policy of a space, because the pool's defaults say so. Returns
+    /// whether `before` held.
+    pub async fn follow_defaults(
+        &self,
+        space: SpaceId,
+        before: Policy,
+        policy: Policy,
+    ) -> Result<bool, Error> {
+        let follow = move |db: &_| policy_changes::replace(db, space, &before, &policy);
+        self.write(Durability::Disk, follow).await
+    }
+
     /// Makes a page of the files at a path follow a policy that was changed at `set_at`. Without `set_at`, nothing
     /// changes, and only the effects of the policy are returned.
     pub async fn follow_policy(

@@ -18,7 +18,7 @@ use crate::sql::Tx;
 use crate::versions;
 use crate::versions::parts;
 use potluck_core::checkpoint::StagedPlace;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
 use potluck_pool::redundancy::Version;
@@ -83,8 +83,7 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
                 .policy
                 .with(over)
                 .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
-            spaces::set_policy(db, space.id, &policy)?;
-            changes::tell(db, Space { policy, ..space }.record())
+            put(db, space, policy)
         }
         EntryPlace::Dir(dir) => {
             let space = spaces::named(db, path.space())?;
@@ -94,6 +93,25 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
             changes::tell(db, Record::Policy { path: path.clone(), over })
         }
     }
+}
+
+/// Puts `policy` in the place of `before` as the policy of a space. Returns false, and changes nothing, where another
+/// policy holds or the space was removed.
+pub(crate) fn replace(
+    db: &Tx,
+    space: SpaceId,
+    before: &Policy,
+    policy: &Policy,
+) -> Result<bool, Error> {
+    match spaces::numbered(db, space)?.filter(|space| space.policy == *before) {
+        Some(space) => put(db, space, policy.clone()).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn put(db: &Tx, space: Space, policy: Policy) -> Result<(), Error> {
+    spaces::set_policy(db, space.id, &policy)?;
+    changes::tell(db, Space { policy, ..space }.record())
 }
 
 /// The work that one page of a change did, or would do.

@@ -5,6 +5,7 @@ use super::policy_advice::{self, DonorCounts};
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::failure;
+use crate::file_goals::{ChangingFiles, FileGoals};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
@@ -12,8 +13,7 @@ use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error, OpenCheckpoint, PolicyScope};
-use potluck_core::path::PoolPath;
+use potluck_catalog::{Catalog, PolicyScope};
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::Right;
 use potluck_wire::control::{PolicyChanged, PolicySet};
@@ -32,6 +32,7 @@ handles! {
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
         access: Access,
+        goals: FileGoals,
     }
 }
 
@@ -69,18 +70,14 @@ impl Answer<PolicySet> for PolicyCalls {
                 self.scan_state.changed_anywhere(self.time.tick());
             }
         }
-        // Files of sessions that are open are written with the policy of before, and get this one's redundancy as their
-        // goal when they become visible.
         if follows {
             let set_at = (!dry_run).then(|| self.time.now_ms());
-            self.follow(&path, &mut changed, set_at).await?;
-            for staged in self.staged_for(&path).await? {
-                match self.follow(&staged, &mut changed, set_at).await {
-                    // Nothing is staged for the path, or the checkpoint ended meanwhile.
-                    Err(Error::NoEntry(_) | Error::NotADirectory(_)) => {}
-                    followed => followed?,
-                }
-            }
+            let changing = self.goals.set(&path, &changed.policy, set_at).await?;
+            ChangingFiles {
+                files: changed.files,
+                bytes: changed.bytes,
+                needs_bytes: changed.needs_bytes,
+            } = changing;
         }
         let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
         changed.lacks = policy_advice::lacking(&changed, donors);
@@ -96,41 +93,6 @@ impl Answer<PolicySet> for PolicyCalls {
 }
 
 impl PolicyCalls {
-    /// Gives the files below a path the redundancy of a changed policy as their goal, and counts them. Without `set_at`
-    /// it only counts them.
-    async fn follow(
-        &self,
-        path: &PoolPath,
-        changed: &mut PolicyChanged,
-        set_at: Option<u64>,
-    ) -> Result<(), Error> {
-        let mut after = None;
-        loop {
-            let policy = changed.policy.clone();
-            let page = self.catalog.follow_policy(path.clone(), policy, after, set_at).await?;
-            changed.files += page.files;
-            changed.bytes += page.bytes;
-            changed.needs_bytes += page.needs_bytes;
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Returns the places that stand for `path` in the staging directories of checkpoints whose targets are at or above
-    /// `path`, except for staging directories that are below `path` themselves.
-    async fn staged_for(&self, path: &PoolPath) -> Result<Vec<PoolPath>, Error> {
-        let open = self.catalog.checkpoints().await?.open.into_iter();
-        let staged =
-            open.filter(|open| path.is_inside(&open.target) && !open.staging.is_inside(path));
-        let below = |open: OpenCheckpoint| {
-            let names = &path.names()[open.target.names().len()..];
-            open.staging.join_all(names.iter().map(String::as_str)).ok()
-        };
-        Ok(staged.filter_map(below).collect())
-    }
-
     /// Returns a change of policy that has counted no files yet, with the donors that the policy needs, the donors that
     /// the pool has now, and their free room.
     fn weigh(&self, policy: Policy) -> PolicyChanged {

@@ -1,7 +1,7 @@
 //! Advice that people get about a policy that the pool cannot keep well, before they store something.
 
 use potluck_core::clock::Tick;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{DefaultRedundancy, Policy, PoolDefaults, Redundancy};
 use potluck_core::size::{count, format_size};
 use potluck_pool::Pool;
 use potluck_wire::control::PolicyChanged;
@@ -45,13 +45,42 @@ pub fn lacking(changed: &PolicyChanged, donors: DonorCounts) -> Vec<String> {
     few.into_iter().chain(room).collect()
 }
 
+/// Says what the pool's defaults came to in a new space that was told less than everything.
+pub fn chosen(policy: &Policy, defaults: &PoolDefaults, machines: usize) -> Vec<String> {
+    let redundancy = policy.redundancy();
+    let copies = policy.follows.redundancy.then(|| match (defaults.redundancy, machines) {
+        (DefaultRedundancy::Auto, 0 | 1) => {
+            format!("{redundancy} of each file while one machine lends, 2 as soon as another does")
+        }
+        (DefaultRedundancy::Auto, _) => {
+            format!("{redundancy} of each file, since {machines} machines lend")
+        }
+        (DefaultRedundancy::Always(_), _) => format!("kept as {redundancy}"),
+    });
+    let trash = policy.follows.trash.then(|| match defaults.trash {
+        time if time.is_none() => "what is removed is gone at once".to_owned(),
+        time => format!("what is removed can be brought back for {time}"),
+    });
+    let chosen = copies.into_iter().chain(trash);
+    chosen.map(|what| format!("{what} (the pool's default)")).collect()
+}
+
 /// Returns notices about the policy of the new space `name`.
-pub fn of_space(name: &str, policy: &Policy, donors: DonorCounts) -> Vec<String> {
+pub fn of_space(
+    name: &str,
+    policy: &Policy,
+    defaults: &PoolDefaults,
+    donors: DonorCounts,
+) -> Vec<String> {
+    let rises = policy.follows.redundancy && defaults.redundancy == DefaultRedundancy::Auto;
     let alone = (policy.redundancy() == Redundancy::Copies(1)).then(|| {
-        format!(
-            "it keeps one copy of each file, which is lost with the machine that holds it; to survive the \
-             death of one: `potluck policy set pot://{name} --copies 2`"
-        )
+        let then = match rises {
+            true => "until a second one lends: `potluck invite --role donor`".to_owned(),
+            false => format!(
+                "that holds it; to survive the death of one: `potluck policy set pot://{name} --copies 2`"
+            ),
+        };
+        format!("it keeps one copy of each file, which is lost with the machine {then}")
     });
     let few = too_few(policy, donors).or_else(|| below_policy(policy, donors));
     alone.into_iter().chain(few).collect()
@@ -90,6 +119,7 @@ fn shortage(redundancy: Redundancy, have: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use potluck_core::policy::Follows;
 
     fn changed(free_bytes: u64) -> PolicyChanged {
         let policy = Policy { copies: 3, ..Policy::default() };
@@ -135,7 +165,7 @@ mod tests {
                      policy until more donors are there";
         let away = donors(2, 3);
         assert_eq!(below_policy(&few.policy, away).as_deref(), Some(noted));
-        assert_eq!(of_space("lab", &few.policy, away), [noted]);
+        assert_eq!(of_space("lab", &few.policy, &PoolDefaults::default(), away), [noted]);
         assert!(lacking(&few, away).is_empty());
         // One copy would be lost with its donor, and a donor that never lent is not waited for.
         for refused in [donors(1, 3), donors(2, 2)] {
@@ -149,10 +179,30 @@ mod tests {
 
     #[test]
     fn a_space_of_one_copy_is_told_how_to_survive_a_death() {
+        let of =
+            |policy: &Policy, donors| of_space("lab", policy, &PoolDefaults::default(), donors);
         let policy = |copies| Policy { copies, ..Policy::default() };
-        let one = of_space("lab", &policy(1), donors(1, 1));
+        let one = of(&policy(1), donors(1, 1));
         assert!(one.len() == 1 && one[0].contains("pot://lab --copies 2"), "{one:?}");
-        assert!(of_space("lab", &policy(2), donors(2, 2)).is_empty());
-        assert_eq!(of_space("lab", &policy(2), donors(1, 2)).len(), 1);
+        assert!(of(&policy(2), donors(2, 2)).is_empty());
+        assert_eq!(of(&policy(2), donors(1, 2)).len(), 1);
+        let follows = Policy { follows: Follows::ALL, ..policy(1) };
+        let one = of(&follows, donors(1, 1));
+        assert!(one.len() == 1 && one[0].contains("until a second one lends"), "{one:?}");
+    }
+
+    #[test]
+    fn what_the_pools_defaults_came_to_is_said_of_what_a_space_was_not_told() {
+        let defaults = PoolDefaults::default();
+        let said = |follows, machines| {
+            let policy = defaults.applied(&Policy { follows, ..Policy::default() }, machines);
+            chosen(&policy, &defaults, machines)
+        };
+        let trash = "what is removed can be brought back for 1w (the pool's default)";
+        let one = "1 copy of each file while one machine lends, 2 as soon as another does (the pool's default)";
+        assert_eq!(said(Follows::ALL, 1), [one, trash]);
+        let two = "2 copies of each file, since 3 machines lend (the pool's default)";
+        assert_eq!(said(Follows { trash: false, ..Follows::ALL }, 3), [two]);
+        assert!(said(Follows::default(), 3).is_empty());
     }
 }

@@ -10,6 +10,7 @@ use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
+use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, ContentUnderOldKeys, NewSpace, Rekey, Space};
@@ -29,6 +30,7 @@ handles! {
     /// The handles for answering calls about spaces.
     pub struct SpaceCalls {
         env: Env,
+        settings: Arc<Settings>,
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
@@ -51,13 +53,20 @@ impl Answer<SpaceCreate> for SpaceCalls {
     ) -> Result<SpaceCreated, Failure> {
         let who = caller.member()?;
         check_space(&call.name).map_err(|why| failure::of_path(&why))?;
-        call.policy.check().map_err(|why| failure::of_policy(&why))?;
-        let key = call.policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
+        let (defaults, now) = (self.settings.get().defaults, self.time.tick());
+        let (machines, donors) = {
+            let pool = self.pool.lock();
+            (pool.machines(now), DonorCounts::of(&pool, now))
+        };
+        let mut policy = defaults.applied(&call.policy, machines);
+        policy.follows.files_lag = false; // there are none
+        policy.check().map_err(|why| failure::of_policy(&why))?;
+        let key = policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
         let wall_ms = self.time.wall_ms();
-        let donors = DonorCounts::of(&self.pool.lock(), self.time.tick());
-        let advice = policy_advice::of_space(&call.name, &call.policy, donors);
+        let chosen = policy_advice::chosen(&policy, &defaults, machines);
+        let advice = policy_advice::of_space(&call.name, &policy, &defaults, donors);
         let made_by = Some(who.member);
-        let new = NewSpace { name: call.name, policy: call.policy, key, made_by };
+        let new = NewSpace { name: call.name, policy: policy.clone(), key, made_by };
         let most = (who.role != Role::Admin).then_some(MOST_SPACES);
         self.auditor.admit_change(&caller)?;
         let what = format!("made the space {}, with all rights in it", new.name);
@@ -65,7 +74,7 @@ impl Answer<SpaceCreate> for SpaceCalls {
         self.auditor.changed(&caller, SpaceCreate::NAME, what).await;
         // A scan looks now, so that the space is known before the first file is asked about.
         self.scan_state.look_again(self.time.tick());
-        Ok(SpaceCreated { advice })
+        Ok(SpaceCreated { policy, chosen, advice })
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct SpaceCreate {
     /// The name of the space.
     pub name: String,
-    /// The policy of the space.
+    /// The policy of the space. The manager sets the parts that follow the pool's defaults.
     pub policy: Policy,
 }
 call!(SpaceCreate => SpaceCreated, "space-create", once);
@@ -19,6 +19,10 @@ call!(SpaceCreate => SpaceCreated, "space-create", once);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceCreated {
+    /// The policy that the space has.
+    pub policy: Policy,
+    /// What the pool's defaults came to, in words.
+    pub chosen: Vec<String>,
     /// Advice on the policy of the space, which its owner should read before something is stored.
     pub advice: Vec<String>,
 }

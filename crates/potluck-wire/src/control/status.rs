@@ -268,6 +268,9 @@ pub struct SpaceHealth {
     pub all_in_catalog: bool,
     /// True if the space was scanned since the manager's start.
     pub scanned: bool,
+    /// What became of the space because it follows the pool's defaults, or why it does not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_news: Option<String>,
 }
 
 /// The safety of the pool's own metadata: the log of its catalog on donors, from which a lost manager is brought

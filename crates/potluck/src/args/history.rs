@@ -13,7 +13,7 @@ pub struct RetentionOptions {
     #[arg(long, value_name = "VERSIONS")]
     pub keep_versions: Option<KeptVersions>,
     /// Keep what is removed for this time, such as 7d, so that `undelete` brings it back; none: it is gone at
-    /// once; by default as long as versions are kept, or a week where they are kept by number
+    /// once; by default as the pool says (`pool.trash`), or as long as versions are kept, a week by number
     #[arg(long, value_name = "TIME")]
     pub trash: Option<KeptTime>,
 }

@@ -12,7 +12,7 @@ use crate::{progress_bar, signals};
 use compare::Compare;
 use potluck_client::{ByteRange, Input, Item, Pool, PutOptions, cat, put};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Follows, Policy};
 use potluck_core::size::format_size;
 use potluck_wire::control::{PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -22,8 +22,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use throwaway::ThrowawayPool;
 
-/// The copies of every chunk: two, so that one donor may die.
-const COPIES: u32 = 2;
 const SPACE: &str = "demo";
 /// How long donors may take to report what they were sent. After that the figures are shown as they are.
 const TELLING: Duration = Duration::from_secs(5);
@@ -85,11 +83,12 @@ async fn show(
         pool.dir().display()
     ));
     let client = pool.start(sample.bytes).await?;
-    let policy = Policy { copies: COPIES, ..Policy::default() };
-    client.create_space(SPACE, policy).await?;
+    // By the pool's default there are two copies, because four donors lend: one may die.
+    let untold = Policy { follows: Follows::ALL, ..Policy::default() };
+    let copies = client.create_space(SPACE, untold).await?.policy.copies;
 
     output.note(&format!(
-        "storing {}, {size}, {COPIES} copies, sealed: {}",
+        "storing {}, {size}, {copies} copies, sealed: {}",
         count(sample.files.len() as u64, "file"),
         sample.what
     ));
@@ -97,7 +96,7 @@ async fn show(
     let storing = store(&client, sample, output, &mut sent);
     let store = measured(pool, &client, sample.bytes, storing).await?;
 
-    let lying = told(&client, &sent).await?;
+    let lying = told(&client, &sent, copies).await?;
     let killed = pool.kill_fullest(&lying).await?;
     output.note(&format!(
         "killed {killed} with SIGKILL; reading everything back, compared byte by byte"
@@ -108,7 +107,7 @@ async fn show(
     Ok(DemoReport {
         files: sample.files.len() as u64,
         bytes: sample.bytes,
-        copies: COPIES,
+        copies,
         store,
         read_back,
         failovers,
@@ -179,15 +178,15 @@ async fn store(
     }
 }
 
-/// Returns the pool's status once donors have reported all that was sent, or after [`TELLING`]. Donors report with
+/// Returns the pool's status once donors have reported all copies of what was sent, or after [`TELLING`]. Donors report with
 /// each heartbeat.
-async fn told(client: &Pool, sent: &Sent) -> Result<PoolStatus, Failure> {
+async fn told(client: &Pool, sent: &Sent, copies: u32) -> Result<PoolStatus, Failure> {
     let until = client.now() + TELLING;
     loop {
         let status = client.call(&Status {}).await?;
         let chunks: u64 = status.donors.iter().map(|donor| donor.chunks).sum();
         let bytes: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let copies = u64::from(COPIES);
+        let copies = u64::from(copies);
         let all = chunks >= copies * sent.chunks && bytes >= copies * sent.bytes;
         if all || client.now() >= until {
             return Ok(status);

@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
+use potluck_core::policy::PoolDefaults;
 use potluck_manager::{Made, Manager, ManagerConfig, ManagerControls};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -162,13 +163,17 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         checkpoint_idle: file.time("manager.checkpoint-idle").unwrap_or(default.checkpoint_idle),
         backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),
         backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),
-        metadata_copies: file.count("manager.metadata-copies").unwrap_or(default.metadata_copies),
+        metadata_copies: file.parsed("manager.metadata-copies").unwrap_or(default.metadata_copies),
         repair_grace: file.time("manager.repair-grace").unwrap_or(default.repair_grace),
         longest_absence: file.time("manager.longest-absence").unwrap_or(default.longest_absence),
         repair_rate: file.size("manager.repair-rate").unwrap_or(default.repair_rate),
         repair_donor_rate: file
             .size("manager.repair-donor-rate")
             .unwrap_or(default.repair_donor_rate),
+        defaults: PoolDefaults {
+            redundancy: file.parsed("pool.copies").unwrap_or(default.defaults.redundancy),
+            trash: file.parsed("pool.trash").unwrap_or(default.defaults.trash),
+        },
         ..ManagerConfig::default()
     }
 }

@@ -42,7 +42,9 @@ fn text(path: &str, policy: &policy::Policy) -> String {
         let _ = writeln!(text, "{name:<10} {value}"); // writing to a string cannot fail
     };
     line("path", path.into());
-    line("kept as", health::redundancy(policy.redundancy()));
+    let default = |follows| if follows { " (the pool's default)" } else { "" };
+    let kept = health::redundancy(policy.redundancy());
+    line("kept as", format!("{kept}{}", default(policy.follows.redundancy)));
     line("mirror", policy.mirror.to_string());
     line("race", policy.race.to_string());
     line("width", health::width(policy.stripe_width));
@@ -54,7 +56,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     };
     line("strict", strict.into());
     line("versions", policy.keep_versions.to_string());
-    line("removed", health::removed(policy));
+    line("removed", format!("{}{}", health::removed(policy), default(policy.follows.trash)));
     line("sealed", if policy.sealed { "yes" } else { "no" }.into());
     text
 }

@@ -6,10 +6,10 @@ use crate::args::{SpaceArgs, SpaceCreateArgs, SpaceGrantArgs, SpaceRevokeArgs, S
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Follows, Policy};
 use potluck_core::rights::{Grantee, Rights};
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, Granted, SpaceGrants, Spaces};
+use potluck_wire::control::{self, Granted, SpaceCreated, SpaceGrants, Spaces};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 
@@ -62,19 +62,21 @@ pub fn advise_rekey<'a>(spaces: impl Iterator<Item = &'a String>, output: &Outpu
 }
 
 async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
-    let base = Policy { sealed: !args.plain, ..Policy::default() };
+    let base = Policy { sealed: !args.plain, follows: Follows::ALL, ..Policy::default() };
     let policy = base
         .with(&with_retention(policy_override(&args.policy)?, &args.retention))
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
-    let created = client.create_space(&args.name, policy.clone()).await?;
-    output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
+    let SpaceCreated { policy, chosen, advice } = client.create_space(&args.name, policy).await?;
+    let shown = serde_json::json!({ "name": args.name, "policy": policy, "chosen": chosen });
+    output.result(&shown, |_| {
         let name = &args.name;
+        let chosen: String = chosen.iter().map(|what| format!("{what}\n")).collect();
         format!(
-            "space {name} is ready: potluck cp FILE pot://{name}/\n\
+            "space {name} is ready: potluck cp FILE pot://{name}/\n{chosen}\
              it is yours alone until you let others in: potluck space grant {name} everyone read write"
         )
     });
-    created.advice.iter().for_each(|advice| output.note(advice));
+    advice.iter().for_each(|advice| output.note(advice));
     Ok(())
 }
 
@@ -134,7 +136,12 @@ fn text(spaces: &Spaces) -> String {
                 space.name.clone(),
                 space.files.to_string(),
                 format_size(space.bytes),
-                format!("{}{}", policy.redundancy(), if policy.strict { ", strict" } else { "" }),
+                format!(
+                    "{}{}{}",
+                    policy.redundancy(),
+                    if policy.follows.redundancy { " (pool's default)" } else { "" },
+                    if policy.strict { ", strict" } else { "" }
+                ),
                 policy.stripe_width.to_string(),
                 format_size(policy.chunk_size.into()),
                 policy.ack.to_string(),

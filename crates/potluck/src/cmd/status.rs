@@ -76,6 +76,11 @@ fn text(status: &PoolStatus) -> String {
         let rows: Vec<_> = status.spaces.iter().map(space_row).collect();
         let head = ["space", "files", "kept as", "free", "more donors may die", ""];
         text.push_str(&format!("\n{}", table(&head, &[1, 3], &rows)));
+        for space in &status.spaces {
+            if let Some(news) = &space.default_news {
+                text.push_str(&format!("space {}: {news}\n", space.name));
+            }
+        }
     }
     if !status.donors.is_empty() {
         let rows: Vec<_> = status.donors.iter().map(donor_row).collect();

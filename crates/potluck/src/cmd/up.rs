@@ -72,8 +72,8 @@ pub async fn run(
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         made.keep();
         if of_manager.pool_is_new {
-            lent.say_next("next: `potluck invite --role donor` for a second machine; then `potluck space create lab --copies 2` and \
-                 `potluck cp FILE pot://lab/`: with one copy, files die with the machine that holds them");
+            lent.say_next("next: `potluck invite --role donor` for a second machine; then `potluck space create lab` and \
+                 `potluck cp FILE pot://lab/`: until two machines lend, files die with the one that holds them");
         }
         lent.run(output, stopped, hangups, || Some(of_manager.reload())).await
     };

@@ -2,6 +2,7 @@
 //! the command line, the settings file and `potluck set`.
 
 use potluck_core::owner_limits::KeepFree;
+use potluck_core::policy::{DefaultRedundancy, KeptTime};
 use potluck_core::size::{format_size, parse_size};
 use potluck_wire::addresses::{Address, MANAGER_PORT};
 use std::path::Path;
@@ -35,6 +36,10 @@ pub enum SettingKind {
     Addresses,
     /// Either `true` or `false`.
     Flag,
+    /// The redundancy of files: `auto`, a number of copies, or an erasure code.
+    Redundancy,
+    /// The time for which removed files are kept, or `none`.
+    KeptTime,
 }
 
 impl SettingKind {
@@ -50,6 +55,8 @@ impl SettingKind {
             Self::Address => "HOST:PORT",
             Self::Addresses => "HOST:PORT,…",
             Self::Flag => "true|false",
+            Self::Redundancy => "auto|N|M+K",
+            Self::KeptTime => "none|TIME",
         }
     }
 
@@ -85,6 +92,12 @@ impl SettingKind {
             }
             Self::Address => check_address(text)?,
             Self::Addresses => return check_addresses(text),
+            Self::Redundancy => {
+                text.parse::<DefaultRedundancy>().map_err(|why| why.to_string())?;
+            }
+            Self::KeptTime => {
+                text.parse::<KeptTime>().map_err(|why| why.to_string())?;
+            }
             Self::Flag if !["true", "false"].contains(&text) => {
                 return Err(format!("“{text}” is neither true nor false"));
             }
@@ -129,7 +142,7 @@ impl SettingKind {
                 Some(words?.join(","))
             }
             (_, Value::String(text)) => Some(text.value().clone()),
-            (Self::Count | Self::Size { .. }, Value::Integer(number)) => {
+            (Self::Count | Self::Size { .. } | Self::Redundancy, Value::Integer(number)) => {
                 Some(number.value().to_string())
             }
             (Self::Share, Value::Float(number)) => Some(number.value().to_string()),
@@ -141,7 +154,9 @@ impl SettingKind {
     /// Returns a text of this kind as a value for a file.
     pub fn value_of(self, text: &str) -> Value {
         match self {
-            Self::Count => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+            Self::Count | Self::Redundancy => {
+                text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
+            }
             Self::Flag => (text == "true").into(),
             Self::Addresses => text.split(',').collect::<Array>().into(),
             _ => text.into(),
@@ -197,6 +212,9 @@ mod tests {
             (SettingKind::Address, "lab-head", "HOST:PORT"),
             (SettingKind::Addresses, ",", "HOST"),
             (SettingKind::Flag, "yes", "true"),
+            (SettingKind::Redundancy, "two", "auto, a number of copies"),
+            (SettingKind::Redundancy, "99", "use 1 to"),
+            (SettingKind::KeptTime, "off", "none"),
         ] {
             let why = kind.check(text).expect_err(text);
             assert!(why.contains(said), "{text}: {why}");
@@ -207,6 +225,9 @@ mod tests {
     fn a_value_comes_back_from_a_file_as_it_was_set() {
         for (kind, text) in [
             (SettingKind::Count, "3"),
+            (SettingKind::Redundancy, "2"),
+            (SettingKind::Redundancy, "4+2"),
+            (SettingKind::KeptTime, "7d"),
             (SettingKind::Flag, "true"),
             (SettingKind::Addresses, "a:1,b"),
             (SettingKind::Text, "room-12"),

@@ -32,6 +32,17 @@ use tempfile::TempDir;
 /// up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
 
+/// The options of the manager that most tests want, each with its value.
+const UNLESS_SAID: [(&str, &str); 4] = [
+    // They count the chunks of their own files, so the pool's metadata is on no donor.
+    ("--metadata-copies", "0"),
+    // They do not go on with an upload that was interrupted, so it is given up at once.
+    ("--resume-window", "0s"),
+    // They know which copies there are, and count the room that is free again when something is removed.
+    ("--copies", "1"),
+    ("--trash", "none"),
+];
+
 /// A user who runs commands. Cheap to clone, for threads of their own.
 #[derive(Clone)]
 pub struct Cli {
@@ -323,21 +334,15 @@ impl Lab {
             self.address = format!("127.0.0.1:{}", free_port());
         }
         let listen = self.address.as_str();
-        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let options = self.options.iter().map(String::as_str).chain(further.iter().copied());
         let state = self.manager_dir();
-        let args =
-            [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
-        // Most tests count the chunks of their own files, so the pool's metadata is on no donor.
-        let quiet: &[&str] = match options.contains(&"--metadata-copies") {
-            true => &[],
-            false => &["--metadata-copies", "0"],
-        };
-        // Most tests do not go on with an upload that was interrupted, so it is given up at once.
-        let at_once: &[&str] = match options.contains(&"--resume-window") {
-            true => &[],
-            false => &["--resume-window", "0s"],
-        };
-        let args = [&args[..], quiet, at_once, further].concat();
+        let mut args = vec!["manager", "--state", arg(&state), "--listen", listen];
+        args.extend(options);
+        for (option, value) in UNLESS_SAID {
+            if !args.contains(&option) {
+                args.extend([option, value]);
+            }
+        }
         let (running, address) =
             start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
         self.manager = Some(running);
