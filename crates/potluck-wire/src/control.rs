@@ -92,8 +92,8 @@ pub use watching::{
 };
 pub use writing::{
     Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow,
-    GrowingFile, Grown, Held, InParts, LostParts, Offer, Offered, Outcome, Renew, Renewed, Reserve,
-    Reserved,
+    GrowingFile, Grown, Held, InParts, Interrupted, LostParts, Offer, Offered, Outcome, Renew,
+    Renewed, Reserve, Reserved,
 };
 
 use serde::de::DeserializeOwned;

@@ -275,7 +275,14 @@ impl Member {
             }
             8 => {
                 let (bytes, condition) = (Some(1000), Condition::Always);
-                self.forbidden(&Reserve { path: file, bytes, policy, condition }).await
+                self.forbidden(&Reserve {
+                    path: file,
+                    bytes,
+                    policy,
+                    condition,
+                    interrupted: Default::default(),
+                })
+                .await
             }
             9 => self.forbidden(&Usage { path: all, after: None }).await,
             10 => self.forbidden(&SpaceRemove { name: space.clone(), recursive: true }).await,
@@ -303,7 +310,8 @@ impl Member {
     async fn reserve(&self, bytes: Option<u64>) -> Result<Reserved, Failure> {
         let path = format!("pot://{}/file", self.own).parse().expect("a path");
         let (policy, condition) = (Override::default(), Condition::Always);
-        self.call(&Reserve { path, bytes, policy, condition }).await
+        self.call(&Reserve { path, bytes, policy, condition, interrupted: Default::default() })
+            .await
     }
 
     /// Does something in a session of its own, and ends that, or does not.

@@ -6,21 +6,87 @@ use crate::pool::Pool;
 use crate::source::{Cut, Cutter, Items};
 use crate::write::reservation::Reservation;
 use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::SessionId;
 use potluck_wire::control::Reserve;
 use potluck_wire::error::Failure;
 use std::collections::HashSet;
+use std::pin::pin;
+use std::time::Duration;
 
 /// The number of chunks that are asked about at a time.
 const ASKED_AT_ONCE: usize = 256;
 /// The number of chunks that a session offers to which nothing is promised; a manager allows it a few more.
 const MOST_OFFERED: usize = 960;
 
+/// The bytes that are promised to a session for each name that it may offer, with some to spare.
+const PROMISED_PER_NAME: u64 = 2 << 10;
+
 /// What files need.
 pub struct NeededRoom {
     /// The number of plaintext bytes that the pool lacks. A chunk that occurs several times is counted once.
     pub bytes: u64,
-    /// The sessions that offered the chunks, to which nothing is promised. While they last, no chunk that is there goes.
-    pub offering: Vec<Reservation>,
+    /// The sessions that offered the chunks.
+    pub offering: Offering,
+}
+
+/// Sessions that offered chunks and to which nothing is promised. While they last, no chunk that is there goes.
+pub struct Offering {
+    client: Pool,
+    sessions: Vec<Reservation>,
+    /// The moment at which they were renewed last.
+    renewed: Tick,
+}
+
+impl Offering {
+    /// Opens the first session.
+    async fn open(client: &Pool, nothing: &Reserve) -> Result<Self, Failure> {
+        let sessions = vec![Reservation::open(client, nothing).await?];
+        Ok(Self { client: client.clone(), sessions, renewed: client.env.clock.now() })
+    }
+
+    /// Returns how long the sessions may go without being renewed.
+    fn renew_every(&self) -> Duration {
+        let lease = self.sessions.first().map_or(0, |session| session.reserved.lease_ms);
+        Duration::from_millis((lease / 3).max(100))
+    }
+
+    /// Renews the sessions. One that is over keeps nothing any more, and what goes is sent.
+    async fn renew(&mut self) {
+        for session in &self.sessions {
+            let _ = session.calls().renew().await;
+        }
+        self.renewed = self.client.env.clock.now();
+    }
+
+    /// Keeps the sessions until `work` is done, and ends them.
+    pub async fn keep_for<T>(mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                () = tokio::time::sleep(self.renew_every()) => {}
+            }
+            tokio::select! {
+                done = &mut work => break done,
+                () = self.renew() => {}
+            }
+        };
+        self.end().await;
+        done
+    }
+
+    /// Ends the sessions.
+    pub async fn end(self) {
+        for session in self.sessions {
+            session.abort(false).await;
+        }
+    }
+
+    /// Returns the ids of the sessions.
+    pub fn ids(&self) -> Vec<SessionId> {
+        self.sessions.iter().map(|session| session.reserved.session).collect()
+    }
 }
 
 /// A chunk, or a group of an erasure code, about which the pool is asked.
@@ -40,12 +106,13 @@ pub async fn of_files(
     items: Items,
 ) -> Result<NeededRoom, Failure> {
     let nothing = Reserve { bytes: Some(0), ..reserve.clone() };
-    let first = Reservation::open(client, &nothing).await?;
-    let (policy, key) = (first.reserved.policy.clone(), first.reserved.space_key.clone());
+    let offering = Offering::open(client, &nothing).await?;
+    let first = &offering.sessions[0].reserved;
+    let (policy, key) = (first.policy.clone(), first.space_key.clone());
     let client = client.for_writing(&policy, 0);
     let cutter = Cutter::new(items, &policy, key, Default::default()).allowing_changes(true);
     let mut cutter = Some(cutter);
-    let mut need = NeededRoom { bytes: 0, offering: vec![first] };
+    let mut need = NeededRoom { bytes: 0, offering };
     let (mut seen, mut offered) = (HashSet::new(), 0);
     let mut waiting: Vec<Asked> = Vec::new();
     while let Some(mut at_work) = cutter.take() {
@@ -68,15 +135,18 @@ pub async fn of_files(
         }
         let names: Vec<ChunkName> =
             waiting.iter().flat_map(|asked| &asked.names).copied().collect();
+        if client.env.clock.now() - need.offering.renewed >= need.offering.renew_every() {
+            need.offering.renew().await;
+        }
         if names.is_empty() || (names.len() < ASKED_AT_ONCE && cutter.is_some()) {
             continue;
         }
         if offered + names.len() > MOST_OFFERED {
-            need.offering.push(Reservation::open(&client, &nothing).await?);
+            need.offering.sessions.push(Reservation::open(&client, &nothing).await?);
             offered = 0;
         }
         offered += names.len();
-        let session = need.offering.last().expect("the first is there").calls();
+        let session = need.offering.sessions.last().expect("the first is there").calls();
         let held = session.offer(names.clone(), policy.ack, None).await?.held;
         // Copies that are missing are sent, and need room for the chunk as a whole.
         let has_all = |donors: usize| donors >= policy.copies as usize || policy.ec.is_some();
@@ -86,6 +156,8 @@ pub async fn of_files(
         let lacks = |asked: &Asked| asked.names.iter().any(|name| !held.contains(name));
         need.bytes += waiting.drain(..).filter(lacks).map(|asked| asked.bytes).sum::<u64>();
     }
+    // A session is allowed names for the bytes that are promised to it, and offers those that are there, too.
+    need.bytes = need.bytes.max(seen.len() as u64 * PROMISED_PER_NAME);
     Ok(need)
 }
 

@@ -4,7 +4,7 @@
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::source::{Item, Items};
-use crate::write::need::{self, NeededRoom};
+use crate::write::need::{self, NeededRoom, Offering};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Push, SessionHandle, ended};
 use crate::write::report::PutReport;
@@ -13,10 +13,14 @@ use crate::write::sliding_window;
 use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::control::Reserve;
+use potluck_wire::control::{Interrupted, Reserve};
 use potluck_wire::error::{Failure, code};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// The time within which donors tell of what they stored.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// A write session: files written under one reservation and one policy. Files that are finished at about the same time
 /// become visible by one commit.
@@ -41,7 +45,8 @@ async fn open(
 /// Returns the request for the session of files below `root`.
 fn request(root: &PoolPath, options: &PutOptions) -> Reserve {
     let PutOptions { bytes, policy, condition, .. } = *options;
-    Reserve { path: root.clone(), bytes, policy, condition }
+    let interrupted = Interrupted::GiveWay;
+    Reserve { path: root.clone(), bytes, policy, condition, interrupted }
 }
 
 /// Begins to write in a session that the manager granted.
@@ -62,34 +67,49 @@ fn opened(
 }
 
 /// Opens a session for files whose size is known, of which the pool may have some bytes already: where they do not fit
-/// as a whole, room is asked for what the pool lacks. Returns it with the sessions that keep what is there meanwhile,
-/// and the items.
+/// as a whole, room is asked for what the pool lacks. No interrupted upload gives way before it is known whether this one
+/// goes on with it. Returns the session with those that keep what is there meanwhile, and the items.
 async fn open_as_needed(
     client: &Pool,
     reserve: &Reserve,
     items: Items,
-) -> Result<(Reservation, Vec<Reservation>, Items), Failure> {
-    let full = match Reservation::open(client, reserve).await {
-        Err(failure) if failure.code == code::FULL => failure,
-        opened => return Ok((opened?, Vec::new(), items)),
+) -> Result<(Reservation, Option<Offering>, Items), Failure> {
+    let Some(all) = reserve.bytes else {
+        return Ok((Reservation::open(client, reserve).await?, None, items));
     };
-    let Some(all) = reserve.bytes else { return Err(full) };
-    let items: Vec<Item> = items.collect();
-    // A stream cannot be read twice.
-    let Some(again) = items.iter().map(Item::again).collect::<Option<Vec<_>>>() else {
-        return Err(full);
-    };
-    let NeededRoom { bytes, offering } =
-        need::of_files(client, reserve, Box::new(again.into_iter())).await?;
-    if bytes >= all {
-        return Err(full);
+    let beside = Reserve { interrupted: Interrupted::Stay, ..reserve.clone() };
+    match Reservation::open(client, &beside).await {
+        Err(failure) if failure.code == code::FULL => {}
+        opened => return Ok((opened?, None, items)),
     }
-    let needed = Reserve { bytes: Some(bytes), ..reserve.clone() };
-    let mut session = Reservation::open(client, &needed).await?;
-    // The rest is there, and needs no promise.
-    session.promised = all;
-    session.bytes = Some(all);
-    Ok((session, offering, Box::new(items.into_iter())))
+    let items: Vec<Item> = items.collect();
+    let mut tried = false;
+    loop {
+        // A stream cannot be read twice.
+        let Some(again) = items.iter().map(Item::again).collect::<Option<Vec<_>>>() else {
+            let session = Reservation::open(client, reserve).await?;
+            return Ok((session, None, Box::new(items.into_iter())));
+        };
+        let NeededRoom { bytes, offering } =
+            need::of_files(client, reserve, Box::new(again.into_iter())).await?;
+        let interrupted = Interrupted::GoOn(offering.ids());
+        let needed = Reserve { bytes: Some(bytes.min(all)), interrupted, ..reserve.clone() };
+        let failure = match Reservation::open(client, &needed).await {
+            Ok(mut session) => {
+                // The rest is there, and needs no promise.
+                session.promised = all;
+                session.bytes = Some(all);
+                return Ok((session, Some(offering), Box::new(items.into_iter())));
+            }
+            Err(failure) => failure,
+        };
+        offering.end().await;
+        if failure.code != code::FULL || bytes >= all || std::mem::replace(&mut tried, true) {
+            return Err(failure);
+        }
+        // Donors may not have told yet of the last that a killed upload sent, which takes room twice then.
+        tokio::time::sleep(TELLING).await;
+    }
 }
 
 impl Session {
@@ -176,9 +196,8 @@ pub async fn put(
     let (handle, window) = opened(client, session, options, progress);
     handle.push(Push::Items(items))?;
     drop(handle); // no more will come
-    let report = window.await;
-    for session in offering {
-        session.abort(false).await;
+    match offering {
+        Some(offering) => offering.keep_for(window).await,
+        None => window.await,
     }
-    report
 }

@@ -18,14 +18,14 @@ use potluck_catalog::{
     AdmittedWrite, Catalog, ChunkAsker, Error, KnownChunk, StoredSession, UnusedChunk,
 };
 use potluck_core::chunk::INLINE_MAX;
-use potluck_core::ids::{KeyNumber, SessionId};
+use potluck_core::ids::{KeyNumber, MemberId, SessionId};
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
 use potluck_pool::{NewSession, Pool, QuotaRoom, Ticketed};
 use potluck_wire::control::{
-    Abort, Condition, Done, DonorAccess, Grow, GrowingFile, Grown, Held, Offer, Offered, Renew,
-    Renewed, Reserve, Reserved,
+    Abort, Condition, Done, DonorAccess, Grow, GrowingFile, Grown, Held, Interrupted, Offer,
+    Offered, Renew, Renewed, Reserve, Reserved,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -56,10 +56,12 @@ const MAKING_ROOM: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl WriteSessionCalls {
-    /// Places something that needs room in the pool. If there is too little, it ends interrupted uploads and waits for
-    /// their room, no longer than [`MAKING_ROOM`].
+    /// Places something of `member` that needs room in the pool. If there is too little, it ends interrupted uploads
+    /// that may give way, and waits for their room, no longer than [`MAKING_ROOM`].
     async fn with_room<T>(
         &self,
+        member: MemberId,
+        interrupted: &Interrupted,
         place: impl Fn(&mut Pool) -> Result<T, Refusal>,
     ) -> Result<Result<T, Refusal>, Error> {
         let began = self.time.tick();
@@ -67,8 +69,16 @@ impl WriteSessionCalls {
         loop {
             let placed = place(&mut self.pool.lock());
             let Err(Refusal::NoSpace { ask, have }) = placed else { return Ok(placed) };
-            let parked = self.pool.lock().parked_for(ask.saturating_sub(have));
-            making |= !parked.is_empty();
+            let (stay, go_on) = match interrupted {
+                Interrupted::Stay => return Ok(placed),
+                Interrupted::GiveWay => (BTreeSet::new(), false),
+                Interrupted::GoOn(offering) => {
+                    self.pool.lock().gone_on_with(offering, member, self.time.tick())
+                }
+            };
+            let parked = self.pool.lock().parked_for(ask.saturating_sub(have), &stay);
+            // An upload that is gone on with and is not silent yet may be soon.
+            making |= !parked.is_empty() || go_on;
             for session in parked {
                 self.sessions.end(session).await?;
             }
@@ -113,7 +123,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             self.wait_until.donors_reported(Pool::expects_reports).await;
         }
         let redundancy = new.policy.redundancy();
-        let opened = self.with_room(|pool| {
+        let opened = self.with_room(member, &call.interrupted, |pool| {
             let now = self.time.tick();
             let own = pool.reservation_at(&path);
             let promised = |spaces: &_| pool.promised_in(spaces, own);
@@ -260,7 +270,8 @@ impl Answer<Grow> for WriteSessionCalls {
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
         let limits = self.sessions.limits(entered.space).await?;
-        let grown = self.with_room(|pool| {
+        let member = caller.member()?.member;
+        let grown = self.with_room(member, &Interrupted::GiveWay, |pool| {
             let now = self.time.tick();
             let own = pool.draws_on(&session);
             let promised = |spaces: &_| pool.promised_in(spaces, own);

@@ -355,7 +355,13 @@ impl Crew {
 
     async fn open(&self, policy: Override) -> SessionId {
         let path = "pot://lab".parse().expect("a path");
-        let reserve = Reserve { path, bytes: Some(1 << 20), policy, condition: Condition::Always };
+        let reserve = Reserve {
+            path,
+            bytes: Some(1 << 20),
+            policy,
+            condition: Condition::Always,
+            interrupted: Default::default(),
+        };
         self.user.call(&reserve).await.expect("reserved").session
     }
 

@@ -381,6 +381,7 @@ pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
         bytes: Some(bytes),
         policy: potluck_core::policy::Override::default(),
         condition: Condition::Always,
+        interrupted: Default::default(),
     };
     caller.call(&request).await
 }

@@ -33,7 +33,13 @@ async fn donors(lab: &Lab, count: usize) -> Vec<Donor> {
 }
 
 fn ask(at: &str, bytes: Option<u64>, policy: Override) -> Reserve {
-    Reserve { path: path(at), bytes, policy, condition: Condition::Always }
+    Reserve {
+        path: path(at),
+        bytes,
+        policy,
+        condition: Condition::Always,
+        interrupted: Default::default(),
+    }
 }
 
 async fn reserved(caller: &Caller, at: &str, bytes: Option<u64>, policy: Override) -> Reserved {

@@ -190,6 +190,7 @@ async fn refusals_say_what_to_do() {
         bytes: Some(1 << 20),
         policy,
         condition: Condition::Always,
+        interrupted: Default::default(),
     };
     let three = Override { copies: Some(3), ..Override::default() };
     assert_eq!(refused(&user, &ask(three)).await.code, code::TOO_FEW_DONORS);
@@ -214,6 +215,7 @@ async fn a_conflict_is_found_before_anything_is_sent() {
         bytes: None,
         policy: Override::default(),
         condition: Condition::IfAbsent,
+        interrupted: Default::default(),
     };
     let failure = refused(&user, &reserve).await;
     assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Conflict, code::EXISTS));
@@ -481,7 +483,13 @@ async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
     let open = async |user: &Caller| {
         let path = "pot://lab/a".parse().expect("a path");
         let bytes = Some(64 << 20);
-        let call = Reserve { path, bytes, policy: two, condition: Condition::Always };
+        let call = Reserve {
+            path,
+            bytes,
+            policy: two,
+            condition: Condition::Always,
+            interrupted: Default::default(),
+        };
         user.call(&call).await.expect("reserved")
     };
     let fails = async |user: &Caller| {

@@ -4,21 +4,25 @@
 //!
 //! A parked session holds nobody up: it ends when its time is over, when the pool runs short of
 //! room, and when a donor that it wrote to takes nothing new, as when its owner wants the space back; the oldest ends
-//! first.
+//! first. One that is gone on with stays, whatever room it takes: what it stored is what its client need not store again.
 
 use super::Pool;
 use crate::write_session::{MANAGER, OpenSession, Parked};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The part of the pool's lent space, one in so many, that must be free; while less is, parked sessions end.
-const SHORT_OF_ROOM: u64 = 8;
+/// The part of the pool's lent space, one in so many, that must be free; while less is, parked sessions end. Writes that
+/// find too little room have them end earlier.
+const SHORT_OF_ROOM: u64 = 16;
 
-/// The part of the lent space, one in so many, that the parked sessions of one member may hold, so that nobody fills
-/// a pool with uploads that are never finished.
-const MEMBERS_PART: u64 = 2;
+/// The time for which a session is not heard that counts as interrupted where another writes the same. If its client is
+/// there after all, its next call takes it up again.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// The most names of a session, or of several that offer for one client, by which it is told what they go on with.
+const COMPARED: usize = 1 << 16;
 
 impl Pool {
     /// Parks a session, whose promises become free. Returns `false` if the session offered no chunk, is the manager's
@@ -56,14 +60,12 @@ impl Pool {
     pub fn parked_too_long(&self, window: Duration, now: Tick) -> Vec<SessionId> {
         let wanted_back = self.wanted_back();
         let (mut room, lent) = (self.room(&BTreeSet::new(), now), self.lent(now));
-        let mut of_members = self.parked_bytes();
         let mut over = Vec::new();
         for (since, id, member) in self.parked_sessions() {
             let bytes = self.uncommitted.bytes_of(&id);
-            let of_member = of_members.entry(member).or_default();
             // While no donor is heard, nobody can tell how much room there is.
-            let short =
-                lent > 0 && (room < lent / SHORT_OF_ROOM || *of_member > lent / MEMBERS_PART);
+            let is_short = lent > 0 && room < lent / SHORT_OF_ROOM;
+            let short = is_short && !self.is_gone_on_with(&id, member);
             let old = now.saturating_sub(since) > window;
             let in_the_way = || {
                 let donors = self.sessions.get(&id).map(|session| session.plan.donors());
@@ -72,22 +74,59 @@ impl Pool {
             if old || short || in_the_way() {
                 over.push(id);
                 room += bytes;
-                *of_member -= bytes;
             }
         }
         over
     }
 
-    /// Returns the oldest parked sessions that together hold `bytes`, or all of them.
-    pub fn parked_for(&self, bytes: u64) -> Vec<SessionId> {
+    /// Returns the oldest parked sessions that together hold `bytes`, or all of them; those of `but` stay.
+    pub fn parked_for(&self, bytes: u64, but: &BTreeSet<SessionId>) -> Vec<SessionId> {
         let mut found = 0;
-        let parked = self.parked_sessions().into_iter();
+        let parked = self.parked_sessions().into_iter().filter(|(_, id, _)| !but.contains(id));
         let needed = parked.take_while(|(_, id, _)| {
             let more = found < bytes;
             found = found.saturating_add(self.uncommitted.bytes_of(id));
             more
         });
         needed.map(|(_, id, _)| id).collect()
+    }
+
+    /// Returns the uploads of a member that offered what these sessions of it offered, too, and whether any of them was
+    /// not parked. Those that are silent are parked now, so that what was promised to them is free.
+    pub fn gone_on_with(
+        &mut self,
+        offering: &[SessionId],
+        member: MemberId,
+        now: Tick,
+    ) -> (BTreeSet<SessionId>, bool) {
+        let is_own = |id: &SessionId| self.sessions.get(id).is_some_and(|it| it.member == member);
+        let names = offering.iter().filter(|id| is_own(id));
+        let names = names.flat_map(|id| self.offered.names_of(id)).take(COMPARED);
+        let mut same: BTreeSet<SessionId> =
+            names.flat_map(|name| self.offered.sessions_of(name)).filter(is_own).collect();
+        offering.iter().for_each(|id| {
+            same.remove(id);
+        });
+        let goes_on = same.iter().any(|id| self.goes_on(id));
+        let silent = |id: &&SessionId| {
+            let silent = |it: &OpenSession| it.busy == 0 && now.saturating_sub(it.heard) >= SILENT;
+            self.sessions.get(*id).is_some_and(silent)
+        };
+        let silent: Vec<SessionId> = same.iter().filter(silent).copied().collect();
+        for id in silent {
+            self.park_session(&id, now);
+        }
+        (same, goes_on)
+    }
+
+    /// Returns whether an open session of the member offered what this one offered.
+    fn is_gone_on_with(&self, id: &SessionId, member: MemberId) -> bool {
+        let goes_on = |other: &SessionId| {
+            let open = self.sessions.get(other).filter(|it| it.member == member && it.goes_on());
+            other != id && open.is_some()
+        };
+        let names = self.offered.names_of(id).iter().take(COMPARED);
+        names.into_iter().any(|name| self.offered.is_offered_by_any(name, goes_on))
     }
 
     /// Returns how many parked sessions hold anything, and how many stored bytes. Chunks that another session made
@@ -109,14 +148,6 @@ impl Pool {
         let mut parked: Vec<_> = self.sessions.iter().filter_map(since).collect();
         parked.sort_unstable();
         parked
-    }
-
-    fn parked_bytes(&self) -> BTreeMap<MemberId, u64> {
-        let mut bytes = BTreeMap::new();
-        for (_, id, member) in self.parked_sessions() {
-            *bytes.entry(member).or_default() += self.uncommitted.bytes_of(&id);
-        }
-        bytes
     }
 
     /// Returns the donors that take nothing new: their owners want space back, or they are quarantined.

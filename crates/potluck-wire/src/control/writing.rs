@@ -41,8 +41,26 @@ pub struct Reserve {
     /// and again at commit.
     #[serde(default)]
     pub condition: Condition,
+    /// What becomes of interrupted uploads where there is too little room beside them.
+    #[serde(default)]
+    pub interrupted: Interrupted,
 }
 call!(Reserve => Reserved, "reserve");
+
+/// What becomes of interrupted uploads where there is too little room beside them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupted {
+    /// They are given up, the oldest first, until there is room.
+    #[default]
+    GiveWay,
+    /// They stay, and the call is refused at once: the caller may find that it goes on with one of them.
+    Stay,
+    /// Those that offered a chunk which these sessions of the caller offered, too, are gone on with, and stay; others give
+    /// way. An upload of the member that offered the same and is silent, as one whose process was killed, counts as
+    /// interrupted.
+    GoOn(Vec<SessionId>),
+}
 
 /// The condition under which a written file may replace what is at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

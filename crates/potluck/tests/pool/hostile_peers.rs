@@ -220,7 +220,15 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
 fn reserve(admin: &Member, name: &str, bytes: u64) -> Reserved {
     let path = format!("pot://lab/{name}").parse().expect("a path");
     let (policy, condition) = (Override::default(), Condition::Always);
-    admin.call(&Reserve { path, bytes: Some(bytes), policy, condition }).expect("a session")
+    admin
+        .call(&Reserve {
+            path,
+            bytes: Some(bytes),
+            policy,
+            condition,
+            interrupted: Default::default(),
+        })
+        .expect("a session")
 }
 
 /// Sends what `say` makes of a bulk connection and gives the donor's answer, or how it hung up.

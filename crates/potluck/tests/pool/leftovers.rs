@@ -113,6 +113,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         bytes: Some(1 << 20),
         policy: Override::default(),
         condition: Condition::Always,
+        interrupted: Default::default(),
     };
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;
@@ -176,6 +177,7 @@ fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed()
         bytes: Some(1 << 20),
         policy: Override { copies: Some(1), ..Override::default() },
         condition: Condition::Always,
+        interrupted: Default::default(),
     };
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;

@@ -305,6 +305,7 @@ fn reserve(path: &str) -> Reserve {
         bytes: Some(100_000),
         policy: Override::default(),
         condition: Condition::Always,
+        interrupted: Default::default(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::writer::Writer;
 use rustix::process::Signal;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const CHUNK: usize = 64 << 10;
 /// A bound of the bytes that a put sends beside the missing ones: overhead, and chunks of which no donor had told when
@@ -156,6 +157,33 @@ fn interrupted_uploads_give_way_when_room_is_needed() {
     pool.lab.cli.ok(&["cp", arg(&other), "pot://lab/other"]);
     assert_same(&pool.lab.cli.cat("pot://lab/other"), &content, "what needed the room");
     assert_eq!(pool.lab.cli.status()["interrupted_uploads"], 0);
+}
+
+/// Nothing is given up and nothing waited for, though the whole file has no room beside what is there of it, and nobody
+/// has told the pool that its writer is dead.
+#[test]
+fn an_upload_that_was_killed_goes_on_at_once_where_there_is_room_for_it_only_once() {
+    let mut lab = Lab::manager_only(&["--resume-window", "10m", "--lease", "60s"]);
+    let tap = Tap::slow(2 << 20);
+    let advertise = Some(tap.address());
+    lab.lend("donor-1", Lending { advertise, max: "36MiB".into(), ..Lending::default() });
+    tap.aim(lab.donor_address("donor-1"));
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 8, 32 << 20);
+    let put = ["cp", arg(&input), "pot://lab/f"];
+    let mut writer = lab.cli.start(&put);
+    wait_until("six tenths to be stored", DEADLINE, || {
+        lab.chunk_files() * CHUNK >= content.len() / 10 * 6
+    });
+    writer.kill_9();
+    tap.hurry(true);
+    let stored = (lab.chunk_files() * CHUNK) as u64;
+    let ran = lab.cli.run(&[&["--json"], &put[..]].concat()).ok();
+    let report = ran.json();
+    assert!(report["resumed_bytes"].as_u64() >= Some(stored - 2 * BESIDE), "{stored}: {report}");
+    assert!(ran.took < Duration::from_secs(20), "it waited for the lease: {:?}", ran.took);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
 
 /// A session outlives its lease: its client was away and goes on.
