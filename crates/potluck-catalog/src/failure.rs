@@ -226,7 +226,7 @@ impl From<Error> for Failure {
             Error::OverQuota { .. } => failure(
                 K::NoSpace,
                 code::OVER_QUOTA,
-                "`potluck quota ls` shows what is used; remove files, or ask an admin for more",
+                "`potluck quota ls` shows what is used; remove files for good (`potluck rm --forever`), or ask an admin for more",
             ),
             Error::LessSafe(_) => failure(
                 K::Auth,

@@ -7,6 +7,7 @@ use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::log::copies::LogCopies;
 use crate::pool_time::PoolTime;
+use crate::room_advice::room_advice;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
@@ -186,7 +187,7 @@ fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
     (lent > 0 && room < lent / 100 * SHORT_PERCENT).then(|| {
         let (room, lent) = (format_size(room), format_size(lent));
         let what = format!("space is short: {room} are left of {lent} that live donors lend");
-        Alarm::new(Kind::SpaceShort, what, "lend more with `potluck lend`, or remove files")
+        Alarm::new(Kind::SpaceShort, what, room_advice(donors))
     })
 }
 

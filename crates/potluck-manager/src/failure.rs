@@ -1,19 +1,19 @@
 //! Makes the [`Failure`]s that tell a person why placement, a policy or a path was refused. The catalog makes those
 //! for its own errors.
 
+use crate::room_advice::room_advice;
+use potluck_core::clock::Tick;
 use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_core::size::count;
+use potluck_pool::Pool;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// Returns the failure for a plan that cannot be made for files kept by `redundancy`. The pool has `joined` donors, of
-/// which `expected` take files now or when they are back.
-pub fn of_placement(
-    why: Refusal,
-    redundancy: Redundancy,
-    (joined, expected): (usize, usize),
-) -> Failure {
+/// Returns the failure for a plan that cannot be made now in this pool for files kept by `redundancy`.
+pub fn of_placement(why: Refusal, redundancy: Redundancy, pool: &Pool, now: Tick) -> Failure {
+    // Some donors take files only when they are back.
+    let (joined, expected) = (pool.donor_count(), pool.expected_donors(0, now));
     match why {
         Refusal::NoDonors if joined == 0 => {
             Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "nobody lends disk to this pool yet")
@@ -46,7 +46,7 @@ pub fn of_placement(
         Refusal::NoSpace { .. } => {
             let what = why.to_string();
             Failure::new(ErrorKind::NoSpace, code::FULL, what)
-                .hint("remove files, ask for less redundancy, or lend more with `potluck lend`")
+                .hint(format!("{}; or ask for less redundancy", room_advice(&pool.status(now))))
         }
     }
 }

@@ -39,6 +39,7 @@ mod pool_status;
 mod pool_time;
 mod probation;
 mod recurring_notices;
+mod room_advice;
 mod scan;
 mod scan_state;
 mod series_uses;

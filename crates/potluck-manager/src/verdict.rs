@@ -1,6 +1,7 @@
 //! Judges the pool in one sentence: whether it is well, why not, and what to do. This is the only place that does, so
 //! that every command and page tells the same.
 
+use crate::room_advice::room_advice;
 use crate::scan_state::Unseen;
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::size::{count, duration};
@@ -145,7 +146,7 @@ fn full(status: &PoolStatus) -> Option<Verdict> {
                 "no donor that answers has room for one more chunk, so that files cannot be stored; not there: {away}"
             ),
         };
-        new(PoolState::Unavailable, what, "lend more with `potluck lend`, or remove files")
+        new(PoolState::Unavailable, what, room_advice(&status.donors))
     })
 }
 

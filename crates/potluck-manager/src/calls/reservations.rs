@@ -80,10 +80,7 @@ impl Answer<RoomReserve> for ReservationCalls {
                 pool.may_reserve(who.member, stored, now).map_err(too_much)?;
             }
             let opened = pool.open_session(new.clone(), Some(bytes), now);
-            opened.map_err(|why| {
-                let donors = (pool.donor_count(), pool.expected_donors(0, now));
-                failure::of_placement(why, redundancy, donors)
-            })?
+            opened.map_err(|why| failure::of_placement(why, redundancy, &pool, now))?
         };
         let kept = StoredSession {
             id: new.id,

@@ -142,8 +142,7 @@ impl Answer<Reserve> for WriteSessionCalls {
         });
         let refused = |why| {
             let (pool, now) = (self.pool.lock(), self.time.tick());
-            let donors = (pool.donor_count(), pool.expected_donors(0, now));
-            failure::of_placement(why, redundancy, donors)
+            failure::of_placement(why, redundancy, &pool, now)
         };
         let (ticketed, contacts) = opened.await?.map_err(refused)??;
         let (key, space_key) = match space.keys {
@@ -288,8 +287,7 @@ impl Answer<Grow> for WriteSessionCalls {
             if !pool.goes_on(&session) {
                 return Failure::from(Error::NoSession);
             }
-            let donors = (pool.donor_count(), pool.expected_donors(0, now));
-            failure::of_placement(why, redundancy, donors)
+            failure::of_placement(why, redundancy, &pool, now)
         };
         let (plan, ticketed, counted, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;

@@ -89,7 +89,7 @@ impl Window {
             if self.room.donor_full && failure.code != code::NO_MANAGER {
                 // Waiting for donors to come back, which the manager may advise, makes no room.
                 failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
-                    .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");
+                    .hint("free space on the donors' disks, lend more with `potluck lend`, or remove files for good (`potluck rm --forever`)");
             }
             return Err(self.with_faults(failure));
         }
