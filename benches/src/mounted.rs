@@ -64,10 +64,11 @@ impl Mounted {
         Self::start(command, at)
     }
 
-    /// Mounts a space of a pool at a directory that does not exist yet, with these options of `potluck mount`.
+    /// Mounts a space of a pool at a directory that does not exist yet, also while it is mounted elsewhere, with these
+    /// options of `potluck mount`.
     pub fn pool(pool: &Pool, space: &str, at: PathBuf, options: &[&str]) -> Result<Self> {
         let mut command = pool.client();
-        command.args(["mount", "--foreground"]).args(options);
+        command.args(["mount", "--foreground", "--again"]).args(options);
         command.arg(format!("pot://{space}")).arg(&at);
         Self::start(command, at)
     }

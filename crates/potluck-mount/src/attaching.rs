@@ -4,6 +4,7 @@
 //! The fuser crate (0.18) could do so, but its session unmounts the directory once more after the mount has ended, when
 //! the next mount may be there already. Nor does it give the reason of a failure, by which a hint could be chosen.
 
+use potluck_core::path::PoolPath;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -61,6 +62,14 @@ pub enum AttachError {
     /// Another process serves a mount at the directory, or is just beginning or ending one.
     #[error("a mount that was there is still ending, or another one begins")]
     Taken,
+    /// Another mount of this user has files of this one.
+    #[error("{path} is mounted at {}", dir.display())]
+    MountedElsewhere {
+        /// The directory of the pool that is mounted there.
+        path: PoolPath,
+        /// The directory at which it is mounted.
+        dir: PathBuf,
+    },
     /// A file or call of this machine failed.
     #[error("{0}")]
     Local(#[from] io::Error),

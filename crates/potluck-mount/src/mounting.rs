@@ -5,19 +5,24 @@ use crate::coherent_metadata::CoherentMetadata;
 use crate::file_system::FileSystem;
 use crate::kernel_cache;
 use crate::ops::KernelRequests;
-use crate::record::{MountRecord, RecordedMount, Unpublished};
+use crate::record::{FoundRecord, MountRecord, RecordedMount, Unpublished};
 use crate::spool::Spool;
 use crate::write_protocol::{WriteLimits, WriteOptions};
 use fuser::{Config, Session, SessionACL};
 use potluck_client::Pool;
+use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+/// The name of the file beside the records that is locked while a mount is attached.
+const ATTACHING: &str = "attaching";
 /// The number of threads that take requests from the kernel; requests that have to wait go to the runtime.
 const THREADS: usize = 2;
 /// The time for which programs that write may go on when the mount is asked to stop: less than service managers give a
@@ -29,6 +34,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
+    /// The pool, by the fingerprint of its certificate authority.
+    pub pool: Digest,
+    /// True if files may be mounted that this user has in another mount on this machine.
+    pub again: bool,
     /// True if nothing can be changed.
     pub read_only: bool,
     /// True if other users may look into the mount, too.
@@ -58,17 +67,46 @@ pub fn mount(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mounted, AttachError> {
-    let about = RecordedMount { pid: std::process::id(), path: root.clone(), dir: dir.into() };
+    let about = RecordedMount {
+        pid: std::process::id(),
+        pool: options.pool,
+        path: root.clone(),
+        dir: dir.into(),
+        read_only: options.read_only,
+    };
     let record = MountRecord::take(&options.spool_dir, &about).map_err(|why| match why.kind() {
         io::ErrorKind::ResourceBusy => AttachError::Taken,
         _ => why.into(),
     })?;
-    let served = serve_kernel(pool, root, dir, options, &record);
+    let served = attached_alone(&about, options)
+        .and_then(|_until_attached| serve_kernel(pool, root, dir, options, &record));
     if served.is_err() {
         record.end();
     }
     let (files, serving) = served?;
     Ok(Mounted { files, record, dir: dir.into(), serving })
+}
+
+/// Makes sure that no other mount of this user shares files with this one, and returns a lock that keeps others from
+/// being attached meanwhile.
+///
+/// Errors: [`AttachError::MountedElsewhere`], unless that is asked for.
+fn attached_alone(mount: &RecordedMount, options: &MountOptions) -> Result<File, AttachError> {
+    let mut lock = OpenOptions::new();
+    lock.write(true).create(true).truncate(false).mode(0o600);
+    let lock = lock.open(options.spool_dir.join(ATTACHING))?;
+    lock.lock()?;
+    if options.again {
+        return Ok(lock);
+    }
+    for other in FoundRecord::served(&options.spool_dir)? {
+        let other = other.mount;
+        // One that is not mounted any more still publishes what was written.
+        if other.dir != mount.dir && other.shares_files_with(mount) && is_mounted(&other.dir)? {
+            return Err(AttachError::MountedElsewhere { path: other.path, dir: other.dir });
+        }
+    }
+    Ok(lock)
 }
 
 type Serving = (Arc<FileSystem>, JoinHandle<io::Result<()>>);

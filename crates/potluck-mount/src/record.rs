@@ -17,6 +17,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The extension of the names of records.
+const EXTENSION: &str = "mount";
 /// The number of bytes of lines at which the file is written anew; it grows with the number of unpublished drafts.
 const OVERTAKEN: u64 = 256 << 10;
 
@@ -25,10 +27,33 @@ const OVERTAKEN: u64 = 256 << 10;
 pub struct RecordedMount {
     /// The number of the process that serves the mount.
     pub pid: u32,
+    /// The pool, by the fingerprint of its certificate authority.
+    pub pool: Digest,
     /// The directory of the pool that is mounted.
     pub path: PoolPath,
     /// The directory at which the pool's directory is mounted.
     pub dir: PathBuf,
+    /// True if nothing can be changed through the mount.
+    pub read_only: bool,
+}
+
+impl RecordedMount {
+    /// Makes the facts about the one mount of a test.
+    #[cfg(test)]
+    pub fn alone(path: PoolPath, dir: &Path) -> Self {
+        Self { pid: 1, pool: Digest::of(b"a pool"), path, dir: dir.into(), read_only: false }
+    }
+
+    /// Returns whether a file may be found in both mounts, and removed through one of them. Programs take its two names
+    /// for two files, because these mounts are different devices to them: `mv` from one to the other first removes what
+    /// is there, and then finds nothing to copy.
+    pub fn shares_files_with(&self, other: &Self) -> bool {
+        let contains =
+            |above: &PoolPath, below: &PoolPath| above.space().is_empty() || below.is_inside(above);
+        self.pool == other.pool
+            && !(self.read_only && other.read_only)
+            && (contains(&self.path, &other.path) || contains(&other.path, &self.path))
+    }
 }
 
 /// A file that was written through a mount, and is not in the pool as it was written.
@@ -299,7 +324,25 @@ pub struct FoundRecord {
 impl FoundRecord {
     /// Returns the record in `spool_dir` of a mount at `dir`, if there is one.
     pub fn find(spool_dir: &Path, dir: &Path) -> io::Result<Option<Self>> {
-        let place = spool_dir.join(file_name(dir));
+        Self::read(spool_dir.join(file_name(dir)))
+    }
+
+    /// Returns the records in `spool_dir` of mounts that processes serve.
+    pub fn served(spool_dir: &Path) -> io::Result<Vec<Self>> {
+        let mut served = Vec::new();
+        for entry in std::fs::read_dir(spool_dir)? {
+            let place = entry?.path();
+            if place.extension().is_some_and(|extension| extension == EXTENSION)
+                && let Some(record) = Self::read(place)?
+                && record.is_served()?
+            {
+                served.push(record);
+            }
+        }
+        Ok(served)
+    }
+
+    fn read(place: PathBuf) -> io::Result<Option<Self>> {
         let mut file = match File::open(&place) {
             Ok(file) => file,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -374,7 +417,7 @@ pub fn mount_name(dir: &Path) -> String {
 }
 
 fn file_name(dir: &Path) -> String {
-    format!("{}.mount", mount_name(dir))
+    format!("{}.{EXTENSION}", mount_name(dir))
 }
 
 #[cfg(test)]
@@ -390,7 +433,7 @@ mod tests {
         fn new() -> Self {
             let dir = tempfile::tempdir().expect("a directory");
             let path = "pot://lab".parse().expect("a path");
-            Self { dir, mount: RecordedMount { pid: 7, path, dir: "/mnt/my lab".into() } }
+            Self { dir, mount: RecordedMount::alone(path, Path::new("/mnt/my lab")) }
         }
 
         fn take(&self) -> Arc<MountRecord> {
@@ -414,6 +457,27 @@ mod tests {
 
     fn open(name: &str) -> Unpublished {
         Unpublished { path: path(name), state: UnpublishedState::Open }
+    }
+
+    #[test]
+    fn mounts_share_files_if_one_is_of_a_directory_of_the_other_and_either_can_be_changed() {
+        let of = |path: &str| {
+            let path = path.parse().expect("a path");
+            RecordedMount::alone(path, Path::new("/mnt"))
+        };
+        let lab = of("pot://lab");
+        for (path, shares) in
+            [("pot://lab", true), ("pot://lab/a", true), ("pot://", true), ("pot://other", false)]
+        {
+            let other = of(path);
+            assert_eq!(other.shares_files_with(&lab), shares, "{path}");
+            assert_eq!(lab.shares_files_with(&other), shares, "{path}");
+        }
+        assert!(!of("pot://lab/a").shares_files_with(&of("pot://lab/ab")));
+        let fixed = RecordedMount { read_only: true, ..lab.clone() };
+        assert!(fixed.shares_files_with(&lab) && !fixed.shares_files_with(&fixed));
+        let elsewhere = RecordedMount { pool: Digest::of(b"another pool"), ..lab.clone() };
+        assert!(!elsewhere.shares_files_with(&lab));
     }
 
     #[test]

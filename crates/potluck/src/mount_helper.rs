@@ -43,7 +43,7 @@ const WITH_VALUE: [&str; 7] = [
     "temporary_size",
 ];
 const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
-                     allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
+                     again, allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
                      write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, [no]write_behind; those of mount(8) and systemd are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it. Returns `None` if it did not, and what is
@@ -104,6 +104,7 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                 ("noexec", None) => flags.push("--no-exec".into()),
                 ("write_behind", None) => flags.push("--write-behind".into()),
                 ("nowrite_behind", None) => flags.push("--write-behind=false".into()),
+                ("again", None) => flags.push("--again".into()),
                 ("allow_other", None) => flags.push("--allow-other".into()),
                 (key, Some(value)) if WITH_VALUE.contains(&key) => {
                     flags.push(format!("--{}={value}", key.replace('_', "-")).into());
@@ -148,8 +149,8 @@ mod tests {
     fn lines_of_fstab_become_arguments_and_unknown_options_are_refused() {
         let line = "pot://lab /mnt/lab -v -o rw,noauto,_netdev,x-systemd.automount";
         assert_eq!(translate(line), Ok(Some("mount -v -- pot://lab /mnt/lab".into())));
-        let line = "pot://lab /m -o ro,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB,write_protocol=hybrid";
-        let expected = "mount --quiet --read-only --allow-other --pool=/etc/potluck/pools/lab \
+        let line = "pot://lab /m -o ro,again,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB,write_protocol=hybrid";
+        let expected = "mount --quiet --read-only --again --allow-other --pool=/etc/potluck/pools/lab \
                         --spool-max=4GiB --write-protocol=hybrid -- pot://lab /m";
         assert_eq!(translate(line), Ok(Some(expected.into())));
         // mount(8) puts the options of its own command line after those of fstab.

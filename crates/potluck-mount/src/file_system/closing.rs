@@ -407,7 +407,7 @@ mod tests {
 
     fn files(dir: &Path) -> FileSystem {
         let root: PoolPath = "pot://lab".parse().expect("a path");
-        let mount = RecordedMount { pid: 1, path: root.clone(), dir: dir.into() };
+        let mount = RecordedMount::alone(root.clone(), dir);
         let record = MountRecord::take(dir, &mount).expect("taken");
         let (spool, limits) =
             (Spool::new(dir.into(), 1000), WriteLimits::new(WriteOptions::default()));

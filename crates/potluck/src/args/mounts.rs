@@ -14,6 +14,10 @@ pub struct MountArgs {
     /// Stay in the foreground, and log on standard error
     #[arg(long)]
     pub foreground: bool,
+    /// Mount also what you have mounted elsewhere on this machine. A file that is then moved from one mount to itself in
+    /// the other is lost: programs take it for two files
+    #[arg(long)]
+    pub again: bool,
     /// Nothing can be changed through the mount
     #[arg(long)]
     pub read_only: bool,

@@ -125,7 +125,8 @@ fn attach(
         None => half_of_what_is_free(&spool_dir)
             .map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?,
     };
-    let MountArgs { read_only, allow_other, no_exec, .. } = *args;
+    let pool = settings.identity()?.pool();
+    let MountArgs { again, read_only, allow_other, no_exec, .. } = *args;
     let asked = settings.writing;
     let writing = WriteOptions {
         protocol: args.write_protocol.unwrap_or(asked.protocol),
@@ -133,7 +134,16 @@ fn attach(
         temporary_size: args.temporary_size.unwrap_or(asked.temporary_size),
         write_behind: args.write_behind.unwrap_or(asked.write_behind),
     };
-    let options = MountOptions { read_only, allow_other, no_exec, spool_dir, spool_limit, writing };
+    let options = MountOptions {
+        pool,
+        again,
+        read_only,
+        allow_other,
+        no_exec,
+        spool_dir,
+        spool_limit,
+        writing,
+    };
     let mut cache = ChunkCache::in_memory(CACHE_IN_MEMORY);
     let cache_max = args.cache_max.or(settings.cache_max).filter(|most| *most > 0);
     if let Some(most) = cache_max {
@@ -204,6 +214,14 @@ pub fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
 fn cannot_mount(args: &MountArgs, dir: &Path, why: &AttachError) -> Failure {
     let what = format!("cannot mount {} at {}: {why}", args.path, dir.display());
     let (kind, hint) = match why {
+        AttachError::MountedElsewhere { dir, .. } => {
+            let hint = format!(
+                "use that, or `potluck umount {}` first; with --again it is mounted twice, and a file that is moved from \
+                 one mount to itself in the other is lost",
+                dir.display()
+            );
+            return Failure::new(ErrorKind::Conflict, code::EXISTS, what).hint(hint);
+        }
         AttachError::NoDevice => (ErrorKind::Other, "load the kernel's module: sudo modprobe fuse"),
         AttachError::DeviceNotAllowed => {
             (ErrorKind::Auth, "root may let all users do so: sudo chmod 666 /dev/fuse")

@@ -53,8 +53,10 @@ impl Mount {
         let (dir, ready) = (place.join(name), place.join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
         let _ = fs::remove_file(&ready); // an earlier mount may have left one
-        let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
-        let args = [&args, options].concat();
+        // Many tests are about what one mount sees of another, and the user has both.
+        let args = ["mount", "--foreground", "--again", path, arg(&dir)];
+        let args = [&args[..], &["--ready-file", arg(&ready)]].concat();
+        let args = [&args[..], options].concat();
         let mut running = user.start(&args);
         wait_until("the mount to serve", DEADLINE, || {
             assert!(running.ended().is_none(), "{}", user.said_by_the_last());

@@ -84,6 +84,39 @@ fn a_mount_serves_when_its_command_returns_and_has_ended_when_umount_returns() {
     assert!(text.contains("is mounted at") && text.contains("is unmounted"), "{text}");
 }
 
+/// `mv` from one mount to the other takes a file for two, removes one, and then finds none to copy.
+#[test]
+fn what_is_mounted_is_mounted_elsewhere_only_if_that_is_asked_for() {
+    if !can_mount("what_is_mounted_is_mounted_elsewhere_only_if_that_is_asked_for") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["mkdir", "pot://lab/a"]);
+    lab.cli.ok(&["mkdir", "pot://lab/b"]);
+    let [first, second] = ["first", "second"].map(|name| {
+        let dir = lab.dir().join(name);
+        fs::create_dir(&dir).expect("made");
+        dir
+    });
+    let mount = |path: &str, options: &[&str]| {
+        LeftDaemon::of(&lab.cli.json(&[&["mount", path, arg(&second)], options].concat()))
+    };
+    let _daemon = LeftDaemon::of(&lab.cli.json(&["mount", "pot://lab/a", arg(&first)]));
+    for path in ["pot://lab/a", "pot://lab", "pot://"] {
+        let why = lab.cli.fails(10, &["mount", path, arg(&second)]);
+        assert!(why.message.contains(&format!("is mounted at {}", arg(&first))), "{why:?}");
+        assert!(why.hint.contains("umount") && why.hint.contains("--again"), "{why:?}");
+    }
+    for (path, options) in [("pot://lab/b", &[][..]), ("pot://lab", &["--again"])] {
+        let _daemon = mount(path, options);
+        lab.cli.ok(&["umount", arg(&second)]);
+    }
+    lab.cli.ok(&["umount", arg(&first)]);
+    let _daemon = mount("pot://lab", &[]);
+    lab.cli.ok(&["umount", arg(&second)]);
+}
+
 #[test]
 fn a_mount_that_cannot_come_about_says_why_and_leaves_nothing() {
     if !can_mount("a_mount_that_cannot_come_about_says_why") {
@@ -232,7 +265,7 @@ fn a_line_of_fstab_mounts_a_pool_and_ends_like_other_mounts() {
     let pool = "pool=/home/lab/.local/state/potluck/manager/admin";
     let lines = format!(
         "pot://lab /mnt/lab potluck _netdev,nofail,x-systemd.automount,{pool} 0 0\n\
-         pot://lab /mnt/ro potluck noauto,ro,retry_for=5s,{pool} 0 0\n"
+         pot://lab /mnt/ro potluck noauto,ro,again,retry_for=5s,{pool} 0 0\n"
     );
     fs::write(alice.path("/etc/fstab"), lines).expect("a machine's own file");
     let checked = |ran: Ran| {

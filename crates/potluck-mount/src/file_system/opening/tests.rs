@@ -28,7 +28,7 @@ impl Stage {
     async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let root: PoolPath = "pot://lab".parse().expect("a path");
-        let mount = RecordedMount { pid: 1, path: root.clone(), dir: dir.path().into() };
+        let mount = RecordedMount::alone(root.clone(), dir.path());
         let record = MountRecord::take(dir.path(), &mount).expect("taken");
         let spool = Spool::new(dir.path().into(), 1000);
         let limits = WriteLimits::new(WriteOptions::default());
