@@ -195,6 +195,7 @@ pub(crate) fn commit(
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
     pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
+    names::is_renamed(db, &to, when)?;
     Ok(CheckpointOutcome::Now(to))
 }
 

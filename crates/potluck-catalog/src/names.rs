@@ -25,7 +25,7 @@ use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::visible;
-use crate::when::When;
+use crate::when::{WhatIsKept, When};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::SNAPSHOT_DIR;
@@ -83,12 +83,10 @@ pub(crate) fn set_attributes(
                 visible::check_condition(db, path, Condition::IfVersion(expected), Some(id))?;
             }
             let before = versions::get(db, id)?.attributes;
-            let attributes = before.with(new);
-            if attributes == before {
-                return Ok(());
+            match new.changes(before) {
+                true => put_attributes(db, path, &found.place, before.with(new)),
+                false => Ok(()),
             }
-            versions::set_attributes(db, id, attributes)?;
-            changes::tell(db, Record::VersionAttributes { version: id, attributes })
         }
         EntryPlace::Dir(_) if version.is_some() => Err(Error::IsADirectory(path.clone())),
         EntryPlace::Link(target) if version.is_some() => {
@@ -98,18 +96,45 @@ pub(crate) fn set_attributes(
             let is_link = matches!(found.place, EntryPlace::Link(_));
             // The permissions of a link have no meaning.
             let permissions = new.permissions.filter(|_| !is_link);
-            let attributes = found.attributes.with(AttributesToSet { permissions, ..new });
-            if attributes == found.attributes {
-                return Ok(());
+            let new = AttributesToSet { permissions, ..new };
+            match new.changes(found.attributes) {
+                true => put_attributes(db, path, &found.place, found.attributes.with(new)),
+                false => Ok(()),
             }
-            let (parent, name) = match split(path) {
-                Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
-                Err(_) => (DirId::ROOT, path.space()),
-            };
-            entries::set_attributes(db, parent, name, attributes)?;
-            changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
         }
     }
+}
+
+/// Gives what is at a path these attributes.
+pub(crate) fn put_attributes(
+    db: &Tx,
+    path: &PoolPath,
+    place: &EntryPlace,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    if let EntryPlace::File(version) = *place {
+        versions::set_attributes(db, version, attributes)?;
+        return changes::tell(db, Record::VersionAttributes { version, attributes });
+    }
+    let (parent, name) = match split(path) {
+        Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
+        Err(_) => (DirId::ROOT, path.space()),
+    };
+    entries::set_attributes(db, parent, name, attributes)?;
+    changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
+}
+
+/// Notes that an entry was renamed, and so changed, at `when`. The log tells it by a record of its own.
+pub(crate) fn is_renamed(db: &Tx, path: &PoolPath, when: When) -> Result<(), Error> {
+    if when.keeps == WhatIsKept::AsTheLogSays {
+        return Ok(());
+    }
+    let entries::FoundEntry { place, mut attributes } = entries::existing(db, path)?;
+    if let EntryPlace::File(version) = place {
+        attributes = versions::get(db, version)?.attributes;
+    }
+    attributes.changed = FileTime::of_ms(when.wall_ms);
+    put_attributes(db, path, &place, attributes)
 }
 
 /// Refuses the move of a directory that would give something below it a path longer than any may be. If the directory's
@@ -184,6 +209,7 @@ pub(crate) fn move_entry(
     bygone::note(db, (from_dir, from), when)?;
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
+    is_renamed(db, to, when)?;
     if was_pinned && entries::set_pinned(db, to_dir, to_name, true)? {
         history::tell_pinned(db, to)?;
     }

@@ -24,10 +24,10 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns";
 
 /// The number of columns that [`COLUMNS`] names.
-pub const COLUMN_COUNT: usize = 16;
+pub const COLUMN_COUNT: usize = 18;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -40,6 +40,8 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
             mtime: FileTime(row.get(at + 3)?),
             permissions: Permissions::of_mode(row.get(at + 4)?),
             owner: FileOwner::of_columns(row.get(at + 5)?, row.get(at + 6)?),
+            changed: FileTime(row.get(at + 16)?),
+            accessed: row.get::<Option<i64>>(at + 17)?.map(FileTime),
         },
         chunk_size: row.get(at + 7)?,
         copies: row.get(at + 8)?,
@@ -82,8 +84,8 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
-          parity, goal, safe_wall_ms, parts, key)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -103,6 +105,8 @@ pub(crate) fn insert(
         version.safe_wall_ms,
         version.parts as i64,
         version.key.map(|key| key.0),
+        version.attributes.changed.0,
+        version.attributes.accessed.map(|time| time.0),
     ])?;
     insert_pages(db, version.id, pages)
 }
@@ -235,12 +239,22 @@ pub(crate) fn set_attributes(
     id: VersionId,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
-        "UPDATE versions SET mtime_ns = ?2, permissions = ?3, uid = ?4, gid = ?5 WHERE id = ?1",
+        "UPDATE versions
+         SET mtime_ns = ?2, permissions = ?3, uid = ?4, gid = ?5, ctime_ns = ?6, atime_ns = ?7
+         WHERE id = ?1",
     )?
-    .execute(params![id.0 as i64, mtime.0, permissions.bits(), uid, gid])?;
+    .execute(params![
+        id.0 as i64,
+        mtime.0,
+        permissions.bits(),
+        uid,
+        gid,
+        changed.0,
+        accessed.map(|time| time.0)
+    ])?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
 use crate::stored_rows::KeptRow;
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
@@ -86,11 +86,7 @@ impl File {
             size: parts.iter().map(|part| part.file.size).sum(),
             digest: Digest::of(b""),
             version: VersionId(0),
-            attributes: EntryAttributes {
-                mtime: FileTime(0),
-                permissions: Permissions::FILE,
-                owner: None,
-            },
+            attributes: EntryAttributes::default(),
             chunk_size: policy.chunk_size,
             ec: policy.ec,
         };
@@ -112,8 +108,8 @@ impl File {
         lease: Option<Lease>,
     ) -> Result<Self, Failure> {
         let OpenFile { size, digest, version, mtime, chunk_size, ec, .. } = file;
-        let OpenFile { permissions, owner, .. } = file;
-        let attributes = EntryAttributes { mtime, permissions, owner };
+        let OpenFile { permissions, owner, changed, accessed, .. } = file;
+        let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let path = file.path.clone();
         let about = About { path, size, digest, version, attributes, chunk_size, ec };
         let content = if file.parts.is_empty() {

@@ -577,7 +577,7 @@ impl Making<'_> {
             (None, None) => return Ok(None),
         };
         let EntryAttributes { permissions, owner, .. } = attributes;
-        let attributes = Attributes { mtime: None, permissions, owner };
+        let attributes = Attributes { permissions, owner, ..Attributes::default() };
         let condition = Condition::IfVersion(there);
         let mut options = PutOptions { condition, ..PutOptions::default() };
         options.policy.cut = Some(Cutting::Fixed);

@@ -8,6 +8,7 @@ mod parity;
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
 use crate::content_reader::ContentReader;
+use crate::writer::Attributes;
 use current::Current;
 use parity::Grouping;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
@@ -166,12 +167,8 @@ pub struct Facts {
     pub digest: Digest,
     /// The digest of the last part of the file; for a file without parts, that of the whole file.
     pub last_part: Digest,
-    /// The time at which the file was modified; `None` where its source does not tell.
-    pub mtime: Option<FileTime>,
-    /// The permissions of the file.
-    pub permissions: Permissions,
-    /// The owner of the file, if it is stored with one.
-    pub owner: Option<FileOwner>,
+    /// The attributes of the file, as far as its source tells.
+    pub attributes: Attributes,
     /// True if the length of the file was not known when it was opened.
     pub stream: bool,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.

@@ -156,6 +156,8 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         mtime: FileTime(0),
         permissions: Permissions::FILE,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         inline: None,
         pages: pack(&digest, &entries).into_iter().map(Blob).collect(),
         holders: Vec::new(),

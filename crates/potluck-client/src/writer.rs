@@ -9,7 +9,7 @@ use crate::file::File;
 use crate::source::{Cut, Cutter, Input};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Push, SessionHandle, VisibleFile, ended};
-use potluck_core::attributes::{FileOwner, FileTime, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
@@ -33,6 +33,18 @@ pub struct Attributes {
     pub permissions: Permissions,
     /// The owner of the file; `None` to store none.
     pub owner: Option<FileOwner>,
+    /// The time of the last change; `None` for the time at which the file becomes visible.
+    pub changed: Option<FileTime>,
+    /// The access time that a program set, if one did.
+    pub accessed: Option<FileTime>,
+}
+
+impl From<EntryAttributes> for Attributes {
+    fn from(all: EntryAttributes) -> Self {
+        let EntryAttributes { mtime, permissions, owner, changed, accessed } = all;
+        let (mtime, changed) = (Some(mtime), Some(changed));
+        Self { mtime, permissions, owner, changed, accessed }
+    }
 }
 
 /// A writer of one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
@@ -324,9 +336,7 @@ impl Writer {
         let (cutter, mut cuts) = shared.cut(cutter, bytes).await;
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
             facts.path = self.path.clone();
-            facts.mtime = self.attributes.mtime;
-            facts.permissions = self.attributes.permissions;
-            facts.owner = self.attributes.owner;
+            facts.attributes = self.attributes;
             facts.condition = self.condition;
         }
         if let Some(Cut::Failed { error, .. }) =

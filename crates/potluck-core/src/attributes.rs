@@ -1,4 +1,4 @@
-//! Attributes of an entry beside its content: when it was modified, whom it belongs to, and who may do what with it.
+//! Attributes of an entry beside its content: its times, whom it belongs to, and who may do what with it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -169,13 +169,25 @@ pub struct EntryAttributes {
     /// The owner of the entry; `None` where nobody named one, so that each reader sees the entry as its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// The time at which the content, the name or an attribute was changed last. No program sets it, so that tools which
+    /// make backups can go by it.
+    #[serde(default, rename = "ctime_ns")]
+    pub changed: FileTime,
+    /// The access time that a program set last; `None` where none did, because reads are not noted.
+    #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<FileTime>,
 }
 
 impl EntryAttributes {
     /// Returns the attributes of a directory that is made at this wall time, in milliseconds since 1970, without any
     /// attributes given.
     pub const fn of_dir(wall_ms: i64) -> Self {
-        Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR, owner: None }
+        Self::new(FileTime::of_ms(wall_ms), Permissions::DIR, None)
+    }
+
+    /// Returns the attributes of an entry that is made at the time at which it counts as modified.
+    pub const fn new(mtime: FileTime, permissions: Permissions, owner: Option<FileOwner>) -> Self {
+        Self { mtime, permissions, owner, changed: mtime, accessed: None }
     }
 
     /// Returns these attributes, with those that `new` gives in place of the old ones.
@@ -184,6 +196,8 @@ impl EntryAttributes {
             mtime: new.mtime.unwrap_or(self.mtime),
             permissions: new.permissions.unwrap_or(self.permissions),
             owner: new.owner.or(self.owner),
+            changed: new.changed.unwrap_or(self.changed),
+            accessed: new.accessed.or(self.accessed),
         }
     }
 }
@@ -200,6 +214,13 @@ pub struct AttributesToSet {
     /// The owner to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// The access time to set.
+    #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<FileTime>,
+    /// The time of this change by the clock of who makes it, who may have shown it; the manager's time where it is left
+    /// out.
+    #[serde(default, rename = "ctime_ns", skip_serializing_if = "Option::is_none")]
+    pub changed: Option<FileTime>,
 }
 
 impl AttributesToSet {
@@ -207,12 +228,18 @@ impl AttributesToSet {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Returns whether anything gets another value than `before` has. The time of a change is none itself.
+    pub fn changes(self, before: EntryAttributes) -> bool {
+        before.with(Self { changed: None, ..self }) != before
+    }
 }
 
 impl From<EntryAttributes> for AttributesToSet {
     fn from(all: EntryAttributes) -> Self {
-        let EntryAttributes { mtime, permissions, owner } = all;
-        Self { mtime: Some(mtime), permissions: Some(permissions), owner }
+        let EntryAttributes { mtime, permissions, owner, accessed, .. } = all;
+        let (mtime, permissions) = (Some(mtime), Some(permissions));
+        Self { mtime, permissions, owner, accessed, changed: None }
     }
 }
 

@@ -135,16 +135,14 @@ impl Draft {
     }
 
     /// Makes a draft of a version that was cut off to nothing when it was opened.
-    pub fn cut_off_version(place: DraftPlace, cut: &File, attributes: Attributes) -> Self {
-        let draft = Self::empty(place, Condition::Always, attributes);
+    pub fn cut_off_version(place: DraftPlace, cut: &File) -> Self {
+        let draft = Self::empty(place, Condition::Always, cut.attributes().into());
         Self { version: Some(cut.version()), ..draft }
     }
 
     /// Makes a draft of the content of a version, to be read and written anywhere.
     pub fn of_version(place: DraftPlace, base: File) -> Self {
-        let EntryAttributes { mtime, permissions, owner } = base.attributes();
-        let attributes = Attributes { mtime: Some(mtime), permissions, owner };
-        let version = Some(base.version());
+        let (attributes, version) = (base.attributes().into(), Some(base.version()));
         let content = Content::Edited(Box::new(Edit::of(base, &place.spool)));
         let draft = Self::new(place, content, attributes, Condition::Always, false);
         Self { version, ..draft }
@@ -153,7 +151,7 @@ impl Draft {
     /// Makes a draft for the bytes that this mount writes of a file that other mounts write, too.
     pub async fn shared(place: DraftPlace, path: &PoolPath, before: File) -> Result<Self, Errno> {
         let EntryAttributes { permissions, owner, .. } = before.attributes();
-        let attributes = Attributes { mtime: None, permissions, owner };
+        let attributes = Attributes { permissions, owner, ..Attributes::default() };
         let version = Some(before.version());
         let shared = JointContent::join(&place.pool, path, before, attributes).await?;
         let content = Content::Shared(Box::new(shared));
@@ -229,11 +227,15 @@ impl Draft {
         }
     }
 
-    /// Sets the modification time to now; it is kept when the file is published. The time of a shared file is set when
-    /// all mounts have finished.
+    /// Sets the times of modification and change to now; they are kept when the file is published. Those of a shared file
+    /// are set when all mounts have finished.
     fn is_modified_now(&mut self) {
-        let now = FileTime::of_ms(self.pool.wall_ms());
-        self.attributes.mtime = (!self.is_shared()).then_some(now);
+        let now = (!self.is_shared()).then(|| self.now());
+        (self.attributes.mtime, self.attributes.changed) = (now, now);
+    }
+
+    fn now(&self) -> FileTime {
+        FileTime::of_ms(self.pool.wall_ms())
     }
 
     /// Returns the attributes that the draft will be published with.
@@ -320,8 +322,7 @@ impl Draft {
 
     /// Notes that others have published the version that this draft has now.
     fn goes_on_from(&mut self, there: &File) {
-        let EntryAttributes { mtime, permissions, owner } = there.attributes();
-        self.attributes = Attributes { mtime: Some(mtime), permissions, owner };
+        self.attributes = there.attributes().into();
         self.version = Some(there.version());
         self.has_new_attributes = false;
     }
@@ -367,6 +368,7 @@ impl Draft {
     /// Notes that the draft was renamed. Unless the rename was `no_replace`, the draft may replace what has the new
     /// name.
     pub fn is_renamed(&mut self, no_replace: bool) {
+        self.attributes.changed = Some(self.now());
         if !no_replace {
             self.condition = Condition::Always;
         }

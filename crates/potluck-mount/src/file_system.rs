@@ -30,7 +30,7 @@ use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles};
-use crate::inodes::{EntryTimes, Inodes, ROOT};
+use crate::inodes::{Inodes, ROOT};
 use crate::kernel_retries::KernelRetries;
 use crate::known_capacities::KnownCapacities;
 use crate::locks::{MountLocks, ReservedName};
@@ -63,7 +63,7 @@ pub struct ShownEntry {
     pub kind: EntryKind,
     /// The size of a file in bytes.
     pub size: u64,
-    /// The modification time, permissions and owner.
+    /// The times, permissions and owner.
     pub attributes: EntryAttributes,
     /// The version of a file; `None` for a draft and for anything but a file.
     pub version: Option<VersionId>,
@@ -222,9 +222,9 @@ impl FileSystem {
     /// away, others may list its directory.
     fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let DraftFacts { size, attributes, .. } = draft.facts();
-        let Attributes { mtime, permissions, owner } = attributes;
-        let mtime = mtime.unwrap_or_else(|| self.now());
-        let attributes = EntryAttributes { mtime, permissions, owner };
+        let Attributes { mtime, permissions, owner, changed, accessed } = attributes;
+        let [mtime, changed] = [mtime, changed].map(|time| time.unwrap_or_else(|| self.now()));
+        let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let (kind, version, has_name) = (EntryKind::File, None, self.has_name(inode));
         ShownEntry { inode, kind, size, attributes, version, has_name }
     }
@@ -308,11 +308,6 @@ impl FileSystem {
     /// Returns the number of the parent directory; [`ROOT`] for the root and for an entry without a name.
     pub fn parent(&self, inode: u64) -> u64 {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
-    }
-
-    /// Returns the times of an entry that this mount alone knows.
-    pub fn times(&self, inode: u64) -> EntryTimes {
-        self.inodes().times(inode)
     }
 
     /// Returns the number of a name, if it has one.
@@ -452,7 +447,7 @@ impl FileSystem {
             true => (Condition::IfAbsent, Some(self.reserve_name(&path).await?)),
             false => (Condition::Always, None),
         };
-        let attributes = Attributes { mtime: None, permissions, owner };
+        let attributes = Attributes { permissions, owner, ..Attributes::default() };
         let place = self.draft_place();
         let mut draft = Draft::empty(place, condition, attributes).with_reserved(reserved);
         draft.note(&path);
@@ -525,7 +520,8 @@ impl FileSystem {
         let before = draft.attributes();
         let permissions = before.permissions.without_set_ids();
         if mode.clears_set_ids && permissions != before.permissions {
-            draft.set_attributes(Attributes { permissions, ..before });
+            let changed = Some(self.now());
+            draft.set_attributes(Attributes { permissions, changed, ..before });
             drop(draft); // released first, for the kernel may ask at once
             self.forget_attributes(opened.inode);
         } else {
@@ -634,7 +630,7 @@ fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
     let ShownEntry { kind, size, attributes, version, .. } = *facts;
-    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     let (digest, copies, ec, in_catalog, target) = Default::default();
     ListedEntry {
         path,
@@ -648,6 +644,8 @@ fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
         in_catalog,
         permissions,
         owner,
+        changed,
+        accessed,
         target,
     }
 }

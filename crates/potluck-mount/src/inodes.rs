@@ -1,6 +1,5 @@
 //! The inode numbers by which the kernel knows names of this mount.
 
-use potluck_core::attributes::FileTime;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
@@ -15,15 +14,6 @@ const OF_NAME: u64 = 1 << 62;
 
 /// A name in a directory, by the number of the directory.
 pub type NamePlace = (u64, String);
-
-/// The times of an entry that the pool does not keep: they last for as long as the kernel knows the entry's number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EntryTimes {
-    /// The access time, if a program has set it.
-    pub accessed: Option<FileTime>,
-    /// The time of the last change of the entry's name or attributes through this mount, if there was one.
-    pub changed: Option<FileTime>,
-}
 
 #[derive(Default)]
 struct Inode {
@@ -41,8 +31,6 @@ struct Inode {
     is_outdated: bool,
     /// True if programs locked the file: they share it while they have it open, and must find it under one number.
     was_locked: bool,
-    /// The times that programs set or caused by this mount.
-    times: EntryTimes,
     /// The number of what has taken the last name, once programs have locked or written that by this number.
     successor: Option<u64>,
 }
@@ -153,19 +141,6 @@ impl Inodes {
     /// Returns the name that leads to a number, if one does.
     pub fn place(&self, number: u64) -> Option<&NamePlace> {
         self.known.get(&number)?.place.as_ref()
-    }
-
-    /// Returns the times of an entry that are known here alone.
-    pub fn times(&self, number: u64) -> EntryTimes {
-        self.known.get(&number).map(|inode| inode.times).unwrap_or_default()
-    }
-
-    /// Notes that attributes or the name of an entry were changed, and the access time that a program has set.
-    pub fn is_changed(&mut self, number: u64, now: FileTime, accessed: Option<FileTime>) {
-        if let Some(inode) = self.known.get_mut(&number) {
-            let accessed = accessed.or(inode.times.accessed);
-            inode.times = EntryTimes { accessed, changed: Some(now) };
-        }
     }
 
     /// Returns the name that leads to a number, or the last one that did.

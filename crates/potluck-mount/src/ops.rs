@@ -5,7 +5,6 @@ mod listing;
 mod translation;
 
 use crate::file_system::{AttributeChange, FileSystem, NewEntry, PoolAttribute, ShownEntry};
-use crate::inodes::EntryTimes;
 use crate::interruption::killed;
 use crate::locks::RangeLock;
 use crate::opener::process_of;
@@ -87,12 +86,11 @@ impl KernelRequests {
         F: Future<Output = Result<ShownEntry, Errno>> + Send + 'static,
     {
         let (owners, files, thread) = (self.owners, Arc::clone(&self.files), request.pid());
-        let (work, known) = (work(Arc::clone(&self.files)), Arc::clone(&self.files));
+        let work = work(Arc::clone(&self.files));
         self.begin(async move {
             let reply = move |found: Result<&ShownEntry, Errno>| match found {
                 Ok(facts) => {
-                    let shown = shown(facts, known.times(facts.inode), owners);
-                    reply.entry(&BELIEVED, &shown, Generation(0));
+                    reply.entry(&BELIEVED, &shown(facts, owners), Generation(0));
                 }
                 Err(why) => reply.error(number(why)),
             };
@@ -136,7 +134,7 @@ impl KernelRequests {
         let (owners, files) = (self.owners, Arc::clone(&self.files));
         self.answer(request, work, move |found| match found {
             Ok(facts) => {
-                reply.attr(&BELIEVED, &shown(facts, files.times(facts.inode), owners));
+                reply.attr(&BELIEVED, &shown(facts, owners));
             }
             Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
         });
@@ -373,7 +371,7 @@ impl Filesystem for KernelRequests {
             let create = async { files.create(parent.0, &name?, mode(flags), made, opener).await };
             let reply = move |created: Result<&(ShownEntry, u64), Errno>| match created {
                 Ok((facts, handle)) => {
-                    let shown = shown(facts, EntryTimes::default(), owners);
+                    let shown = shown(facts, owners);
                     let handle = FileHandle(*handle);
                     reply.created(&BELIEVED, &shown, Generation(0), handle, DIRECT);
                 }

@@ -346,6 +346,8 @@ impl Member {
             mtime: FileTime::of_ms(0),
             permissions: Permissions::FILE,
             owner: None,
+            changed: FileTime::default(),
+            accessed: None,
             chunk_size: 1 << 16,
             copies: 1,
             inline: None,

@@ -40,7 +40,7 @@ pub(crate) struct BygoneRow {
 }
 
 const COLUMNS: &str = "SELECT id, e.parent, e.name, since, until, snapshot, e.dir, e.version, e.target, e.mtime_ns, \
-                       e.permissions, e.uid, e.gid FROM bygone e";
+                       e.permissions, e.uid, e.gid, e.ctime_ns, e.atime_ns FROM bygone e";
 
 fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
     let number = |at| row.get::<i64>(at).map(|number| SnapshotId(number as u64));
@@ -109,7 +109,8 @@ fn insert_as(
     (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
 ) -> Result<(), Error> {
     db.prepare(&format!(
-        "INSERT INTO bygone (parent, name, since, until, snapshot, dir, version, target, mtime_ns, permissions, uid, gid)
+        "INSERT INTO bygone (parent, name, since, until, snapshot, dir, version, target, mtime_ns, permissions, uid, gid,
+             ctime_ns, atime_ns)
          SELECT ?1, ?2, ?3, ?4, ?5, e.dir, e.version, e.target, {ATTRIBUTES} FROM entries e
          WHERE e.parent = ?6 AND e.name = ?7"
     ))?
@@ -132,10 +133,11 @@ fn insert_link(
     link: &BygoneLink,
     (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner } = link.attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = link.attributes;
     db.prepare(
-        "INSERT INTO bygone (parent, name, since, until, snapshot, target, mtime_ns, permissions, uid, gid)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO bygone (parent, name, since, until, snapshot, target, mtime_ns, permissions, uid, gid,
+             ctime_ns, atime_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         parent.0,
@@ -147,7 +149,9 @@ fn insert_link(
         mtime.0,
         permissions.bits(),
         owner.map(|owner| owner.uid),
-        owner.map(|owner| owner.gid)
+        owner.map(|owner| owner.gid),
+        changed.0,
+        accessed.map(|time| time.0)
     ])?;
     Ok(())
 }

@@ -107,7 +107,8 @@ impl Replay {
                 link(db, &path, &target, attributes)
             }
             Record::PathAttributes { path, attributes } => {
-                names::set_attributes(db, &path, None, attributes.into())
+                let place = entries::existing(db, &path)?.place;
+                names::put_attributes(db, &path, &place, attributes)
             }
             Record::DirModified { path, mtime_ns } => {
                 entries::touch(db, entries::existing_dir(db, &path)?, mtime_ns).map(drop)

@@ -205,9 +205,15 @@ impl Copying<'_> {
         Ok(None)
     }
 
+    /// Returns the attributes of a copy, which is new though it counts as modified when its source was.
+    fn copied(&self, source: EntryAttributes) -> EntryAttributes {
+        EntryAttributes { changed: self.now, accessed: None, ..source }
+    }
+
     /// Makes a directory. If something else is in its place, the directory is reported as refused, and so is each file
     /// below it.
     fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
+        let attributes = self.copied(attributes);
         match self.visible.make_dirs(path, attributes, self.now) {
             Ok(()) => Ok(()),
             Err(why) if is_refusal(&why) => {
@@ -224,6 +230,7 @@ impl Copying<'_> {
         attributes: EntryAttributes,
         to: PoolPath,
     ) -> Result<(), Error> {
+        let attributes = self.copied(attributes);
         let made = LinkToMake { path: to.clone(), target, attributes };
         match links::make(self.db, &made, true, self.wanted.condition, self.visible.when) {
             Ok(()) => self.links += 1,
@@ -233,7 +240,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {
+    fn file(&mut self, mut source: Version, to: PoolPath) -> Result<(), Error> {
+        source.attributes = self.copied(source.attributes);
         if source.parts > 0 {
             let copied = match self.put_whole(source, to.clone()) {
                 Err(why) if !is_refusal(&why) && !matches!(why, Error::Damaged(_)) => {

@@ -66,15 +66,18 @@ fn attributes_of(row: &Row<'_>, at: usize) -> Result<EntryAttributes, Error> {
     let mtime = FileTime(mtime.unwrap_or_default());
     let permissions = Permissions::of_mode(permissions.unwrap_or_default());
     let owner = FileOwner::of_columns(row.get(at + 2)?, row.get(at + 3)?);
-    Ok(EntryAttributes { mtime, permissions, owner })
+    let changed = FileTime(row.get::<Option<i64>>(at + 4)?.unwrap_or_default());
+    let accessed = row.get::<Option<i64>>(at + 5)?.map(FileTime);
+    Ok(EntryAttributes { mtime, permissions, owner, changed, accessed })
 }
 
 /// The columns of an entry `e` that say what it is.
 pub(crate) const PLACE: &str = "e.dir, e.version, e.target";
 /// The columns of an entry `e` that follow [`PLACE`], with its attributes.
-pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions, e.uid, e.gid";
+pub(crate) const ATTRIBUTES: &str =
+    "e.mtime_ns, e.permissions, e.uid, e.gid, e.ctime_ns, e.atime_ns";
 /// The number of columns that [`PLACE`] and [`ATTRIBUTES`] name.
-pub(crate) const ENTRY_COLUMNS: usize = 7;
+pub(crate) const ENTRY_COLUMNS: usize = 9;
 
 impl EntryPlace {
     /// Reads [`PLACE`] from column `at` on.
@@ -309,12 +312,13 @@ fn add(
     (dir, target): (Option<DirId>, Option<&LinkTarget>),
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
     let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
-        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, uid, gid, since)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, uid, gid, ctime_ns,
+             atime_ns, since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
              (SELECT value FROM meta WHERE key = 'next_snapshot'))",
     )?
     .execute(params![
@@ -325,7 +329,9 @@ fn add(
         mtime.0,
         permissions.bits(),
         uid,
-        gid
+        gid,
+        changed.0,
+        accessed.map(|time| time.0)
     ])?;
     Ok(())
 }
@@ -365,20 +371,33 @@ pub(crate) fn set_attributes(
     name: &str,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
-        "UPDATE entries SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6
+        "UPDATE entries
+         SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6, ctime_ns = ?7, atime_ns = ?8
          WHERE parent = ?1 AND name = ?2",
     )?
-    .execute(params![parent.0, name, mtime.0, permissions.bits(), uid, gid])?;
+    .execute(params![
+        parent.0,
+        name,
+        mtime.0,
+        permissions.bits(),
+        uid,
+        gid,
+        changed.0,
+        accessed.map(|time| time.0)
+    ])?;
     Ok(())
 }
 
-/// Sets the modification time of a directory. Returns false if it had that time before, or no entry leads to it.
+/// Sets the modification time of a directory, which is changed by that. Returns false if it had that time before, or no entry leads to it.
 pub(crate) fn touch(db: &Tx, dir: DirId, mtime: FileTime) -> Result<bool, Error> {
     let changed = db
-        .prepare("UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2")?
+        .prepare(
+            "UPDATE entries SET mtime_ns = ?2, ctime_ns = ?2
+             WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2",
+        )?
         .execute(params![dir.0, mtime.0])?;
     Ok(changed > 0)
 }

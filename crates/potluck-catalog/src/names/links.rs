@@ -41,8 +41,8 @@ pub(crate) fn make_all(
     let mut refused = Vec::new();
     let now = FileTime::of_ms(when.wall_ms);
     for NewLink { path, target, mtime, owner } in links {
-        let mtime = mtime.unwrap_or(now);
-        let attributes = EntryAttributes { mtime, permissions: Permissions::LINK, owner: *owner };
+        let attributes = EntryAttributes::new(mtime.unwrap_or(now), Permissions::LINK, *owner);
+        let attributes = EntryAttributes { changed: now, ..attributes };
         let link = LinkToMake { path: path.clone(), target: target.clone(), attributes };
         match make(db, &link, parents, condition, when) {
             Err(why) if is_refusal(&why) || matches!(why, Error::NoEntry(_)) => {
@@ -84,8 +84,7 @@ pub(crate) fn make(
     }
     let dir = match parents {
         true => {
-            let EntryAttributes { mtime, .. } = *attributes;
-            let of_dir = EntryAttributes { mtime, permissions: Permissions::DIR, owner: None };
+            let of_dir = EntryAttributes::new(attributes.mtime, Permissions::DIR, None);
             make_dirs(db, &above, of_dir, now)?
         }
         false => entries::existing_dir(db, &above)?,

@@ -25,7 +25,7 @@ use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, Use
 const PAGE: usize = 2000;
 
 fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
-    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     ListedEntry {
         path,
         kind: EntryKind::Dir,
@@ -38,6 +38,8 @@ fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
         in_catalog: false,
         permissions,
         owner,
+        changed,
+        accessed,
         target: None,
     }
 }
@@ -52,7 +54,7 @@ fn link_entry(path: String, target: LinkTarget, attributes: EntryAttributes) -> 
 }
 
 fn file_entry(path: String, version: &Version) -> ListedEntry {
-    let EntryAttributes { mtime, permissions, owner } = version.attributes;
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = version.attributes;
     ListedEntry {
         path,
         kind: EntryKind::File,
@@ -65,6 +67,8 @@ fn file_entry(path: String, version: &Version) -> ListedEntry {
         in_catalog: version.chunks == 0,
         permissions,
         owner,
+        changed,
+        accessed,
         target: None,
     }
 }

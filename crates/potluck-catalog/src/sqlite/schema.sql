@@ -87,8 +87,9 @@ CREATE TABLE group_members (
 CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
--- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions, uid, gid: of a directory or a
--- link; NULL for a file, whose version has them. Both uid and gid are NULL where nobody said whom it belongs to.
+-- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions, uid, gid, ctime_ns, atime_ns: of
+-- a directory or a link; NULL for a file, whose version has them. Both uid and gid are NULL where nobody said whom it belongs
+-- to, atime_ns where no program set it.
 -- A dir below 0 is the snapshot of that number, without its sign. since: the
 -- first snapshot that shows the entry under this name, taken or yet to be taken. pinned: whether it is never purged. used_ms:
 -- when it was used last as a step of a series that purges what is not, in the pool's time; 0 where that is not known.
@@ -102,6 +103,8 @@ CREATE TABLE entries (
     permissions INTEGER,
     uid         INTEGER,
     gid         INTEGER,
+    ctime_ns    INTEGER,
+    atime_ns    INTEGER,
     since       INTEGER NOT NULL DEFAULT 0,
     pinned      INTEGER NOT NULL DEFAULT 0,
     used_ms     INTEGER NOT NULL DEFAULT 0,
@@ -203,7 +206,9 @@ CREATE TABLE bygone (
     mtime_ns    INTEGER,
     permissions INTEGER,
     uid         INTEGER,
-    gid         INTEGER
+    gid         INTEGER,
+    ctime_ns    INTEGER,
+    atime_ns    INTEGER
 );
 CREATE INDEX bygone_by_name ON bygone (parent, name);
 CREATE INDEX bygone_by_snapshot ON bygone (snapshot);
@@ -233,6 +238,8 @@ CREATE TABLE versions (
     permissions  INTEGER NOT NULL,
     uid          INTEGER,
     gid          INTEGER,
+    ctime_ns     INTEGER NOT NULL,
+    atime_ns     INTEGER,
     chunk_size   INTEGER NOT NULL,
     copies       INTEGER NOT NULL,
     chunks       INTEGER NOT NULL,

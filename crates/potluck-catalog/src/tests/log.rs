@@ -209,7 +209,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
     fn set(fixture: &Fixture, at: &str, mtime: i64, mode: u32) {
         let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
         let owner = Some(FileOwner { uid: mode, gid: 7 });
-        let new = AttributesToSet { mtime, permissions, owner };
+        let new = AttributesToSet { mtime, permissions, owner, ..AttributesToSet::default() };
         names::set_attributes(&fixture.db, &path(at), None, new).expect("set");
     }
     let mut steps: Vec<fn(&mut Fixture)> = vec![

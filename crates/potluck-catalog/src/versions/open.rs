@@ -213,6 +213,8 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         mtime: version.attributes.mtime,
         permissions: version.attributes.permissions,
         owner: version.attributes.owner,
+        changed: version.attributes.changed,
+        accessed: version.attributes.accessed,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

@@ -84,7 +84,7 @@ async fn links_are_listed_moved_and_removed_and_count_as_files_without_bytes() {
     let new = AttributesToSet {
         mtime: Some(FileTime(-7)),
         permissions: Some(Permissions::of_mode(0o600)),
-        owner: None,
+        ..AttributesToSet::default()
     };
     stage.catalog.set_attributes(path("pot://lab/d/l"), None, new).await.expect("set");
     let l = told(&stage, "pot://lab/d/l").await;

@@ -231,7 +231,7 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     let stage = tree().await;
     let set = async |at, version, mtime: Option<i64>, mode: Option<u32>| {
         let (mtime, permissions) = (mtime.map(FileTime), mode.map(Permissions::of_mode));
-        let new = AttributesToSet { mtime, permissions, owner: None };
+        let new = AttributesToSet { mtime, permissions, ..AttributesToSet::default() };
         stage.catalog.set_attributes(path(at), version, new).await
     };
     let (was, mode, version) = told(&stage, "pot://lab/b/one").await;
@@ -268,7 +268,7 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None));
     assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o4711);
     let permissions = Permissions::of_mode(0o711);
-    let made = EntryAttributes { mtime: FileTime(5), permissions, owner: None };
+    let made = EntryAttributes::new(FileTime(5), permissions, None);
     let make = async |at, all| stage.catalog.make_directory(path(at), all, made).await;
     make("pot://lab/made", false).await.expect("made");
     assert_eq!(told(&stage, "pot://lab/made").await, (5, 0o711, None));
@@ -276,6 +276,39 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None), "it stays as it is");
     let stage = stage.reopen().await;
     assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o4711);
+}
+
+#[tokio::test]
+async fn times_of_access_and_change_are_kept_and_a_change_moves_with_attributes_and_names() {
+    let mut stage = tree().await;
+    let times = async |stage: &Stage, at: &str| {
+        let entry = stage.catalog.stat(path(at)).await.expect("there").entry;
+        (entry.accessed.map(|time| time.0), entry.changed.0)
+    };
+    let set = async |at, accessed, changed| {
+        let (accessed, changed) = (Some(FileTime(accessed)), Some(FileTime(changed)));
+        let new = AttributesToSet { accessed, changed, ..AttributesToSet::default() };
+        stage.catalog.set_attributes(path(at), None, new).await.expect("set");
+    };
+    for at in ["pot://lab/b/one", "pot://lab/b", "pot://lab"] {
+        set(at, -5, 100).await;
+        assert_eq!(times(&stage, at).await, (Some(-5), 100), "{at}");
+        set(at, -5, 200).await;
+        assert_eq!(times(&stage, at).await, (Some(-5), 100), "{at}: nothing was changed");
+    }
+    let opened = stage.catalog.open_files(path("pot://lab/b/one"), false, None).await;
+    let opened = opened.expect("opened").files.remove(0);
+    assert_eq!((opened.accessed, opened.changed), (Some(FileTime(-5)), FileTime(100)));
+    stage.put(file("pot://lab/b/further", &[1], &[1])).await;
+    let (accessed, grown) = times(&stage, "pot://lab/b").await;
+    assert!(accessed == Some(-5) && grown > 100, "an entry came: {grown}");
+    moved(&stage, "pot://lab/b/one", "pot://lab/b/two").await.expect("moved");
+    moved(&stage, "pot://lab/b", "pot://lab/moved").await.expect("moved");
+    let stage = stage.reopen().await;
+    for at in ["pot://lab/moved/two", "pot://lab/moved"] {
+        let (accessed, changed) = times(&stage, at).await;
+        assert!(accessed == Some(-5) && changed > 100, "{at}: {changed}");
+    }
 }
 
 #[tokio::test]

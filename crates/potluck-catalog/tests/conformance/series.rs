@@ -31,7 +31,7 @@ impl Stage {
         let at = format!("pot://lab/run/{name}");
         self.put(file(&format!("{at}/state"), &[chunk], &[1])).await;
         let mtime = Some(FileTime::of_ms(NOW.wall_ms - 1000 * seconds));
-        let new = AttributesToSet { mtime, permissions: None, owner: None };
+        let new = AttributesToSet { mtime, ..AttributesToSet::default() };
         self.catalog.set_attributes(path(&at), None, new).await.expect("set");
     }
 

@@ -14,6 +14,8 @@ fn nothing() -> OpenFile {
         mtime: FileTime::default(),
         permissions: Permissions::FILE,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

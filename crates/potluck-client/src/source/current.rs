@@ -3,6 +3,7 @@
 use super::{Cut, Facts, Input};
 use crate::body::Body;
 use crate::content_reader::{ContentReader, LocalBytes, StreamedBytes};
+use crate::writer::Attributes;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX};
 use potluck_core::erasure::Ec;
@@ -160,14 +161,14 @@ impl Current {
     pub(super) fn end(mut self, inline: Option<Vec<u8>>) -> Cut {
         let last_part = self.whole_part.unwrap_or_else(|| self.digest.finish());
         self.parts.push(last_part.0);
+        let Self { mtime, permissions, owner, .. } = self;
+        let attributes = Attributes { mtime, permissions, owner, ..Attributes::default() };
         let facts = Facts {
             path: self.path,
             size: self.size,
             digest: Digest(self.parts.root()),
             last_part,
-            mtime: self.mtime,
-            permissions: self.permissions,
-            owner: self.owner,
+            attributes,
             stream: self.stream,
             condition: None,
             inline,

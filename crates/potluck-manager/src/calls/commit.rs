@@ -327,6 +327,8 @@ fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
         mtime: version.attributes.mtime,
         permissions: version.attributes.permissions,
         owner: version.attributes.owner,
+        changed: version.attributes.changed,
+        accessed: version.attributes.accessed,
         chunk_size: version.chunk_size,
         copies: version.copies,
         inline: None,

@@ -172,7 +172,7 @@ impl Answer<MakeDir> for NamingCalls {
         self.access.need(&caller, Right::Write, &call.path).await?;
         let MakeDir { path, parents, permissions, owner } = call;
         let mtime = FileTime::of_ms(self.time.when().wall_ms);
-        let attributes = EntryAttributes { mtime, permissions, owner };
+        let attributes = EntryAttributes::new(mtime, permissions, owner);
         self.catalog.make_directory(path, parents, attributes).await?;
         Ok(Done {})
     }
@@ -200,8 +200,9 @@ impl Answer<MakeLinks> for NamingCalls {
 
 impl Answer<SetAttributes> for NamingCalls {
     async fn answer(self, call: SetAttributes, caller: CallingMember) -> Result<Done, Failure> {
-        let SetAttributes { path, version, attributes } = call;
+        let SetAttributes { path, version, mut attributes } = call;
         self.access.need(&caller, Right::Write, &path).await?;
+        attributes.changed.get_or_insert(FileTime::of_ms(self.time.when().wall_ms));
         self.catalog.set_attributes(path, version, attributes).await?;
         Ok(Done {})
     }

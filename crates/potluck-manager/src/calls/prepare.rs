@@ -198,6 +198,8 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
             mtime: file.mtime,
             permissions: file.permissions,
             owner: file.owner,
+            changed: file.changed,
+            accessed: file.accessed,
         },
         chunk_size: file.chunk_size,
         copies: file.copies,

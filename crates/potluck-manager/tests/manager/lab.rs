@@ -414,6 +414,8 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         mtime: FileTime::of_ms(7),
         permissions: Permissions::FILE,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,

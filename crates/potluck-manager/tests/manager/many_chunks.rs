@@ -49,6 +49,8 @@ fn part(
         mtime: FileTime::of_ms(7),
         permissions: Permissions::FILE,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         chunk_size: CHUNK,
         copies: donors.len() as u32,
         inline: None,

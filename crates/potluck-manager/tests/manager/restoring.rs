@@ -63,7 +63,12 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     let set = SetAttributes {
         path: "pot://lab/kept".parse().expect("path"),
         version: None,
-        attributes: AttributesToSet { mtime: Some(mtime), permissions: Some(permissions), owner },
+        attributes: AttributesToSet {
+            mtime: Some(mtime),
+            permissions: Some(permissions),
+            owner,
+            ..AttributesToSet::default()
+        },
     };
     lab.caller(&ada).call(&set).await.expect("set");
     let target = LinkTarget::try_from("../kept".to_owned()).expect("a target");

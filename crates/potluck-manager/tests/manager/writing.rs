@@ -35,6 +35,8 @@ pub fn small(at: &str, content: &[u8]) -> FileCommit {
         mtime: FileTime::of_ms(1),
         permissions: Permissions::DIR,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         chunk_size: 4 << 20,
         copies: 1,
         inline: Some(Blob(content.to_vec())),

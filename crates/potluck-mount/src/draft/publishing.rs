@@ -18,6 +18,9 @@ use rustix::io::Errno;
 /// The bytes of a published edit that may stay in the spool: each fsync stores these again.
 const MOST_SPOOLED: u64 = 4 << 20;
 
+/// The time in milliseconds from a change to its publication in which nobody is expected to make a backup.
+const SEEN_AT_ONCE_MS: i64 = 1000;
+
 impl Draft {
     /// Makes the draft that of a file whose name is reserved until it is published.
     pub fn with_reserved(mut self, name: Option<ReservedName>) -> Self {
@@ -84,6 +87,7 @@ impl Draft {
             name.is_still_reserved().await?;
         }
         self.note.publishing(path);
+        self.change_is_told();
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         let finished = match self.content {
             Content::Streamed { .. } => self.finish_stream(path, &options).await,
@@ -106,6 +110,17 @@ impl Draft {
         (self.is_dirty, self.is_written, self.has_new_attributes) = (false, false, false);
         self.condition = Condition::Always;
         Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
+    }
+
+    /// Makes the file change now if its last change was so long ago that somebody may have made a backup since, who has not
+    /// seen it, and goes by these times the next time. Otherwise the time stays that of the last write, because programs as
+    /// `git` compare it with that from before close().
+    fn change_is_told(&mut self) {
+        let now = self.now();
+        if self.attributes.changed.is_some_and(|changed| now.ms() - changed.ms() > SEEN_AT_ONCE_MS)
+        {
+            self.attributes.changed = Some(now);
+        }
     }
 
     /// Returns the content of a file that is in memory as a whole.
@@ -158,8 +173,9 @@ impl Draft {
         if self.is_dirty || !self.has_new_attributes {
             return Ok(PublishedChange::Nothing);
         }
-        let Attributes { mtime, permissions, owner } = self.attributes;
-        let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
+        let Attributes { mtime, permissions, owner, changed, accessed } = self.attributes;
+        let permissions = Some(permissions);
+        let attributes = AttributesToSet { mtime, permissions, owner, accessed, changed };
         let set = SetAttributes { path: path.clone(), version: self.version, attributes };
         match self.pool.set_attributes(&set).await {
             // Another version has taken the file's place, as it might have done just after this call.

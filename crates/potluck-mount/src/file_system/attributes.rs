@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub struct AttributeChange {
     /// The size in bytes.
     pub size: Option<u64>,
-    /// The access time, which is not kept in the pool.
+    /// The access time.
     pub atime: Option<FileTime>,
     /// The modification time.
     pub mtime: Option<FileTime>,
@@ -79,16 +79,13 @@ impl FileSystem {
             self.closed_are_published().await;
         }
         let draft = self.handles().draft(number).filter(|_| by_handle.is_some());
-        let changed = match draft {
+        match draft {
             Some(draft) => self.change_shared(&draft, number, change).await,
             None => {
                 let change = |is_retried| self.change_at_name(inode, change, is_retried);
                 self.by_path(thread, inode, change).await
             }
-        }?;
-        let now = self.now();
-        self.inodes().is_changed(changed.inode, now, change.atime);
-        Ok(changed)
+        }
     }
 
     /// Sets attributes of the file that is at the name of a number now. A call that the kernel makes once more
@@ -186,17 +183,20 @@ impl FileSystem {
         inode: u64,
         change: AttributeChange,
     ) -> Result<PoolPath, Errno> {
-        let AttributeChange { size, mtime, permissions, owner, .. } = change;
+        let AttributeChange { size, atime, mtime, permissions, owner } = change;
         let path = self.inodes().last_path(inode)?;
         if let Some(size) = size {
             draft.set_size(&path, size).await?;
         }
         let before = draft.attributes();
-        if mtime.is_some() || permissions.is_some() || owner.is_some() {
-            let permissions = permissions.unwrap_or(before.permissions);
-            let owner = owner.map(|new| new.of(before.owner)).or(before.owner);
-            let mtime = mtime.or(before.mtime);
-            draft.set_attributes(Attributes { mtime, permissions, owner });
+        if atime.is_some() || mtime.is_some() || permissions.is_some() || owner.is_some() {
+            draft.set_attributes(Attributes {
+                mtime: mtime.or(before.mtime),
+                permissions: permissions.unwrap_or(before.permissions),
+                owner: owner.map(|new| new.of(before.owner)).or(before.owner),
+                changed: Some(self.now()),
+                accessed: atime.or(before.accessed),
+            });
         }
         Ok(path)
     }
@@ -232,7 +232,7 @@ impl FileSystem {
         change: AttributeChange,
         is_retried: bool,
     ) -> Result<ShownEntry, Errno> {
-        let AttributeChange { mtime, permissions, owner, .. } = change;
+        let AttributeChange { atime: accessed, mtime, permissions, owner, .. } = change;
         let mut facts = self.facts(inode, None).await?;
         let is_open = !is_retried && self.handles().is_open(inode);
         let path = self.inodes().meant_path(inode, is_open)?;
@@ -240,11 +240,12 @@ impl FileSystem {
             facts = self.facts_as_told(inode, &self.stat(&path).await?)?;
         }
         let owner = owner.map(|new| new.of(facts.attributes.owner));
-        let new = AttributesToSet { mtime, permissions, owner };
-        let attributes = facts.attributes.with(new);
-        if attributes == facts.attributes {
+        let changed = Some(self.now());
+        let new = AttributesToSet { mtime, permissions, owner, accessed, changed };
+        if !new.changes(facts.attributes) {
             return Ok(facts);
         }
+        let attributes = facts.attributes.with(new);
         let version = facts.version;
         if path.space().is_empty() {
             return Err(Errno::PERM);

@@ -7,8 +7,6 @@ use crate::kernel_retries::KernelRetries;
 use crate::opener::process_of;
 use crate::reading::Reading;
 use crate::shared_draft::SharedDraft;
-use potluck_client::Attributes;
-use potluck_core::attributes::EntryAttributes;
 use potluck_core::kept_place::is_read_only;
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
@@ -124,11 +122,9 @@ impl FileSystem {
             }
             return Draft::shared(place, &path, file).await;
         }
-        let EntryAttributes { permissions, owner, .. } = file.attributes();
-        let attributes = Attributes { mtime: None, permissions, owner };
         let mut draft = match mode.truncates {
             false => Draft::of_version(place, file),
-            true => Draft::cut_off_version(place, &file, attributes),
+            true => Draft::cut_off_version(place, &file),
         };
         draft.note(&path);
         Ok(draft)

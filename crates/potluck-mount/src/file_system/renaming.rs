@@ -83,13 +83,7 @@ impl FileSystem {
         for draft in moved.chain(&mut below) {
             draft.free_name().await;
         }
-        let now = self.now();
-        let mut inodes = self.inodes();
-        inodes.rename(from, to);
-        if let Some(number) = inodes.find(to.0, to.1) {
-            inodes.is_changed(number, now, None);
-        }
-        drop(inodes);
+        self.inodes().rename(from, to);
         self.has_no_name(&target, replaced.as_deref_mut());
         drop((draft, replaced, below));
         self.note_new_names();

@@ -96,6 +96,7 @@ impl CachedDir {
     pub fn modified(&mut self, name: &str, modified: FileTime) {
         if let Some(Behind::Entry(entry)) = self.names.get_mut(name) {
             entry.mtime = entry.mtime.max(modified);
+            entry.changed = entry.changed.max(modified);
         }
     }
 
@@ -103,7 +104,9 @@ impl CachedDir {
     /// from this mount's own changes or because somebody set it, the attributes are unknown instead.
     pub fn was_modified(&mut self, name: &str, at: FileTime) {
         match self.names.get_mut(name) {
-            Some(Behind::Entry(entry)) if entry.mtime <= at => entry.mtime = at,
+            Some(Behind::Entry(entry)) if entry.mtime <= at => {
+                (entry.mtime, entry.changed) = (at, at);
+            }
             _ => self.touch(name),
         }
     }

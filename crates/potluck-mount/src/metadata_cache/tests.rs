@@ -25,6 +25,8 @@ fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
         in_catalog: false,
         permissions,
         owner: None,
+        changed: FileTime(7),
+        accessed: None,
         target: None,
     }
 }

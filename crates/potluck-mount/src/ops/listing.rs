@@ -41,7 +41,7 @@ pub fn reply_entries(
     entries: &[ListedEntry],
     offset: u64,
 ) {
-    let shown_dir = |number: u64| shown(&ShownEntry::of_dir(number), files.times(number), owners);
+    let shown_dir = |number: u64| shown(&ShownEntry::of_dir(number), owners);
     for at in offset..entries.len() as u64 + 2 {
         let (name, facts, believed) = match at {
             0 => (".", shown_dir(dir), BELIEVED),
@@ -56,7 +56,7 @@ pub fn reply_entries(
                     false => Duration::ZERO,
                 };
                 let facts = files.facts_of_entry(dir, entry);
-                (entry.path.as_str(), shown(&facts, files.times(facts.inode), owners), believed)
+                (entry.path.as_str(), shown(&facts, owners), believed)
             }
         };
         if reply.add(facts.ino, at + 1, name, &believed, &facts, Generation(0)) {

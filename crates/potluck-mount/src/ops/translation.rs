@@ -1,9 +1,8 @@
 //! Translations between the kernel's terms and those of this crate.
 
 use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry, WriteMode};
-use crate::inodes::EntryTimes;
 use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow, WriteFlags};
-use potluck_core::attributes::{FileOwner, FileTime, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_wire::control::{EntryKind, LockLevel};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -81,22 +80,19 @@ impl Owners {
 }
 
 /// Translates the facts about an entry into the kernel's attributes.
-pub fn shown(facts: &ShownEntry, times: EntryTimes, owners: Owners) -> FileAttr {
-    let owner = owners.shown(facts.attributes.owner);
-    let mtime = facts.attributes.mtime;
-    let time = mtime.system();
-    let accessed = times.accessed.unwrap_or(mtime).system();
-    let changed = times.changed.map_or(mtime, |changed| changed.max(mtime)).system();
+pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
+    let EntryAttributes { mtime, permissions, owner, changed, accessed } = facts.attributes;
+    let owner = owners.shown(owner);
     FileAttr {
         ino: INodeNo(facts.inode),
         size: facts.size,
         blocks: facts.size.div_ceil(512),
-        atime: accessed,
-        mtime: time,
-        ctime: changed,
-        crtime: time,
+        atime: accessed.unwrap_or(mtime).system(),
+        mtime: mtime.system(),
+        ctime: changed.system(),
+        crtime: mtime.system(),
         kind: kind(facts.kind),
-        perm: facts.attributes.permissions.bits() as u16,
+        perm: permissions.bits() as u16,
         // For a directory, 1 says that subdirectories are not counted. With 2, programs that walk trees would conclude
         // that it has none.
         nlink: facts.has_name.into(),

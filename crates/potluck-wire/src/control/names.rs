@@ -62,6 +62,12 @@ pub struct ListedEntry {
     /// The owner of the entry, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// The time of the last change of content, name or attributes, nanoseconds since 1970.
+    #[serde(default, rename = "ctime_ns")]
+    pub changed: FileTime,
+    /// The access time that a program set, if one did, nanoseconds since 1970.
+    #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<FileTime>,
     /// The path to which a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<LinkTarget>,
@@ -70,8 +76,8 @@ pub struct ListedEntry {
 impl ListedEntry {
     /// Returns the attributes of the entry.
     pub fn attributes(&self) -> EntryAttributes {
-        let Self { mtime, permissions, owner, .. } = *self;
-        EntryAttributes { mtime, permissions, owner }
+        let Self { mtime, permissions, owner, changed, accessed, .. } = *self;
+        EntryAttributes { mtime, permissions, owner, changed, accessed }
     }
 }
 
@@ -349,7 +355,7 @@ impl Call for MakeDir {
     }
 }
 
-/// Sets attributes of an entry (modification time, owner, permissions) without touching its content or its version.
+/// Sets attributes of an entry (times, owner, permissions) without touching its content or its version.
 /// Attributes that are left out stay.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SetAttributes {

@@ -141,6 +141,12 @@ pub struct OpenFile {
     /// The owner of the file, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// The time of the last change of content, name or attributes, nanoseconds since 1970.
+    #[serde(default, rename = "ctime_ns")]
+    pub changed: FileTime,
+    /// The access time that a program set, if one did, nanoseconds since 1970.
+    #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<FileTime>,
     /// The content of the file, where it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,

@@ -198,6 +198,9 @@ impl ListedEntry {
         let mut bytes = vec![kind];
         bytes.extend(self.size.to_le_bytes());
         bytes.extend(self.mtime.0.to_le_bytes());
+        bytes.extend(self.changed.0.to_le_bytes());
+        bytes.push(u8::from(self.accessed.is_some()));
+        bytes.extend(self.accessed.unwrap_or_default().0.to_le_bytes());
         bytes.extend(self.permissions.bits().to_le_bytes());
         let owner = self.owner.map(|owner| u64::from(owner.uid) << 32 | u64::from(owner.gid));
         bytes.push(u8::from(owner.is_some()));

@@ -264,6 +264,12 @@ pub struct FileCommit {
     /// The owner of the file; `None` where the writer named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// The time of the last change by the clock of who writes the file, nanoseconds since 1970.
+    #[serde(rename = "ctime_ns")]
+    pub changed: FileTime,
+    /// The access time that a program set, if one did, nanoseconds since 1970.
+    #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<FileTime>,
     /// The plaintext bytes of a chunk; the last may be shorter. Where the file is cut by content, the most bytes of a
     /// chunk.
     pub chunk_size: u32,

@@ -240,7 +240,7 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
             for number in 0..300 {
                 let mtime = Some(FileTime(1_700_000_000_000_000_000 + number));
                 let permissions = Permissions::of_mode(0o751);
-                let attributes = Attributes { mtime, permissions, owner: None };
+                let attributes = Attributes { mtime, permissions, ..Attributes::default() };
                 let mut small = session.create(at(&format!("small-{number}")), attributes);
                 let part = content[..100 * number as usize].to_vec();
                 smalls.spawn(async move {

@@ -146,6 +146,8 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         mtime: FileTime::of_ms(0),
         permissions: Permissions::FILE,
         owner: None,
+        changed: FileTime::default(),
+        accessed: None,
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,

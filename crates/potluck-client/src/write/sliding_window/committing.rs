@@ -127,13 +127,16 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
+        let now = FileTime::of_ms(self.client.env.clock.wall());
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,
             digest: facts.digest,
-            mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
-            permissions: facts.permissions,
-            owner: facts.owner,
+            mtime: facts.attributes.mtime.unwrap_or(now),
+            permissions: facts.attributes.permissions,
+            owner: facts.attributes.owner,
+            changed: facts.attributes.changed.unwrap_or(now),
+            accessed: facts.attributes.accessed,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec.filter(|_| !entries.is_empty()),

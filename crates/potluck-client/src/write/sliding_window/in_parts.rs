@@ -6,7 +6,8 @@ use super::stages::{PartOf, Whole};
 use super::{Event, FileState, Window};
 use crate::source::Facts;
 use crate::write::pushes::Finished;
-use potluck_core::attributes::{FileTime, Permissions};
+use crate::writer::Attributes;
+use potluck_core::attributes::FileTime;
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{CommittedParts, FileCommit, InParts};
@@ -61,9 +62,7 @@ impl Window {
             size: state.entries.iter().map(|entry| u64::from(entry.len)).sum(),
             digest,
             last_part: digest,
-            mtime: None,
-            permissions: Permissions::FILE,
-            owner: None,
+            attributes: Attributes::default(),
             stream: false,
             condition: None,
             inline: None,
@@ -88,13 +87,16 @@ impl Window {
             return;
         }
         self.report.held_bytes += std::mem::take(&mut whole.held);
+        let now = FileTime::of_ms(self.client.env.clock.wall());
         let commit = FileCommit {
             path: facts.path.clone(),
             size: facts.size,
             digest: facts.digest,
-            mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
-            permissions: facts.permissions,
-            owner: facts.owner,
+            mtime: facts.attributes.mtime.unwrap_or(now),
+            permissions: facts.attributes.permissions,
+            owner: facts.attributes.owner,
+            changed: facts.attributes.changed.unwrap_or(now),
+            accessed: facts.attributes.accessed,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec,

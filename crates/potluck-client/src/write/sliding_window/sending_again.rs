@@ -19,6 +19,7 @@ use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
 use crate::write::reservation::SessionCalls;
 use crate::write::targets::{Ack, At};
+use crate::writer::Attributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
@@ -196,6 +197,8 @@ impl Window {
             mtime: file.mtime,
             permissions: file.permissions,
             owner: file.owner,
+            changed: file.changed,
+            accessed: file.accessed,
             inline: None,
             pages: file.pages.clone(),
             holders: names[..data].iter().map(donors).collect(),
@@ -238,9 +241,13 @@ impl Window {
             size: file.size,
             digest: file.digest,
             last_part: file.digest,
-            mtime: Some(file.mtime),
-            permissions: file.permissions,
-            owner: file.owner,
+            attributes: Attributes {
+                mtime: Some(file.mtime),
+                permissions: file.permissions,
+                owner: file.owner,
+                changed: Some(file.changed),
+                accessed: file.accessed,
+            },
             stream: false,
             condition: Some(file.condition),
             inline: None,

@@ -23,7 +23,7 @@ pub fn owner_of(about: &Metadata) -> FileOwner {
 pub fn attributes_of(about: &Metadata) -> EntryAttributes {
     let mtime = FileTime(about.mtime().saturating_mul(1_000_000_000) + about.mtime_nsec());
     let permissions = Permissions::of_mode(about.mode());
-    EntryAttributes { mtime, permissions, owner: Some(owner_of(about)) }
+    EntryAttributes::new(mtime, permissions, Some(owner_of(about)))
 }
 
 /// Lists the directories at and below `from`, with the paths of their copies at `to` and the attributes of their

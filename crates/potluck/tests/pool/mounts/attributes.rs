@@ -295,6 +295,94 @@ fn times(path: &Path) -> (i64, i64, i64) {
     (about.atime(), about.mtime(), about.ctime())
 }
 
+/// Returns the times of the last access, modification and change, each in seconds and nanoseconds.
+fn all_times(path: &Path) -> [(i64, i64); 3] {
+    let about = fs::symlink_metadata(path).expect("there");
+    [
+        (about.atime(), about.atime_nsec()),
+        (about.mtime(), about.mtime_nsec()),
+        (about.ctime(), about.ctime_nsec()),
+    ]
+}
+
+/// Each form of utimensat(2), on each kind of entry: what it sets stays, and what it leaves out does.
+#[test]
+fn access_times_that_programs_set_are_kept_by_the_pool_and_reads_of_others_set_none() {
+    let test = "access_times_that_programs_set_are_kept_by_the_pool";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    fs::write(mount.at("file"), bytes(1, 10_000)).expect("written");
+    fs::create_dir(mount.at("dir")).expect("made");
+    std::os::unix::fs::symlink("nowhere", mount.at("link")).expect("made");
+    let names = ["file", "dir", "link"];
+    let at = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let set = |name: &str, last_access, last_modification| {
+        let times = Timestamps { last_access, last_modification };
+        utimensat(CWD, mount.at(name), &times, AtFlags::SYMLINK_NOFOLLOW).expect("set");
+    };
+    let left_out = at(0, rustix::fs::UTIME_OMIT);
+    let (old, older) = (at(-1_500_000_000, 123_456_789), at(-2, 1));
+    for name in names {
+        let before = all_times(&mount.at(name))[2];
+        pause(Duration::from_millis(20));
+        set(name, old, older);
+        let [accessed, modified, changed] = all_times(&mount.at(name));
+        assert_eq!((accessed, modified), ((-1_500_000_000, 123_456_789), (-2, 1)), "{name}");
+        assert!(changed > before, "{name}");
+        set(name, left_out, at(5, 6));
+        assert_eq!(all_times(&mount.at(name))[..2], [accessed, (5, 6)], "{name}");
+        set(name, at(7, 8), left_out);
+        assert_eq!(all_times(&mount.at(name))[..2], [(7, 8), (5, 6)], "{name}");
+    }
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+    let before = now();
+    set("dir", at(0, rustix::fs::UTIME_NOW), left_out);
+    let ([accessed, modified, _], after) = (all_times(&mount.at("dir")), now());
+    assert!((before..=after).contains(&accessed.0) && modified == (5, 6), "{accessed:?}");
+
+    // A descriptor for writing sets them, too, and a write leaves the access time alone, as does a read.
+    let mut written = OpenOptions::new().append(true).open(mount.at("file")).expect("opened");
+    written.set_times(fs::FileTimes::new().set_accessed(moment())).expect("set");
+    written.write_all(b"more").expect("written");
+    drop(written);
+    fs::read(mount.at("file")).expect("read");
+    let of_moment = ((NANOS / 1_000_000_000) as i64, (NANOS % 1_000_000_000) as i64);
+    assert_eq!(all_times(&mount.at("file"))[0], of_moment);
+    let told = names.map(|name| all_times(&mount.at(name)));
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    assert_eq!(names.map(|name| all_times(&mount.at(name))), told, "when it is mounted again");
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+/// Tools that make backups go by the time of change, and `git` compares the one that a descriptor told with the one that
+/// the name tells later.
+#[test]
+fn the_time_of_change_of_a_file_stays_over_its_close_unless_it_was_closed_long_after() {
+    let test = "the_time_of_change_of_a_file_stays_over_its_close";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let changed = |about: fs::Metadata| (about.ctime(), about.ctime_nsec());
+    for (name, size) in [("small", 3), ("large", 5 << 20)] {
+        let path = mount.at(name);
+        let mut file = File::create(&path).expect("made");
+        file.write_all(&bytes(1, size)).expect("written");
+        let told = changed(file.metadata().expect("open"));
+        drop(file);
+        assert_eq!(changed(fs::metadata(&path).expect("there")), told, "{name}");
+        pause(Duration::from_millis(1100));
+        assert_eq!(changed(fs::metadata(&path).expect("there")), told, "{name}: later");
+    }
+    // Others see what was written a while ago only now, and may have made a backup in between.
+    let mut file = File::create(mount.at("late")).expect("made");
+    file.write_all(b"x").expect("written");
+    let told = changed(file.metadata().expect("open"));
+    pause(Duration::from_millis(1500));
+    drop(file);
+    let entry = || lab.cli.json(&["stat", "pot://lab/late"])["entry"].clone();
+    let published = entry()["ctime_ns"].as_i64().expect("a time");
+    assert!(published >= (told.0 + 1) * 1_000_000_000 + told.1, "{told:?}, {published}");
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
 #[test]
 fn an_access_time_that_is_set_is_shown_and_the_time_of_change_moves_with_attributes_and_names() {
     let test = "an_access_time_that_is_set_is_shown_and_the_time_of_change_moves";
@@ -320,6 +408,13 @@ fn an_access_time_that_is_set_is_shown_and_the_time_of_change_moves_with_attribu
         assert!(after > before, "{change}: {before}, {after}");
     }
     assert_eq!((times(&path).0, times(&path).1), (2_000_000_000, 1_500_000_000), "they stay");
+    let told = ["f", "d"].map(|name| all_times(&mount.at(name)));
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    assert_eq!(["f", "d"].map(|name| all_times(&other.at(name))), told, "through another mount");
+    run("mv f h", &mount.dir);
+    let renamed = || times(&other.at("h")).2 > told[0][2].0;
+    wait_until("the other mount to show the new name's time", DEADLINE, renamed);
+    drop(other);
 
     // A directory that was removed while it is open, here and by another client, is there for who has it open.
     for removes in ["rmdir d", "true"] {
