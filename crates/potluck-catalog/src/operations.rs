@@ -27,7 +27,7 @@
 //! | Garbage (`garbage`) | `unused_chunks` `doubt_in_memory` `condemn` `condemned_chunks` `forget_copies` |
 //! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
-//! | Upkeep (`upkeep`) | `stats` `in_turn` `save_time` `upkeep` |
+//! | Upkeep (`upkeep`) | `stats` `in_turn` `sync` `save_time` `upkeep` |
 
 mod checkpoints;
 mod commits;

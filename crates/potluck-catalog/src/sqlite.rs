@@ -1,6 +1,7 @@
 //! The engine SQLite: files that are opened and checked, the one writer, readers, and the statements of a transaction.
 
 mod file;
+mod log_syncer;
 mod readers;
 #[cfg(any(test, feature = "testing"))]
 mod testing;

@@ -1,5 +1,6 @@
 //! The moment of a change, with its author and the rule for what is kept of replaced or removed files.
 
+use crate::Durability;
 use potluck_core::ids::MemberId;
 
 /// The moment of a change, on both clocks, with who makes it and what is kept of what it replaces or removes.
@@ -13,12 +14,20 @@ pub struct When {
     pub by: Option<MemberId>,
     /// The rule for what is kept.
     pub keeps: WhatIsKept,
+    /// What the change survives when its caller hears of success. Where the ack level is `disk`, that is a power cut,
+    /// whatever this says.
+    pub durability: Durability,
 }
 
 impl When {
     /// Returns this moment as that of a change which `member` makes.
     pub fn made_by(self, member: MemberId) -> Self {
         Self { by: Some(member), ..self }
+    }
+
+    /// Returns this moment as that of a change that has to survive a power cut at once, or only `soon`.
+    pub fn durable(self, soon: bool) -> Self {
+        Self { durability: if soon { Durability::Soon } else { Durability::Disk }, ..self }
     }
 }
 

@@ -203,7 +203,7 @@ impl Pool {
         no_replace: bool,
     ) -> Result<(), Failure> {
         let (from, to) = (from.clone(), to.clone());
-        self.call(&Move { from, to, no_replace, replaces: None }).await.map(drop)
+        self.call(&Move { from, to, no_replace, replaces: None, soon: false }).await.map(drop)
     }
 
     /// Removes a file, or with `recursive` a directory with all that is in it.
@@ -215,6 +215,7 @@ impl Pool {
             recursive,
             forever: false,
             only_if: Default::default(),
+            soon: false,
         })
         .await
     }

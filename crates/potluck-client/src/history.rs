@@ -92,6 +92,7 @@ impl Pool {
             recursive,
             forever: true,
             only_if: Default::default(),
+            soon: false,
         })
         .await
     }

@@ -513,7 +513,7 @@ impl Making<'_> {
             self.client.make_dir(&above, true).await?;
         }
         let (from, to, no_replace) = (whole.clone(), self.place.path.clone(), replaces.is_none());
-        match self.client.call(&Move { from, to, no_replace, replaces }).await {
+        match self.client.call(&Move { from, to, no_replace, replaces, soon: false }).await {
             Err(failure) => match failure.code.as_str() {
                 code::WRONG_VERSION | code::EXISTS => Ok(false),
                 _ => Err(failure),

@@ -213,7 +213,7 @@ impl Claims {
     async fn withdraw(&self, place: &SharedPlace) -> Result<SharedOutcome, Failure> {
         if let Some((mark, version)) = self.mark.get() {
             let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
-            let remove = Remove { path, recursive: false, forever: false, only_if };
+            let remove = Remove { path, recursive: false, forever: false, only_if, soon: false };
             if let Err(failure) = self.client.call_retrying(&remove).await
                 // This writer was left out, or the mark is that of a writer that took its place.
                 && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)

@@ -8,7 +8,7 @@ use crate::content_reader::{ContentReader, LocalBytes};
 use crate::file::File;
 use crate::source::{Cut, Cutter, Input};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
-use crate::write::pushes::{Push, SessionHandle, VisibleFile, ended};
+use crate::write::pushes::{Finished, Push, SessionHandle, VisibleFile, ended};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -65,6 +65,8 @@ pub struct Writer {
     /// The number of bytes that were written when the last flush returned.
     flushed: u64,
     brought: BroughtChunks,
+    /// True if the file survives a power cut when it is visible, whatever [`crate::PutOptions::soon`] says.
+    synced: bool,
 }
 
 impl Writer {
@@ -83,6 +85,7 @@ impl Writer {
             written: 0,
             flushed: 0,
             brought: BroughtChunks::new(),
+            synced: false,
         }
     }
 
@@ -106,6 +109,12 @@ impl Writer {
     /// what is there.
     pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
         (self.path, self.condition) = (path, Some(condition));
+    }
+
+    /// Makes the file survive a power cut from the moment at which it is visible, whatever [`crate::PutOptions::soon`]
+    /// says.
+    pub fn set_synced(&mut self, synced: bool) {
+        self.synced = synced;
     }
 
     /// Adds bytes at the end of the file. Returns when they are taken: bytes that fill chunks are on their way to
@@ -309,7 +318,8 @@ impl Writer {
             shared.push(Push::Cuts(cuts))?;
             cuts = self.cut(&shared).await?;
         }
-        let (done, visible) = oneshot::channel();
+        let (tell, visible) = oneshot::channel();
+        let done = Finished { tell, synced: self.synced };
         shared.push(Push::Await(self.file, done))?;
         shared.push(Push::Cuts(cuts))?;
         self.shared = None;

@@ -174,6 +174,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::SnapshotList
         | Verb::SeriesPurge
         | Verb::Pin
+        | Verb::SyncChanges
         | Verb::Usage
         | Verb::Watch
         | Verb::Refresh
@@ -269,6 +270,7 @@ fn action(verb: Verb) -> &'static str {
         | Verb::LostParts
         | Verb::NameReserve
         | Verb::NameFree
+        | Verb::SyncChanges
         | Verb::Abort => "writing files",
         Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
             "reading files"

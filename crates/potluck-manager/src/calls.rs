@@ -88,7 +88,7 @@ calls! {
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
     reading::ReadingCalls: Open OpenPart OldFiles RenewLeases Report Unreached;
-    naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
+    naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove SyncChanges Usage;
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;
     watching::WatchCalls: Watch Refresh;

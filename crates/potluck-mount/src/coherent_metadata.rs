@@ -5,6 +5,7 @@ use crate::draft::PublishedChange;
 use crate::errno::errno;
 use crate::metadata_cache::{Fetch, MetadataCache};
 use potluck_client::{Pool, RetryLimits};
+use potluck_core::attributes::FileTime;
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
@@ -90,6 +91,31 @@ impl CoherentMetadata {
             }
         }
         published.map(drop)
+    }
+
+    /// Runs `change`, by which this mount has names come or go at `paths`, and updates the cache. If the manager told
+    /// when their directories were modified, these stay known, with that time.
+    pub async fn changing(
+        &self,
+        paths: &[&PoolPath],
+        change: impl Future<Output = Result<Option<FileTime>, Errno>>,
+    ) -> Result<Option<FileTime>, Errno> {
+        let dirs: Vec<_> = paths.iter().filter_map(|path| path.parent()).collect();
+        let begin = |dir| (self.cache().begin_publication(MetadataCache::above(dir).as_ref()), dir);
+        let fetches: Vec<_> = dirs.iter().map(begin).collect();
+        let changed = change.await;
+        let mut cache = self.cache();
+        paths.iter().for_each(|path| cache.changed(path));
+        for (fetch, dir) in fetches {
+            match changed {
+                Ok(Some(modified)) => cache.finish_modified(fetch, dir, modified),
+                Ok(None) | Err(_) => {
+                    cache.finish(fetch, &[]);
+                    cache.touched(dir);
+                }
+            }
+        }
+        changed
     }
 
     /// Sets the channel that passes changes on; a second call has no effect.

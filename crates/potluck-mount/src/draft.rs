@@ -65,6 +65,8 @@ pub struct Draft {
     has_new_attributes: bool,
     /// True if the mount's record says that the unpublished changes could not be published.
     failure_noted: bool,
+    /// True while a program waits until no power cut undoes what is published.
+    is_synced: bool,
 }
 
 /// The change of the pool that publishing a draft made.
@@ -214,6 +216,7 @@ impl Draft {
             spool_checked: 0,
             has_new_attributes,
             failure_noted,
+            is_synced: false,
         }
     }
 
@@ -495,13 +498,18 @@ impl Draft {
         Ok(true)
     }
 
+    /// Returns the options of a write session of the file's own.
+    fn options(&self) -> PutOptions {
+        PutOptions { condition: self.condition, soon: true, ..PutOptions::default() }
+    }
+
     /// Begins to stream the file in a write session of its own.
     async fn begin_stream(
         &mut self,
         path: &PoolPath,
         slot: OwnedSemaphorePermit,
     ) -> Result<FileStream, Errno> {
-        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let options = self.options();
         let session = self.pool.session(path, &options).await;
         let session = session.map_err(|failure| errno(&failure))?;
         let writer = Box::new(session.create(path.clone(), self.attributes));
@@ -620,7 +628,7 @@ impl Draft {
 
     /// Stores the changes of an edit in a write session, so that they leave the spool.
     async fn store(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let options = self.options();
         let Content::Edited(edit) = &mut self.content else { return Ok(()) };
         let (writer, _) = edit.writer(&self.pool, path, &options, self.attributes).await?;
         edit.store(writer).await

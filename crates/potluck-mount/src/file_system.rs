@@ -52,6 +52,7 @@ use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, OnlyIf, 
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The facts about an entry that programs see.
@@ -118,6 +119,8 @@ pub struct FileSystem {
     staged_handles: Arc<Mutex<StagedHandles>>,
     capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
+    /// True if this mount made changes that a power cut of the manager may undo for a moment, since it synced all.
+    has_unsynced: AtomicBool,
     /// The function that makes the kernel forget the attributes of a number.
     forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
@@ -154,6 +157,7 @@ impl FileSystem {
             staged_handles,
             capacities,
             locks,
+            has_unsynced: AtomicBool::new(false),
             forgetting,
         }
     }
@@ -552,10 +556,17 @@ impl FileSystem {
         }
         let NewEntry { permissions, owner } = self.inheriting(parent, made, true).await?;
         let make = MakeDir { path, parents: false, permissions, owner };
-        let made = self.once(code::EXISTS, || self.pool.call(&make)).await;
-        self.metadata.changed_here(&make.path);
-        made?;
-        self.lookup(parent, name).await
+        let change = async {
+            let made = self.once(code::EXISTS, || self.pool.call(&make)).await?;
+            Ok(made.map(|made| made.modified))
+        };
+        match self.metadata.changing(&[&make.path], change).await? {
+            Some(mtime) => {
+                let attributes = EntryAttributes { mtime, permissions, owner };
+                Ok(self.made((parent, name), EntryKind::Dir, 0, attributes))
+            }
+            None => self.lookup(parent, name).await, // the answer was lost
+        }
     }
 
     /// Removes an empty directory if `is_dir`, otherwise a name that is not a directory. The manager checks the kind,
@@ -574,14 +585,19 @@ impl FileSystem {
             will_have_no_name(&path, draft).await;
         }
         let only_if = if is_dir { OnlyIf::Directory } else { OnlyIf::NoDirectory };
-        let remove = Remove { path: path.clone(), recursive: false, forever: false, only_if };
-        let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await;
-        self.metadata.changed_here(&path);
+        let remove =
+            Remove { path: path.clone(), recursive: false, forever: false, only_if, soon: true };
+        let change = async {
+            let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await?;
+            Ok(removed.and_then(|removed| removed.dir_modified))
+        };
+        let removed = self.metadata.changing(&[&path], change).await;
+        self.changed_soon();
         self.capacities_changed();
         match removed {
             Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
             Err(Errno::NOENT) if draft.is_some() => {} // the file was never published
-            removed => removed?,
+            removed => drop(removed?),
         }
         self.inodes().unlink(parent, name);
         if let Some(draft) = &mut draft {
@@ -592,22 +608,22 @@ impl FileSystem {
     }
 
     /// Does something that can be done only once. If the answer was lost it is tried again, for as long as a manager is
-    /// waited for, and the error `is_done`, which then says that it is done already, counts as success.
+    /// waited for, and the error `is_done`, which then says that it is done already, counts as success without an answer.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         is_done: &str,
         mut work: impl FnMut() -> F,
-    ) -> Result<(), Errno> {
+    ) -> Result<Option<T>, Errno> {
         let until = self.pool.now() + self.pool.retry_limits().at_first;
         let mut was_lost = false;
         loop {
             let done = work().await;
             match done {
-                Err(failure) if was_lost && failure.code == is_done => return Ok(()),
+                Err(failure) if was_lost && failure.code == is_done => return Ok(None),
                 Err(failure) if failure.code == code::NO_MANAGER && self.pool.now() < until => {
                     was_lost = true;
                 }
-                done => return done.map(drop).map_err(|failure| errno(&failure)),
+                done => return done.map(Some).map_err(|failure| errno(&failure)),
             }
         }
     }

@@ -39,7 +39,7 @@ impl SmallFiles {
     /// Makes the shared sessions of a mount, of which none is open yet. With `in_order` the files of each become visible
     /// in the order in which they were closed.
     pub fn new(pool: Pool, in_order: bool) -> Self {
-        let options = PutOptions { in_order, ..PutOptions::default() };
+        let options = PutOptions { in_order, soon: true, ..PutOptions::default() };
         Self { pool, options, open: Mutex::default() }
     }
 
@@ -161,7 +161,7 @@ impl SmallFile {
         }
     }
 
-    /// Makes the file visible at `path`.
+    /// Makes the file visible at `path`, and with `synced` safe from power cuts.
     ///
     /// Errors: those of writing the file, or of its session, which may have failed because of other files
     /// ([`SmallFile::may_try_alone`]).
@@ -170,8 +170,10 @@ impl SmallFile {
         path: &PoolPath,
         attributes: Attributes,
         condition: Condition,
+        synced: bool,
     ) -> Result<VisibleFile, Failure> {
         let mut writer = self.session.create(path.clone(), attributes);
+        writer.set_synced(synced);
         writer.set_place(path.clone(), condition);
         writer.write(&self.bytes).await?;
         let file = writer.end().await?;

@@ -2,11 +2,12 @@
 //! the kernel.
 
 use potluck_client::Pool;
+use potluck_core::attributes::FileTime;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Call, KnownDir, Move, Open, Refresh, SetAttributes};
+use potluck_wire::control::{Call, KnownDir, Move, NamesChanged, Open, Refresh, SetAttributes};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
@@ -185,7 +186,7 @@ impl SmallSpace {
         let [from, to] = [&call.from, &call.to].map(|path| path.file_name().expect("a name"));
         let moved = self.names.remove(from).ok_or_else(no_entry)?;
         self.names.insert(to.into(), moved);
-        Ok(json!({}))
+        Ok(json!(NamesChanged { modified: FileTime::default() }))
     }
 
     fn set_attributes(&mut self, call: &SetAttributes) -> Result<Value, Failure> {

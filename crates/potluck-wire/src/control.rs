@@ -55,8 +55,9 @@ pub use membership::{
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, EntryKind, Health, HealthLevel, List,
-    ListedEntry, Listing, MOST_DESCRIBED, MakeDir, MirrorState, Move, NotCopied, OnlyIf, Remove,
-    Removed, SetAttributes, Share, Stat, Stated, Usage, Used, UsedUpTo,
+    ListedEntry, Listing, MOST_DESCRIBED, MakeDir, MirrorState, Move, NamesChanged, NotCopied,
+    OnlyIf, Remove, Removed, SetAttributes, Share, Stat, Stated, SyncChanges, Usage, Used,
+    UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{
@@ -175,7 +176,7 @@ macro_rules! every_call {
             MakeLinks
             LockTake LockKeep LockGive NameReserve NameFree
             Join Invite InvitationList InvitationRemove MemberList Leave Find Revoke
-            List Stat MakeDir SetAttributes Move CopyFiles Remove Usage
+            List Stat MakeDir SetAttributes Move CopyFiles Remove SyncChanges Usage
             QuotaSet QuotaList
             Open OpenPart RenewLeases Report Unreached
             RoomReserve RoomReservationList RoomRelease

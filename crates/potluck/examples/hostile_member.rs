@@ -248,6 +248,7 @@ impl Member {
                     recursive: false,
                     forever: false,
                     only_if: Default::default(),
+                    soon: false,
                 })
                 .await
             }
@@ -257,12 +258,19 @@ impl Member {
                     recursive: true,
                     forever: false,
                     only_if: Default::default(),
+                    soon: false,
                 })
                 .await
             }
             6 => {
-                self.forbidden(&Move { from: file, to: own, no_replace: false, replaces: None })
-                    .await
+                self.forbidden(&Move {
+                    from: file,
+                    to: own,
+                    no_replace: false,
+                    replaces: None,
+                    soon: false,
+                })
+                .await
             }
             7 => {
                 self.forbidden(&MakeDir {
@@ -359,7 +367,7 @@ impl Member {
             in_parts: None,
         };
         let (batch, files) = (0, vec![file]);
-        let commit = Commit { session: session.session, batch, files, done: true };
+        let commit = Commit { session: session.session, batch, files, done: true, soon: false };
         match self.call(&commit).await {
             Ok(done) => match done.files.first() {
                 Some(Outcome::Stored { .. }) => Came::let_through("the file is visible"),

@@ -30,7 +30,7 @@ use crate::versions::{
     wholes,
 };
 use crate::when::{WhatIsKept, When};
-use crate::{Error, members};
+use crate::{Durability, Error, members};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::ChunkName;
@@ -46,7 +46,13 @@ use std::collections::{BTreeSet, HashMap};
 /// The most entries of removed trees that are taken apart in one step.
 const TRASH_ENTRIES: usize = 1000;
 /// The moment of all replayed changes. Garbage collection is frozen after a restore, so it does not judge by this time.
-const WHEN: When = When { pool_ms: 0, wall_ms: 0, by: None, keeps: WhatIsKept::AsTheLogSays };
+const WHEN: When = When {
+    pool_ms: 0,
+    wall_ms: 0,
+    by: None,
+    keeps: WhatIsKept::AsTheLogSays,
+    durability: Durability::Disk,
+};
 
 /// A replay under way.
 #[derive(Debug, Default)]

@@ -52,6 +52,8 @@ impl Catalog {
         when: When,
         reply: impl Fn(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error> + Send + 'static,
     ) -> Result<CommittedFiles<F>, Error> {
+        let paths = batch.files.iter().flatten().map(|file| &file.path);
+        let durability = self.durability(when, paths).await?;
         let work = move |db: &_| {
             let outcome = commit::commit(db, &batch, waits, &donors, when, &reply)?;
             let restarted = donors.restarted();
@@ -83,7 +85,7 @@ impl Catalog {
             }
             Ok(CommittedFiles { outcome, open, versions, tolerates })
         };
-        self.write(Durability::Disk, work).await
+        self.write(durability, work).await
     }
 
     /// Judges, in several transactions, parts of a file that a session is writing once more: those that were judged

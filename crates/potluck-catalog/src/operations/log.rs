@@ -61,7 +61,12 @@ impl Catalog {
             let files = restored::content(db)?.files;
             Ok(LogAhead { position, changes, last, files })
         };
-        self.read(look).await
+        let ahead = self.read(look).await?;
+        // A power cut must not undo what a copy of the log has.
+        if rows > 0 && ahead.last.0 > self.changes() as i64 {
+            self.sync().await?;
+        }
+        Ok(ahead)
     }
 
     /// Notes the advance of a copy of the log, if there is one, and forgets the changes that every copy has, or that

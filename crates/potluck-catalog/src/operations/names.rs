@@ -8,7 +8,7 @@ use crate::members::grants::SeenSpaces;
 use crate::names;
 use crate::names::{
     copies::{self, Copied, CopyOutcome, CopyRequest},
-    links,
+    dir_policies, links,
     lists::{self, EntryFacts},
 };
 use crate::when::When;
@@ -16,10 +16,12 @@ use crate::{Catalog, Durability, Error};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes};
 use potluck_core::ids::{MemberId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
+use potluck_core::policy::AckLevel;
 use potluck_pool::DonorSnapshot;
 use potluck_wire::control::{
     Condition, ListedEntry, Listing, NewLink, OnlyIf, Removed, Used, UsedUpTo,
 };
+use std::collections::BTreeSet;
 
 impl Catalog {
     /// Returns a page of the entries of a directory after `after`, or with `recursive` of the tree there. At the root
@@ -120,13 +122,14 @@ impl Catalog {
             }
         };
         self.read(check).await?;
+        let durability = self.durability(when, [&from, &to]).await?;
         let rename = move |db: &_| {
             checkpoint_rows::check_removable(db, &from)?;
             checkpoint_rows::check_removable(db, &to)?;
             names::check_version(db, &to, replaces)?;
             names::move_entry(db, &from, &to, no_replace, when)
         };
-        self.write(Durability::Disk, rename).await
+        self.write(durability, rename).await
     }
 
     /// Removes a file, a link or a directory, with `recursive` also one that has entries, if it is what `only_if` says.
@@ -144,14 +147,40 @@ impl Catalog {
             names::count(db, &there)
         };
         let removed = self.read(count).await?;
+        let durability = self.durability(when, [&path]).await?;
         let remove = move |db: &_| {
             checkpoint_rows::check_removable(db, &path)?;
             names::check_meant(db, &path, only_if)?;
             checkpoints::end_sharing(db, &path, when.pool_ms)?;
             names::remove(db, &path, recursive, when)
         };
-        self.write(Durability::Disk, remove).await?;
+        self.write(durability, remove).await?;
         Ok(removed)
+    }
+
+    /// Returns what a change of these names has to survive: a power cut, if `when` says so or the ack level of one of
+    /// them is `disk`.
+    pub(super) async fn durability<'a>(
+        &self,
+        when: When,
+        paths: impl IntoIterator<Item = &'a PoolPath>,
+    ) -> Result<Durability, Error> {
+        if when.durability == Durability::Disk {
+            return Ok(Durability::Disk);
+        }
+        let dirs: BTreeSet<PoolPath> = paths.into_iter().filter_map(PoolPath::parent).collect();
+        let needs_disk = move |db: &_| {
+            for dir in &dirs {
+                if dir_policies::effective(db, dir)?.ack == AckLevel::Disk {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        Ok(match self.read(needs_disk).await? {
+            true => Durability::Disk,
+            false => when.durability,
+        })
     }
 
     /// Copies a page of files inside the pool. A file is refused if too few of its holders are there in the snapshot.

@@ -83,6 +83,11 @@ impl Catalog {
         self.write(Durability::Process, |_| Ok(())).await
     }
 
+    /// Returns when no power cut undoes what was changed before.
+    pub async fn sync(&self) -> Result<(), Error> {
+        self.write(Durability::Disk, |_| Ok(())).await
+    }
+
     /// Saves the pool's time, the times at which members were seen, and those at which donors were heard. They are
     /// saved together, so that the silence of a donor is known after a crash.
     pub async fn save_time(

@@ -2,6 +2,7 @@
 //! all.
 
 use super::file::{Database, LONG_LOG};
+use super::log_syncer::{LogFile, LogSyncer};
 use super::tx::Tx;
 use super::write_ahead_log::LogMover;
 use crate::log::{changes, committed};
@@ -52,11 +53,15 @@ impl CatalogWriter {
     /// and the time that jobs and commits took.
     pub fn start(path: &Path, db: Database, offload: Offload, state: WriterState) -> Self {
         let db = db.with_leases(Arc::clone(&state.leases));
-        let mut session = Session { db, durability: Durability::Disk, state };
+        let log = LogFile::of(path);
+        let (durability, syncer, unsynced) = (Durability::Disk, None, false);
+        let mut session = Session { db, durability, state, log, syncer, unsynced };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
                 let (jobs, queue) = channel(QUEUE);
+                let syncer = LogSyncer::start(session.log.clone(), session.state.clone());
+                session.syncer = Some(syncer);
                 let mover = LogMover::start(path, &mut session.db, LONG_LOG)
                     .inspect_err(|why| tracing::warn!(%why, "commits move the catalog's log"))
                     .ok();
@@ -155,6 +160,11 @@ struct Session {
     db: Database,
     durability: Durability,
     state: WriterState,
+    log: LogFile,
+    /// The thread that syncs what was committed to be durable soon; without it such jobs wait for the disk.
+    syncer: Option<LogSyncer>,
+    /// True if changes that are to be durable soon were committed since the log was synced here.
+    unsynced: bool,
 }
 
 impl Session {
@@ -171,6 +181,9 @@ impl Session {
                 jobs.push_back(next);
             }
             self.commit_all(&mut jobs);
+        }
+        if let Some(syncer) = self.syncer.take() {
+            syncer.stop();
         }
         let stopped = mover.map_or(Ok(()), |mover| mover.stop(&mut self.db));
         if let Err(why) = stopped.and_then(|()| self.db.move_log_into_file()) {
@@ -200,9 +213,19 @@ impl Session {
     fn transaction(&mut self, jobs: &mut VecDeque<Queued>, done: &mut usize) -> Result<(), Error> {
         *done = 0;
         let asked = jobs.iter().map(|job| job.durability).max().unwrap_or(Durability::Disk);
-        if self.durability != asked {
-            self.db.sync_commits(asked == Durability::Disk)?;
-            self.durability = asked;
+        let asked = match asked {
+            Durability::Soon if self.syncer.is_none() => Durability::Disk,
+            asked => asked,
+        };
+        // Where earlier commits have to reach the disk, too, the log is synced afterwards, since a commit of nothing
+        // syncs nothing.
+        let by_commit = match asked {
+            Durability::Disk if self.unsynced => Durability::Soon,
+            asked => asked,
+        };
+        if self.durability != by_commit {
+            self.db.sync_commits(by_commit == Durability::Disk)?;
+            self.durability = by_commit;
         }
         let tx = self.db.begin_to_write()?;
         // Also while nobody listens, because somebody may begin to before the commit.
@@ -230,17 +253,30 @@ impl Session {
         }
         // A commit that reaches the disk brings all commits before it there, too.
         let last = changes::last(&tx)?;
+        let committed = last.max(0) as u64;
         tx.commit()?;
+        let synced = match asked == Durability::Disk && self.unsynced {
+            true => self.log.sync(),
+            false => Ok(()),
+        };
         self.state.times.commits.took(self.state.clock.now().saturating_sub(now));
-        if asked == Durability::Disk {
-            self.state.changes.store(last.max(0) as u64, Ordering::Release);
+        match (asked, &self.syncer) {
+            (Durability::Disk, _) if synced.is_ok() => {
+                self.unsynced = false;
+                self.state.changes.fetch_max(committed, Ordering::AcqRel);
+            }
+            (Durability::Soon, Some(syncer)) => {
+                self.unsynced = true;
+                syncer.wake(committed);
+            }
+            _ => {}
         }
         // The listener is asked after the commit: one that begins to listen later reads what was committed.
         if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
         {
             listener.committed(committed::told_of(&self.db, self.db.take_notes(), last - before));
         }
-        Ok(())
+        synced
     }
 
     /// Runs one job so that its failure leaves the others' work alone.

@@ -39,7 +39,7 @@ use crate::pool_records::{
 use crate::sql::{Tx, params};
 use crate::versions::{commit::PreparedFile, parts};
 use crate::when::{WhatIsKept, When};
-use crate::{Error, versions};
+use crate::{Durability, Error, versions};
 use positions::position;
 use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
@@ -56,7 +56,13 @@ use potluck_wire::control::{Condition, NewLink};
 use potluck_wire::token::Role;
 use tempfile::TempDir;
 
-const WHEN: When = When { pool_ms: 5, wall_ms: 6, by: None, keeps: WhatIsKept::AsPoliciesSay };
+const WHEN: When = When {
+    pool_ms: 5,
+    wall_ms: 6,
+    by: None,
+    keeps: WhatIsKept::AsPoliciesSay,
+    durability: Durability::Disk,
+};
 const MADE: EntryAttributes = EntryAttributes::of_dir(6);
 
 /// An empty catalog onto which records are replayed.

@@ -1,17 +1,20 @@
 //! Tests of the catalog's writer, in which jobs share a transaction and each is done whole or not at all.
 
 use crate::chunks::{placements, referrers, unused_chunks};
-use crate::fixture::{Fixture, ReadClock, file, path};
+use crate::fixture::{Fixture, ReadClock, file, new_space, path};
 use crate::log::{changes, records::Record};
-use crate::pool_records::meta;
+use crate::pool_records::{meta, spaces};
 use crate::sql::Tx;
 use crate::{Catalog, ChangeListener, CommittedChange, Durability, Error, Upkeep, When};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::policy::{AckLevel, Policy};
+use potluck_wire::control::OnlyIf;
 use potluck_wire::env::Offload;
 use potluck_wire::metrics::Exposition;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -307,5 +310,62 @@ fn a_query_ends_when_nobody_waits_for_it_and_the_next_is_answered() {
         assert!(hears.iter().all(|was_ended| was_ended));
         let saved = catalog.read(saved).await.expect("the connections serve others");
         assert_eq!(saved, None);
+    });
+}
+
+/// The changes that no power cut undoes are those that the log was synced with.
+#[test]
+fn a_change_that_is_durable_soon_waits_for_no_disk_and_is_on_it_with_the_next_sync_or_a_moment_later()
+ {
+    let mut fixture = Fixture::new();
+    let disk = Policy { sealed: false, ack: AckLevel::Disk, ..Policy::default() };
+    spaces::create(&fixture.db, &new_space("safe", disk, None), 0).expect("a space");
+    let files = (0..30).map(|n| file(&format!("pot://lab/{n}"), &[n], &[1])).collect();
+    assert!(fixture.commit(files).iter().all(Result::is_ok));
+    let catalog = Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0));
+    let catalog = catalog.expect("opened");
+    let soon = When { pool_ms: 1, wall_ms: 1, ..When::default() }.durable(true);
+    runtime().block_on(async {
+        let remove = async |at: &str| {
+            catalog.remove(path(at), OnlyIf::Anything, false, soon).await.map(drop)
+        };
+        let unsynced = async || {
+            let last = catalog.read(changes::last).await.expect("read");
+            last as u64 - catalog.changes()
+        };
+        catalog.sync().await.expect("synced");
+        let mut numbers = 0..30;
+        let mut seen_unsynced = async || {
+            for number in numbers.by_ref().take(10) {
+                remove(&format!("pot://lab/{number}")).await.expect("removed");
+                if unsynced().await > 0 {
+                    return true;
+                }
+            }
+            false
+        };
+        assert!(seen_unsynced().await, "each of ten removals was synced when it was done");
+        catalog.sync().await.expect("synced");
+        assert_eq!(unsynced().await, 0);
+
+        assert!(seen_unsynced().await);
+        let until = Instant::now() + Duration::from_secs(20);
+        while unsynced().await > 0 {
+            assert!(Instant::now() < until, "nothing syncs the log by itself");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+
+        assert!(seen_unsynced().await);
+        let attributes = EntryAttributes::of_dir(1);
+        catalog.make_directory(path("pot://lab/d"), false, attributes).await.expect("made");
+        assert_eq!(unsynced().await, 0, "a change on disk brings those before it there");
+
+        for number in 0..10 {
+            let at = format!("pot://safe/{number}");
+            catalog.make_directory(path(&at), false, attributes).await.expect("made");
+            remove(&at).await.expect("removed");
+            assert_eq!(unsynced().await, 0, "where the ack level is that of disks");
+        }
+        catalog.close().await;
     });
 }

@@ -16,6 +16,7 @@ const NOW: When = When {
     wall_ms: 1_000_000,
     by: None,
     keeps: potluck_catalog::WhatIsKept::AsPoliciesSay,
+    durability: potluck_catalog::Durability::Disk,
 };
 
 impl Stage {

@@ -19,4 +19,7 @@ pub struct PutOptions {
     /// If true, no file becomes visible before those that were begun before it in the session. One that is stored in
     /// parts, or has to be sent again because donors went away, may become visible later.
     pub in_order: bool,
+    /// If true, a power cut of the manager may undo a file for a tenth of a second after it became visible, where the ack
+    /// level is `memory`.
+    pub soon: bool,
 }

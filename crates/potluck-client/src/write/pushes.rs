@@ -36,8 +36,23 @@ pub(crate) enum Push {
     Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
-/// The channel on which a writer is told what became of its file.
-pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
+/// A writer that waits to be told what became of its file.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub tell: oneshot::Sender<Result<VisibleFile, Failure>>,
+    /// True if a power cut must not undo the file from then on, whatever else the session has.
+    pub synced: bool,
+}
+
+impl Finished {
+    /// Tells the writer; returns what it was to be told if it is gone.
+    pub fn send(
+        self,
+        outcome: Result<VisibleFile, Failure>,
+    ) -> Result<(), Result<VisibleFile, Failure>> {
+        self.tell.send(outcome)
+    }
+}
 
 /// A file that has become visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -203,15 +203,16 @@ impl SessionCalls {
         self.client.call_retrying(&Renew { session: self.session, refused }).await
     }
 
-    /// Commits parts of files, and files, which become visible; with `done` this closes the session. Returns the files
-    /// together with the outcome of each.
+    /// Commits parts of files, and files, which become visible; with `done` this closes the session, and with `soon` a
+    /// power cut may undo it for a moment. Returns the files together with the outcome of each.
     pub async fn commit(
         self,
         batch: u32,
         files: Vec<FileCommit>,
         done: bool,
+        soon: bool,
     ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
-        let commit = Commit { session: self.session, batch, files, done };
+        let commit = Commit { session: self.session, batch, files, done, soon };
         let committed = self.client.call_retrying(&commit).await;
         let committed = committed.and_then(|committed| of_all_files(committed, commit.files.len()));
         (commit.files, committed)

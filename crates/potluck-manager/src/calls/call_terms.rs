@@ -97,6 +97,7 @@ impl Verb {
             | Self::MakeDir
             | Self::MakeLinks
             | Self::SetAttributes
+            | Self::SyncChanges
             | Self::LockTake
             | Self::LockKeep
             | Self::LockGive

@@ -20,7 +20,7 @@ use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{
     Batch, Catalog, ChunkAsker, CommitOutcome, CommitStep, CommittedFiles, Error, KnownChunk,
-    PartsAhead, PreparedFile, Refused, StoredFile, ToldCopies,
+    PartsAhead, PreparedFile, Refused, StoredFile, ToldCopies, When,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId};
@@ -84,7 +84,7 @@ type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer<Commit> for CommitCalls {
     async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
-        let (id, number, done) = (call.session, call.batch, call.done);
+        let (id, number, done, soon) = (call.session, call.batch, call.done, call.soon);
         let (ticketed, _in_session) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
@@ -103,7 +103,7 @@ impl Answer<Commit> for CommitCalls {
         self.note_receipts(&files, &signers);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
-        let session = InSession { id, ticketed: &ticketed, losses, caller: &caller };
+        let session = InSession { id, ticketed: &ticketed, losses, caller: &caller, soon };
         let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
         let (mut files, mut committed) = (files.into_iter(), Committed::default());
         let last = steps.len() - 1;
@@ -138,6 +138,8 @@ struct InSession<'a> {
     /// The number of losses of donors that were noted by then.
     losses: u64,
     caller: &'a CallingMember,
+    /// True if the commit need not survive a power cut at once.
+    soon: bool,
 }
 
 /// Returns the number of files that each step commits, in order, given the work of each file; at least one step. A call
@@ -185,7 +187,7 @@ impl CommitCalls {
         files: Vec<Prepared>,
         ends: bool,
     ) -> Result<Committed, Failure> {
-        let InSession { id, ticketed, losses, caller } = session;
+        let InSession { id, ticketed, losses, caller, soon } = session;
         let told = self.copies_told_of(&files);
         let others = self.copies_without_receipt(&told);
 
@@ -216,6 +218,7 @@ impl CommitCalls {
             pool.reservations_beside(pool.draws_on(&id))
         };
         let member = caller.member()?.member;
+        let when = self.time.when().made_by(member).durable(soon);
         let batch = Batch {
             session: id,
             member,
@@ -229,7 +232,7 @@ impl CommitCalls {
             done: ends,
         };
         let CommittedFiles { outcome, open, versions, tolerates } =
-            self.committed(batch, others, losses, caller).await?;
+            self.committed(batch, others, losses, when).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
@@ -355,7 +358,7 @@ impl CommitCalls {
         batch: Batch<Failure>,
         told: Vec<(ChunkName, DonorId)>,
         losses: u64,
-        caller: &CallingMember,
+        when: When,
     ) -> Result<CommittedFiles<Failure>, Failure> {
         let text = |outcomes: &[_]| {
             serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
@@ -364,7 +367,6 @@ impl CommitCalls {
         let ahead: Vec<PartsAhead> =
             batch.files.iter().flatten().filter_map(|file| ahead(&batch, file)).collect();
         let mut rounds = 0;
-        let when = self.time.when().made_by(caller.member()?.member);
         let (batch, told) = (Arc::new(batch), Arc::from(told));
         let began = self.time.tick();
         loop {

@@ -20,8 +20,8 @@ use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move, NotMade,
-    Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
+    Done, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move, NamesChanged,
+    NotMade, Remove, Removed, SetAttributes, Stat, Stated, SyncChanges, Usage, Used,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -168,13 +168,13 @@ impl NamingCalls {
 }
 
 impl Answer<MakeDir> for NamingCalls {
-    async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<Done, Failure> {
+    async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<NamesChanged, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
         let MakeDir { path, parents, permissions, owner } = call;
-        let mtime = FileTime::of_ms(self.time.when().wall_ms);
-        let attributes = EntryAttributes::new(mtime, permissions, owner);
+        let modified = FileTime::of_ms(self.time.when().wall_ms);
+        let attributes = EntryAttributes::new(modified, permissions, owner);
         self.catalog.make_directory(path, parents, attributes).await?;
-        Ok(Done {})
+        Ok(NamesChanged { modified })
     }
 }
 
@@ -189,12 +189,14 @@ impl Answer<MakeLinks> for NamingCalls {
                 .hint("make them by several calls"));
         }
         self.access.need(&caller, Right::Write, &first.path).await?;
-        let made = self.catalog.make_links(links, parents, condition, self.time.when());
+        let when = self.time.when();
+        let made = self.catalog.make_links(links, parents, condition, when);
         let failed = made.await?.into_iter().map(|(path, why)| {
             let failure = Failure::from(why);
             NotMade { path, failure }
         });
-        Ok(MadeLinks { failed: failed.collect() })
+        let modified = Some(FileTime::of_ms(when.wall_ms));
+        Ok(MadeLinks { failed: failed.collect(), modified })
     }
 }
 
@@ -230,15 +232,22 @@ impl NamingCalls {
 }
 
 impl Answer<Move> for NamingCalls {
-    async fn answer(self, call: Move, caller: CallingMember) -> Result<Done, Failure> {
-        let Move { from, to, no_replace, replaces } = call;
+    async fn answer(self, call: Move, caller: CallingMember) -> Result<NamesChanged, Failure> {
+        let Move { from, to, no_replace, replaces, soon } = call;
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
         self.need_no_writers(&from).await?;
-        let when = self.time.when().made_by(caller.member()?.member);
+        let when = self.time.when().made_by(caller.member()?.member).durable(soon);
         let moved = from.clone();
         self.catalog.rename(from, to, no_replace, replaces, when).await?;
         self.uses.moved(&moved);
+        Ok(NamesChanged { modified: FileTime::of_ms(when.wall_ms) })
+    }
+}
+
+impl Answer<SyncChanges> for NamingCalls {
+    async fn answer(self, _: SyncChanges, _: CallingMember) -> Result<Done, Failure> {
+        self.catalog.sync().await?;
         Ok(Done {})
     }
 }
@@ -250,10 +259,10 @@ impl Answer<Remove> for NamingCalls {
             true => WhatIsKept::Nothing,
             false => WhatIsKept::AsPoliciesSay,
         };
-        let when = self.time.when().made_by(caller.member()?.member);
+        let when = self.time.when().made_by(caller.member()?.member).durable(call.soon);
         let when = When { keeps, ..when };
         let removed = self.catalog.remove(call.path, call.only_if, call.recursive, when).await?;
         self.background.wake();
-        Ok(removed)
+        Ok(Removed { dir_modified: Some(FileTime::of_ms(when.wall_ms)), ..removed })
     }
 }

@@ -16,6 +16,7 @@ pub async fn remove(lab: &Lab, at: &str) {
         recursive: true,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     };
     lab.admin().call(&remove).await.expect("removed");
 }

@@ -23,6 +23,7 @@ async fn remove(lab: &Lab, at: &str) {
         recursive: false,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     };
     lab.admin().call(&remove).await.expect("removed");
 }

@@ -130,7 +130,13 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         refused(caller, &link(&at("l"))).await,
         refused(
             caller,
-            &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false, replaces: None },
+            &Move {
+                from: path(&at("f")),
+                to: path(&at("g")),
+                no_replace: false,
+                replaces: None,
+                soon: false,
+            },
         )
         .await,
         refused(
@@ -140,6 +146,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
                 recursive: true,
                 forever: false,
                 only_if: Default::default(),
+                soon: false,
             },
         )
         .await,
@@ -240,6 +247,7 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
             recursive: true,
             forever: false,
             only_if: Default::default(),
+            soon: false,
         },
         Right::Write,
     )
@@ -271,6 +279,7 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
         to: path("pot://safe/b"),
         no_replace: true,
         replaces: None,
+        soon: false,
     };
     lacks(&rita, &moving, Right::Write).await;
     lacks(&rita, &copy("pot://safe", "pot://safe/b", 3), Right::Write).await;

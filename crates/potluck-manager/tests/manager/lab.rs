@@ -435,7 +435,7 @@ pub async fn commit(
     files: Vec<FileCommit>,
     done: bool,
 ) -> Result<Committed, Failure> {
-    caller.call(&Commit { session, batch, files, done }).await
+    caller.call(&Commit { session, batch, files, done, soon: false }).await
 }
 
 /// Writes one file of one chunk whole, in a session of its own.

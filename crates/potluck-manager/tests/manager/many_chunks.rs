@@ -82,7 +82,7 @@ fn whole(
 }
 
 async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit, done: bool) {
-    let commit = Commit { session, batch, files: vec![file], done };
+    let commit = Commit { session, batch, files: vec![file], done, soon: false };
     let Committed { files } = user.call(&commit).await.expect("committed");
     assert!(matches!(files[..], [Outcome::Stored { below_policy: false, .. }]), "{files:?}");
 }
@@ -175,6 +175,7 @@ async fn written_read_and_removed(chunks: u64) {
         recursive: false,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     })
     .await
     .expect("removed");

@@ -176,6 +176,7 @@ async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
         recursive: false,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     };
     crew.user.call(&removed).await.expect("removed");
     let empty = space(&crew).await.expect("it stays scanned");
@@ -199,6 +200,7 @@ async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more
         recursive: true,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     };
     crew.user.call(&remove).await.expect("removed");
     crew.members[0].asleep = false;

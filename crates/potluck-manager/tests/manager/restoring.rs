@@ -56,6 +56,7 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
         recursive: false,
         forever: false,
         only_if: Default::default(),
+        soon: false,
     };
     lab.admin().call(&remove).await.expect("removed");
     let (mtime, permissions) = (FileTime(1_234_567_890_123_456_789), Permissions::of_mode(0o640));

@@ -84,6 +84,7 @@ async fn a_client_is_told_what_differs_from_what_it_knows_and_then_what_changes(
             to: path("pot://shared/a/new"),
             no_replace: true,
             replaces: None,
+            soon: false,
         })
         .await
         .expect("moved");
@@ -171,6 +172,7 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
             recursive: true,
             forever: false,
             only_if: Default::default(),
+            soon: false,
         })
         .await
         .expect("removed");

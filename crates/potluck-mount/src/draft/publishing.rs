@@ -72,6 +72,16 @@ impl Draft {
         self.version
     }
 
+    /// Sets whether a program waits until no power cut undoes what is published next.
+    pub fn set_synced(&mut self, synced: bool) {
+        self.is_synced = synced;
+    }
+
+    /// Returns whether [`Self::set_synced`] was called with `true` last.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
     /// Makes the file visible whole at `path`. Later writes change the published version.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_shared() {
@@ -88,7 +98,7 @@ impl Draft {
         }
         self.note.publishing(path);
         self.change_is_told();
-        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let options = self.options();
         let finished = match self.content {
             Content::Streamed { .. } => self.finish_stream(path, &options).await,
             Content::Edited(_) => self.finish_edit(path, &options).await,
@@ -241,7 +251,8 @@ impl Draft {
     ) -> Result<Finished, Errno> {
         if SmallFile::may_have(size) && small.is_in_directory_of(path) {
             small.bytes.resize(size as usize, 0);
-            match small.make_visible(path, self.attributes, self.condition).await {
+            let (attributes, condition) = (self.attributes, self.condition);
+            match small.make_visible(path, attributes, condition, self.is_synced).await {
                 Ok(visible) => return Ok((visible, AllCopies::WhenVisible)),
                 Err(failure) if small.may_try_alone(&failure) => {}
                 Err(failure) => return Err(errno(&failure)),
@@ -273,6 +284,7 @@ impl Draft {
             writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
         }
         writer.set_attributes(self.attributes);
+        writer.set_synced(self.is_synced);
         writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 
@@ -287,6 +299,7 @@ impl Draft {
         let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
         edit.write_to(&mut writer).await?;
         writer.set_attributes(attributes);
+        writer.set_synced(self.is_synced);
         let visible = writer.make_visible().await.map_err(|failure| errno(&failure))?;
         Ok((visible, copies))
     }

@@ -180,6 +180,7 @@ impl FileSystem {
     /// told yet.
     pub async fn sync_closed(&self, handle: u64) -> Result<(), Errno> {
         self.closed_are_published().await;
+        self.sync_changes().await?;
         self.handles().take_failure(handle).map_or(Ok(()), Err)
     }
 
@@ -237,6 +238,9 @@ impl FileSystem {
         };
         let published = self.metadata.publishing(path, publish).await;
         self.capacities_changed();
+        if !draft.is_synced() {
+            self.changed_soon();
+        }
         if let Err(why) = published {
             tracing::warn!("{path} is not in the pool as it was written: {why}");
             draft.failed(path, why);
@@ -457,7 +461,7 @@ mod tests {
         let done = async |mut answers: Vec<Result<(), Failure>>| {
             answers.reverse();
             let next = || std::future::ready(answers.pop().expect("not called again"));
-            files.once(code::EXISTS, next).await
+            files.once(code::EXISTS, next).await.map(drop)
         };
         assert_eq!(done(vec![lost(), lost(), lost(), Ok(())]).await, Ok(()));
         assert_eq!(done(vec![lost(), lost(), failed(code::EXISTS)]).await, Ok(()));

@@ -1,9 +1,9 @@
 //! Symbolic links, which the kernel of this machine follows; the pool never follows them.
 
 use super::{FileSystem, NewEntry, ShownEntry};
-use potluck_core::attributes::{FileOwner, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, Permissions};
 use potluck_core::link_target::{BadTarget, LinkTarget};
-use potluck_wire::control::{Condition, MakeLinks, NewLink};
+use potluck_wire::control::{Condition, EntryKind, MakeLinks, NewLink};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 
@@ -26,17 +26,22 @@ impl FileSystem {
             BadTarget::Empty | BadTarget::Nul => Errno::INVAL,
         })?;
         let made = NewEntry { permissions: Permissions::LINK, owner };
-        let NewEntry { owner, .. } = self.inheriting(parent, made, false).await?;
-        let links = vec![NewLink { path, target, mtime: None, owner }];
+        let NewEntry { permissions, owner } = self.inheriting(parent, made, false).await?;
+        let size = target.as_str().len() as u64;
+        let links = vec![NewLink { path: path.clone(), target, mtime: None, owner }];
         let make = MakeLinks { links, parents: false, condition: Condition::IfAbsent };
         let once = || async {
             let mut made = self.pool.make_links(&make).await?;
-            made.failed.pop().map_or(Ok(()), |failed| Err(failed.failure))
+            made.failed.pop().map_or(Ok(made.modified), |failed| Err(failed.failure))
         };
-        let done = self.once(code::EXISTS, once).await;
-        make.links.iter().for_each(|link| self.metadata.changed_here(&link.path));
-        done?;
-        self.lookup(parent, name).await
+        let change = async { Ok(self.once(code::EXISTS, once).await?.flatten()) };
+        match self.metadata.changing(&[&path], change).await? {
+            Some(mtime) => {
+                let attributes = EntryAttributes { mtime, permissions, owner };
+                Ok(self.made((parent, name), EntryKind::Link, size, attributes))
+            }
+            None => self.lookup(parent, name).await,
+        }
     }
 
     /// Returns the target of a link.

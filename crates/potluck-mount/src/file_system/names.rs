@@ -1,9 +1,11 @@
 //! Corrects what the kernel believes of names that others change or checkpoints replace.
 
-use super::{FileSystem, entry_of};
+use super::{FileSystem, ShownEntry, entry_of};
+use crate::inodes::ROOT;
 use crate::opener::process_of;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::ListedEntry;
+use potluck_wire::control::{EntryKind, ListedEntry};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -34,6 +36,22 @@ impl FileSystem {
         }
         drop(inodes);
         self.number_of_version(parent, name, entry.version)
+    }
+
+    /// Returns the facts about a directory or link that this mount has just made, and counts that the kernel is told of
+    /// its number.
+    pub(super) fn made(
+        &self,
+        (parent, name): (u64, &str),
+        kind: EntryKind,
+        size: u64,
+        attributes: EntryAttributes,
+    ) -> ShownEntry {
+        let (version, has_name) = (None, true);
+        let facts = ShownEntry { inode: ROOT, kind, size, attributes, version, has_name };
+        let inode = self.number_of_entry(parent, name, &entry_of(name.into(), &facts));
+        self.inodes().looked_up(inode, (parent, name), kind);
+        ShownEntry { inode, ..facts }
     }
 
     /// Returns the path of the entry that a thread means by a number. Who has a file open that has lost its name means

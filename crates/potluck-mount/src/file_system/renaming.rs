@@ -4,7 +4,7 @@ use super::FileSystem;
 use crate::draft::Draft;
 use crate::shared_draft::{DraftGuard, SharedDraft};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::EntryKind;
+use potluck_wire::control::{EntryKind, Move};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -58,10 +58,14 @@ impl FileSystem {
             self.publish_at(draft, &source).await?; // all programs have closed the file
             self.metadata.changed_here(&source);
         }
-        let move_entry = || self.pool.rename(&source, &target, no_replace);
-        let renamed = self.once(code::NO_ENTRY, move_entry).await;
-        self.metadata.changed_here(&source);
-        self.metadata.changed_here(&target);
+        let change = async {
+            let (from, to) = (source.clone(), target.clone());
+            let rename = Move { from, to, no_replace, replaces: None, soon: true };
+            let renamed = self.once(code::NO_ENTRY, || self.pool.call(&rename)).await?;
+            Ok(renamed.map(|renamed| renamed.modified))
+        };
+        let renamed = self.metadata.changing(&[&source, &target], change).await;
+        self.changed_soon();
         // The kernel has checked all else that the manager takes for a wrong request: only a path can be too long.
         let renamed = renamed.map_err(|why| match why {
             Errno::INVAL => Errno::NAMETOOLONG,

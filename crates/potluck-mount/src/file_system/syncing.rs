@@ -3,7 +3,10 @@
 
 use super::FileSystem;
 use crate::draft::Draft;
+use crate::errno::errno;
+use potluck_wire::control::SyncChanges;
 use rustix::io::Errno;
+use std::sync::atomic::Ordering;
 
 impl FileSystem {
     /// Returns when what was written to a file so far, by whichever handle, is published; what cannot be is as safe as
@@ -11,7 +14,7 @@ impl FileSystem {
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let draft = self.handles().draft(opened.inode);
-        let Some(draft) = draft else { return Ok(()) };
+        let Some(draft) = draft else { return self.sync_changes().await };
         let mut draft = draft.lock().await;
         self.sync_draft(&mut draft, opened.inode).await
     }
@@ -31,10 +34,31 @@ impl FileSystem {
             return draft.sync(&path).await;
         }
         let (was_dirty, small) = (draft.is_dirty(), draft.small_content());
-        self.publish_in_turn(draft, inode).await?;
-        if was_dirty {
-            draft.goes_on(&path, small).await;
+        draft.set_synced(true);
+        let published = self.publish_in_turn(draft, inode).await;
+        draft.set_synced(false);
+        published?;
+        if !was_dirty {
+            return self.sync_changes().await; // it was published by a close() that did not wait for the disk
         }
+        draft.goes_on(&path, small).await;
         Ok(())
+    }
+
+    /// Notes that this mount made a change that a power cut of the manager may undo for a moment.
+    pub(super) fn changed_soon(&self) {
+        self.has_unsynced.store(true, Ordering::Release);
+    }
+
+    /// Returns when no power cut undoes what this mount has changed so far.
+    pub(super) async fn sync_changes(&self) -> Result<(), Errno> {
+        if !self.has_unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let synced = self.pool.call(&SyncChanges {}).await;
+        synced.map(drop).map_err(|failure| {
+            self.changed_soon();
+            errno(&failure)
+        })
     }
 }

@@ -53,6 +53,10 @@ pub struct MadeLinks {
     /// The links that were not made, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotMade>,
+    /// The time at which the directories of the links that came were modified by that, and of the links that were given
+    /// no time.
+    #[serde(default, rename = "modified_ns", skip_serializing_if = "Option::is_none")]
+    pub modified: Option<FileTime>,
 }
 
 /// A link that was not made.

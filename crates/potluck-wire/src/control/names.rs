@@ -348,11 +348,19 @@ fn dir_permissions() -> Permissions {
 
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
-    type Reply = Done;
+    type Reply = NamesChanged;
     /// Returns true where a directory that is there is accepted: a repeated call then accepts its own.
     fn is_repeatable(&self) -> bool {
         self.parents
     }
+}
+
+/// Names came to directories or went.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct NamesChanged {
+    /// The time at which the directories of these names were modified by that, so that nobody has to ask for it.
+    #[serde(rename = "modified_ns")]
+    pub modified: FileTime,
 }
 
 /// Sets attributes of an entry (times, owner, permissions) without touching its content or its version.
@@ -385,8 +393,12 @@ pub struct Move {
     /// The version that has to be there and is replaced, if one is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<VersionId>,
+    /// True if the caller does not wait until a power cut of the manager undoes the change no more, where the ack level is
+    /// `memory`: that takes a tenth of a second, or a [`SyncChanges`](super::SyncChanges).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soon: bool,
 }
-call!(Move => Done, "move", once);
+call!(Move => NamesChanged, "move", once);
 
 /// Copies a file, or page by page a tree, inside the pool without moving its bytes: the copies are versions of the
 /// same chunks. A copy between spaces is possible only where neither is sealed, because each has its own key. A
@@ -490,6 +502,10 @@ pub struct Remove {
     /// The entry that has to be there for anything to be removed.
     #[serde(default, skip_serializing_if = "OnlyIf::is_anything")]
     pub only_if: OnlyIf,
+    /// True if the caller does not wait until a power cut of the manager undoes the change no more, where the ack level is
+    /// `memory`: that takes a tenth of a second, or a [`SyncChanges`](super::SyncChanges).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soon: bool,
 }
 call!(Remove => Removed, "remove", once);
 
@@ -524,7 +540,15 @@ pub struct Removed {
     /// True if more was removed than these sums say: the entries of a large tree are not all counted.
     #[serde(default)]
     pub more: bool,
+    /// The time at which the directory of the removed name was modified by that.
+    #[serde(default, rename = "dir_modified_ns", skip_serializing_if = "Option::is_none")]
+    pub dir_modified: Option<FileTime>,
 }
+
+/// Waits until no power cut undoes what was changed before, by whoever.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SyncChanges {}
+call!(SyncChanges => Done, "sync");
 
 /// Adds up the sizes of a part of a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]

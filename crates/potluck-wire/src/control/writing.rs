@@ -238,6 +238,10 @@ pub struct Commit {
     pub files: Vec<FileCommit>,
     /// True if the session ends with this commit.
     pub done: bool,
+    /// True if the caller does not wait until a power cut of the manager undoes the change no more, where the ack level is
+    /// `memory`: that takes a tenth of a second, or a [`SyncChanges`](super::SyncChanges).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soon: bool,
 }
 impl Call for Commit {
     const NAME: &'static str = "commit";

@@ -158,7 +158,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         condition: Condition::Always,
         in_parts: None,
     };
-    let commit = Commit { session, batch: 0, files: vec![file], done: true };
+    let commit = Commit { session, batch: 0, files: vec![file], done: true, soon: false };
     let committed = admin.call(&commit).expect("a commit");
     assert!(matches!(committed.files[..], [Outcome::Stored { .. }]), "{committed:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &body, "the file");

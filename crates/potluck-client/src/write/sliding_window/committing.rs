@@ -187,12 +187,15 @@ impl Window {
         // Copies that are made after the commit need the session, so the commit does not close it then.
         stage.finished = last && stage.ready.is_empty() && !self.groups.has_pending();
         stage.under_way = true;
+        let is_synced =
+            |(_, writer): &(_, Option<Finished>)| writer.as_ref().is_some_and(|it| it.synced);
         let (batch, done) = (stage.batch, stage.finished);
+        let soon = stage.soon && !files.iter().any(is_synced);
         stage.batch += 1;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
             let (files, finished): (_, Vec<_>) = files.into_iter().unzip();
-            let (files, committed) = calls.commit(batch, files, done).await;
+            let (files, committed) = calls.commit(batch, files, done, soon).await;
             Event::Committed(files.into_iter().zip(finished).collect(), committed)
         }));
         Ok(())
@@ -215,14 +218,14 @@ impl Window {
         stage.batch += 1;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
-            let (files, committed) = calls.commit(batch, parts, false).await;
+            let (files, committed) = calls.commit(batch, parts, false, false).await;
             Event::Committed(files.into_iter().map(|file| (file, None)).collect(), committed)
         }));
     }
 
     /// Closes the session by an empty commit, when nothing more is to become visible in it.
     pub(super) async fn close(&mut self) {
-        let commit = self.session.calls().commit(self.committing.batch, Vec::new(), true);
+        let commit = self.session.calls().commit(self.committing.batch, Vec::new(), true, true);
         match commit.await.1 {
             Ok(_) => self.committing.finished = true,
             Err(failure) => tracing::debug!(%failure, "the lease ends the session"),

@@ -151,6 +151,7 @@ pub(super) struct Committing {
     pub condition: Condition,
     pub spare_content: bool,
     pub in_order: bool,
+    pub soon: bool,
     pub ready: Vec<(FileCommit, Option<Finished>)>,
     /// The moment from which the files that are ready have waited for a commit.
     pub ready_since: Option<Tick>,
@@ -169,6 +170,7 @@ impl Committing {
             condition: options.condition,
             spare_content: options.spare_content,
             in_order: options.in_order,
+            soon: options.soon,
             ready: Vec::new(),
             ready_since: None,
             ready_bytes: 0,

@@ -210,6 +210,39 @@ fn what_fsync_acknowledged_is_in_the_pool_when_its_mount_is_killed_m3() {
     lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
 }
 
+/// Where no disk is waited for, nothing that was acknowledged may be in the memory of a process alone.
+#[test]
+fn what_close_acknowledged_survives_kill_9_of_the_mount_and_the_manager_m4() {
+    let test = "what_close_acknowledged_survives_kill_9";
+    let policy = &["--copies", "2", "--chunk-size", "64KiB"];
+    let Some((mut lab, mount)) = mounted(test, 2, policy, &[]) else { return };
+    let mut first_mount = Some(mount);
+    let content = |number: u64| bytes(number, [10, 100_000, 4096, 600_000][number as usize % 4]);
+    for round in 0..3_u64 {
+        let mut mount = first_mount.take().unwrap_or_else(|| Mount::start(&lab, "pot://lab", &[]));
+        let first = round * 8;
+        for number in first..first + 8 {
+            fs::write(mount.at(&number.to_string()), content(number)).expect("written");
+        }
+        fs::rename(mount.at(&first.to_string()), mount.at("moved")).expect("renamed");
+        fs::remove_file(mount.at(&(first + 1).to_string())).expect("removed");
+        mount.running.kill_9();
+        lab.kill_manager();
+        lab.start_manager();
+        lab.wait_live();
+        assert_same(&lab.cli.cat("pot://lab/moved"), &content(first), "what was renamed");
+        for number in first + 2..first + 8 {
+            let path = format!("pot://lab/{number}");
+            assert_same(&lab.cli.cat(&path), &content(number), &path);
+        }
+        for gone in [first, first + 1] {
+            let path = format!("pot://lab/{gone}");
+            assert_ne!(lab.cli.run(&["stat", &path]).code, 0, "{path} is there");
+        }
+    }
+    lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
+}
+
 /// A program that syncs its file and goes on with it does not depend on what others make of the name.
 #[test]
 fn a_file_that_was_synced_goes_on_when_others_replace_or_remove_it() {

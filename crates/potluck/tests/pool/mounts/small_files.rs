@@ -83,6 +83,60 @@ fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it(
     assert_eq!(lab.cli.cat("pot://lab/d/399"), vec![7; 60_000]);
 }
 
+/// What a program changes of names is told by the answer, so that nobody asks for the directory again. What was closed,
+/// removed or renamed is synced when a program syncs anything later.
+#[test]
+fn a_change_of_a_name_costs_one_call_and_what_changed_is_synced_once_when_a_program_asks() {
+    if !can_mount("a_change_of_a_name_costs_one_call") {
+        return;
+    }
+    let metrics = format!("127.0.0.1:{}", free_port());
+    let lab = Lab::with_options(1, &["--metrics-listen", &metrics]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let count = || {
+        pause(COUNTED);
+        let text = get(&metrics, "/metrics").expect("the manager answers");
+        let op = |op| value(&text, &format!("potluck_call_seconds_count{{op=\"{op}\"}}"));
+        ["make-dir", "make-links", "move", "remove", "refresh", "sync"]
+            .map(|it| op(it).unwrap_or(0.0) as u64)
+    };
+    fs::create_dir(mount.at("d")).expect("made");
+    let at = |kind: &str, number: u32| mount.at(&format!("d/{kind}{number}"));
+    (0..100).for_each(|number| fs::write(at("f", number), "x").expect("written"));
+    type Work<'a> = (&'a str, &'a dyn Fn(u32) -> std::io::Result<()>);
+    let works: [Work<'_>; 5] = [
+        ("mkdir", &|number| fs::create_dir(at("d", number))),
+        ("symlink", &|number| std::os::unix::fs::symlink("x", at("l", number))),
+        ("rename", &|number| fs::rename(at("f", number), at("g", number))),
+        ("unlink", &|number| fs::remove_file(at("g", number))),
+        ("rmdir", &|number| fs::remove_dir(at("d", number))),
+    ];
+    for (what, work) in works {
+        let (before, began) = (count(), Instant::now());
+        (0..100).try_for_each(work).expect(what);
+        let seconds = began.elapsed().as_secs();
+        let after = count();
+        let calls: [u64; 6] = std::array::from_fn(|at| after[at] - before[at]);
+        println!("{what}: {calls:?} in {seconds} s");
+        assert_eq!(calls[..4].iter().sum::<u64>(), 100, "{what}");
+        // The mount hears of its own changes, too, and asks for some names that it had heard of.
+        assert!(calls[4] <= 50 + 20 * seconds, "{what} asked {} times", calls[4]);
+        assert_eq!(calls[5], 0);
+    }
+    let synced = |file: File| {
+        let before = count();
+        file.sync_all().expect("synced");
+        count()[5] - before[5]
+    };
+    fs::write(mount.at("f"), "x").expect("written");
+    let open = || File::open(mount.at("f")).expect("opened");
+    assert_eq!((synced(open()), synced(open())), (1, 0), "closed before");
+    fs::remove_file(mount.at("f")).expect("removed");
+    let open = || File::open(&mount.dir).expect("opened");
+    assert_eq!((synced(open()), synced(open())), (1, 0), "removed before");
+}
+
 /// The time of a directory is the pool's, whether the mount asks for it or was told.
 #[test]
 fn a_directory_has_the_time_at_which_a_small_file_came_to_it() {
