@@ -174,6 +174,11 @@ impl Edit {
         Ok(())
     }
 
+    /// Returns whether a write session has the base.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// Returns the number of bytes of the file that are in the spool.
     pub fn spooled(&self) -> u64 {
         self.changed.taken()

@@ -47,30 +47,37 @@ impl SmallFiles {
         self.open.lock().expect("no holder panics")
     }
 
-    /// Begins a file at `path` that may be small. Returns `None` if it needs a session of its own from the start:
-    /// because copies are made after it is visible, of which only the report of such a session tells, or because no
-    /// session can be opened for its directory.
+    /// Begins a file at `path` that may be small. Returns `None` if it needs a session of its own from the start, as
+    /// [`Self::session`] says.
+    ///
+    /// Errors: those of [`Self::session`].
+    pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Result<Option<SmallFile>, Failure> {
+        let Some(dir) = path.parent() else { return Ok(None) };
+        let Some(session) = self.session(path).await? else { return Ok(None) };
+        Ok(Some(SmallFile { session, dir, bytes: Vec::new(), ended: None, turn: None }))
+    }
+
+    /// Returns the session that files in the directory of `path` share. Returns `None` if these need sessions of their
+    /// own: because copies are made after they are visible, of which only the report of such a session tells, or because
+    /// no session can be opened for the directory.
     ///
     /// Errors: that donors or the manager were waited for in vain, as they would be for another session.
-    pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Result<Option<SmallFile>, Failure> {
+    pub async fn session(
+        self: &Arc<Self>,
+        path: &PoolPath,
+    ) -> Result<Option<Arc<Session>>, Failure> {
         let Some(dir) = path.parent() else { return Ok(None) };
         let known = self.known(&dir);
         let session = match known {
             Some(session) => session,
-            None => match self.open_session(dir.clone()).await {
+            None => match self.open_session(dir).await {
                 Ok(session) => session,
                 Err(failure) if was_waited_for(&failure) => return Err(failure),
                 Err(_) => return Ok(None),
             },
         };
         let is_stored_when_visible = !session.policy().mirror.is_async();
-        Ok(is_stored_when_visible.then(|| SmallFile {
-            session,
-            dir,
-            bytes: Vec::new(),
-            ended: None,
-            turn: None,
-        }))
+        Ok(is_stored_when_visible.then_some(session))
     }
 
     async fn open_session(self: &Arc<Self>, dir: PoolPath) -> Result<Arc<Session>, Failure> {

@@ -288,19 +288,34 @@ impl Draft {
         writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 
-    /// Publishes an edit. If this fails it can be tried again.
+    /// Publishes an edit. One of a few bytes that is synced goes into the session that small files of its directory share:
+    /// programs that sync each record would open one for each. If this fails it can be tried again.
     async fn finish_edit(
         &mut self,
         path: &PoolPath,
         options: &PutOptions,
     ) -> Result<Finished, Errno> {
-        let attributes = self.attributes;
         let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
-        let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
+        if self.is_synced && edit.spooled() < MOST_SPOOLED && !edit.has_session() {
+            let session = self.small_files.session(path).await;
+            if let Some(session) = session.map_err(|failure| errno(&failure))? {
+                let mut writer = session.create(path.clone(), self.attributes);
+                writer.set_place(path.clone(), options.condition);
+                let finished = self.finish_edit_by(edit, writer).await;
+                // The session may have failed because of other files.
+                if finished.is_ok() || !session.has_failed() {
+                    return Ok((finished?, AllCopies::WhenVisible));
+                }
+            }
+        }
+        let (writer, copies) = edit.writer(&self.pool, path, options, self.attributes).await?;
+        Ok((self.finish_edit_by(edit, writer).await?, copies))
+    }
+
+    async fn finish_edit_by(&self, edit: &Edit, mut writer: Writer) -> Result<VisibleFile, Errno> {
         edit.write_to(&mut writer).await?;
-        writer.set_attributes(attributes);
+        writer.set_attributes(self.attributes);
         writer.set_synced(self.is_synced);
-        let visible = writer.make_visible().await.map_err(|failure| errno(&failure))?;
-        Ok((visible, copies))
+        writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 }
