@@ -39,10 +39,9 @@ fn recipe_page(bytes: &[u8]) -> bool {
     let mut page = bytes.to_vec();
     page.extend_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
     let read = recipe::unpack_one(&digest, 0, &page);
-    if let Ok(entries) = &read
-        && !entries.is_empty()
-    {
-        let packed = recipe::pack(&digest, entries);
+    if let Ok(content) = &read {
+        let packed = recipe::pack(&digest, content);
+        let _ = (content.digest(), content.size());
         assert_eq!(&recipe::unpack(&digest, packed.iter().map(Vec::as_slice)), &read);
     }
     let other = recipe::unpack_one(&Digest([4; 32]), 0, &page);
@@ -55,7 +54,11 @@ fn pages() -> Vec<Vec<u8>> {
     let entry =
         |sealed| Entry { name: ChunkName([1; 32]), digest: Digest([1; 32]), len: 4096, sealed };
     let page = |sealed| {
-        let page = recipe::pack(&Digest([3; 32]), &[entry(sealed), entry(sealed)]).swap_remove(0);
+        let mut content = recipe::Content::default();
+        content.push(entry(sealed));
+        content.push_hole(1 << 40);
+        content.push(entry(sealed));
+        let page = recipe::pack(&Digest([3; 32]), &content).swap_remove(0);
         page[..page.len() - CHECK].to_vec()
     };
     [false, true].map(page).into()

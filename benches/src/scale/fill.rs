@@ -14,7 +14,7 @@ use potluck_core::clock::{SystemClock, Tick};
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, VersionId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Content, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{DonorSnapshot, Pool, PoolLimits};
 use potluck_wire::addresses::Addresses;
@@ -92,7 +92,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
         Entry { name, digest: Digest(name.0), len: LEN, sealed: false }
     };
     let entries: Vec<Entry> = chunks.clone().map(entry).collect();
-    let digest = recipe::digest_of(&entries).context("no digest of so many bytes")?;
+    let digest = Content::from(&entries[..]).digest().context("no digest of so many bytes")?;
     let holder = |place: usize| (layout.donors[place], AckLevel::Memory);
     let chunk = |chunk| PreparedChunk {
         name: layout.name(chunk),
@@ -118,7 +118,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
             inline: false,
         },
         inline: None,
-        pages: recipe::pack(&digest, &entries),
+        pages: recipe::pack(&digest, &entries[..].into()),
         chunks: chunks.map(chunk).collect(),
         condition: Condition::Always,
         in_parts: None,

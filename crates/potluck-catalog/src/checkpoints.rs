@@ -25,7 +25,10 @@ use crate::log::{
     records::Record,
 };
 use crate::names;
-use crate::names::entries::{self, DirId, EntryPlace};
+use crate::names::{
+    entries::{self, DirId, EntryPlace},
+    entry_attributes,
+};
 use crate::pool_records::spaces;
 use crate::sql::{Tx, params};
 use crate::when::When;
@@ -195,7 +198,7 @@ pub(crate) fn commit(
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
     pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
-    names::is_renamed(db, &to, when)?;
+    entry_attributes::is_renamed(db, &to, when)?;
     Ok(CheckpointOutcome::Now(to))
 }
 

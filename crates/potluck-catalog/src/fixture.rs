@@ -22,7 +22,7 @@ use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy};
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Content, Entry};
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
@@ -300,7 +300,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             inline: false,
         },
         inline: None,
-        pages: recipe::pack(&digest, &entries),
+        pages: recipe::pack(&digest, &entries[..].into()),
         chunks: entries.iter().map(prepared).collect(),
         condition: Condition::Always,
         in_parts: None,
@@ -339,7 +339,7 @@ pub fn in_parts(at: &str, of: u32, numbers: Range<u64>, donors: &[u32]) -> Vec<P
             Entry { name, digest: Digest(name.0), len: IN_PARTS, sealed: false }
         };
         let entries: Vec<_> = numbers.iter().map(entry).collect();
-        let digest = recipe::digest_of(&entries).expect("of whole chunks");
+        let digest = Content::from(&entries[..]).digest().expect("of whole chunks");
         let plain = file(at, numbers, &[]);
         let version = Version {
             size: u64::from(IN_PARTS) * numbers.len() as u64,
@@ -353,7 +353,7 @@ pub fn in_parts(at: &str, of: u32, numbers: Range<u64>, donors: &[u32]) -> Vec<P
             holders: holders.clone(),
         };
         let chunks = entries.iter().map(prepared).collect();
-        PreparedFile { version, pages: recipe::pack(&digest, &entries), chunks, ..plain }
+        PreparedFile { version, pages: recipe::pack(&digest, &entries[..].into()), chunks, ..plain }
     };
     let mut parts: Vec<_> = numbers.chunks(recipe::PART_CHUNKS).map(part).collect();
     let mut tree = Tree::default();

@@ -25,11 +25,11 @@ use crate::log::{
     notes,
     records::Record,
 };
-use crate::names;
 use crate::names::{
     dir_policies,
     dir_times::touched,
     entries::{self, DirId, EntryPlace, FoundEntry, split},
+    entry_attributes,
 };
 use crate::pool_records::{
     meta::Counter,
@@ -565,7 +565,7 @@ pub(crate) fn bring_back(
     entries::rename(db, (holder, &place.name()), (parent, name))?;
     entries::set_used(db, parent, name, 0)?; // a step of a series counts as used now, when it is looked at next
     changes::tell(db, Record::Moved { from, to: path.clone() })?;
-    names::is_renamed(db, path, when)?;
+    entry_attributes::is_renamed(db, path, when)?;
     if was_pinned && entries::set_pinned(db, parent, name, true)? {
         tell_pinned(db, path)?;
     }

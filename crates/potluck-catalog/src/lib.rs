@@ -79,7 +79,7 @@ pub use pool_records::spaces::{NewSpace, Space, Sums};
 pub use pool_records::stored_donor::{Goal, StoredDonor};
 pub use pool_records::system::block_path;
 pub use pool_records::term_history::{LAST_EPOCH, Term};
-pub use read_turns::Reader;
+pub use read_turns::ReadFor;
 pub use versions::commit::{
     Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
@@ -104,7 +104,7 @@ use writer_state::WriterState;
 /// A running catalog, which is read on somebody's behalf. Clones share it.
 #[derive(Clone)]
 pub struct Catalog {
-    reader: Reader,
+    reader: ReadFor,
     turns: Arc<ReadTurns>,
     offload: Offload,
     writer: Arc<CatalogWriter>,
@@ -153,12 +153,12 @@ impl Catalog {
         let readers = Arc::new(Readers::new(path));
         let (writer, turns, reads) =
             (Arc::new(writer), Arc::default(), Arc::new(Semaphore::new(READS)));
-        let reader = Reader::Manager;
+        let reader = ReadFor::Manager;
         Ok(Self { reader, turns, offload, writer, state, readers, reads, is_checked })
     }
 
     /// Returns this catalog, to be read on behalf of `reader`. One that was just opened is read for the manager.
-    pub fn read_by(&self, reader: Reader) -> Self {
+    pub fn read_by(&self, reader: ReadFor) -> Self {
         Self { reader, ..self.clone() }
     }
 

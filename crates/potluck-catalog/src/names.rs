@@ -5,6 +5,7 @@ pub(crate) mod dir_id;
 pub(crate) mod dir_policies;
 pub(crate) mod dir_times;
 pub(crate) mod entries;
+pub(crate) mod entry_attributes;
 pub(crate) mod links;
 pub(crate) mod lists;
 pub(crate) mod walk;
@@ -25,7 +26,7 @@ use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
 use crate::versions;
 use crate::versions::visible;
-use crate::when::{WhatIsKept, When};
+use crate::when::When;
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::SNAPSHOT_DIR;
@@ -84,7 +85,7 @@ pub(crate) fn set_attributes(
             }
             let before = versions::get(db, id)?.attributes;
             match new.changes(before) {
-                true => put_attributes(db, path, &found.place, before.with(new)),
+                true => entry_attributes::put(db, path, &found.place, before.with(new)),
                 false => Ok(()),
             }
         }
@@ -98,43 +99,11 @@ pub(crate) fn set_attributes(
             let permissions = new.permissions.filter(|_| !is_link);
             let new = AttributesToSet { permissions, ..new };
             match new.changes(found.attributes) {
-                true => put_attributes(db, path, &found.place, found.attributes.with(new)),
+                true => entry_attributes::put(db, path, &found.place, found.attributes.with(new)),
                 false => Ok(()),
             }
         }
     }
-}
-
-/// Gives what is at a path these attributes.
-pub(crate) fn put_attributes(
-    db: &Tx,
-    path: &PoolPath,
-    place: &EntryPlace,
-    attributes: EntryAttributes,
-) -> Result<(), Error> {
-    if let EntryPlace::File(version) = *place {
-        versions::set_attributes(db, version, attributes)?;
-        return changes::tell(db, Record::VersionAttributes { version, attributes });
-    }
-    let (parent, name) = match split(path) {
-        Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
-        Err(_) => (DirId::ROOT, path.space()),
-    };
-    entries::set_attributes(db, parent, name, attributes)?;
-    changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
-}
-
-/// Notes that an entry was renamed, and so changed, at `when`. The log tells it by a record of its own.
-pub(crate) fn is_renamed(db: &Tx, path: &PoolPath, when: When) -> Result<(), Error> {
-    if when.keeps == WhatIsKept::AsTheLogSays {
-        return Ok(());
-    }
-    let entries::FoundEntry { place, mut attributes } = entries::existing(db, path)?;
-    if let EntryPlace::File(version) = place {
-        attributes = versions::get(db, version)?.attributes;
-    }
-    attributes.changed = FileTime::of_ms(when.wall_ms);
-    put_attributes(db, path, &place, attributes)
 }
 
 /// Refuses the move of a directory that would give something below it a path longer than any may be. If the directory's
@@ -209,7 +178,7 @@ pub(crate) fn move_entry(
     bygone::note(db, (from_dir, from), when)?;
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
-    is_renamed(db, to, when)?;
+    entry_attributes::is_renamed(db, to, when)?;
     if was_pinned && entries::set_pinned(db, to_dir, to_name, true)? {
         history::tell_pinned(db, to)?;
     }

@@ -10,7 +10,7 @@ use potluck_wire::turns::{ServingTurn, Turns};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The number of reads of [`Reader::Member`] at once. More of them than there are processors make none of them faster.
+/// The number of reads of [`ReadFor::Member`] at once. More of them than there are processors make none of them faster.
 const ALL: usize = 32;
 /// The number of reads of one member at once, of each kind.
 const EACH: usize = 8;
@@ -19,9 +19,9 @@ const LONG: usize = 2;
 /// The longest time for which a read waits for its turn: its caller waits little longer.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// On whose behalf the catalog is read.
+/// Whoever the catalog is read for, whose turns its reads take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reader {
+pub enum ReadFor {
     /// The manager, for its own work and for what it works out once for all callers. It waits for nobody's turn.
     Manager,
     /// A member who may read much, and waits behind the reads of all such members.
@@ -34,7 +34,7 @@ pub enum Reader {
 pub struct ReadTurns {
     members: Turns<MemberId>,
     apart: Turns<MemberId>,
-    long: Turns<Reader>,
+    long: Turns<ReadFor>,
 }
 
 impl Default for ReadTurns {
@@ -48,11 +48,11 @@ impl ReadTurns {
     /// Waits until the reader may read; `None` where it needs no turn.
     ///
     /// Errors: [`Error::Busy`] if no turn comes in time.
-    pub async fn turn(&self, reader: Reader) -> Result<Option<ServingTurn>, Error> {
+    pub async fn turn(&self, reader: ReadFor) -> Result<Option<ServingTurn>, Error> {
         let turn = match reader {
-            Reader::Manager => return Ok(None),
-            Reader::Member(member) => self.members.turn(member),
-            Reader::MemberApart(member) => self.apart.turn(member),
+            ReadFor::Manager => return Ok(None),
+            ReadFor::Member(member) => self.members.turn(member),
+            ReadFor::MemberApart(member) => self.apart.turn(member),
         };
         in_time(turn).await.map(Some)
     }
@@ -61,7 +61,7 @@ impl ReadTurns {
     /// nobody who waits for it keeps a thread from others.
     ///
     /// Errors: as [`Self::turn`].
-    pub async fn long_turn(&self, reader: Reader) -> Result<ServingTurn, Error> {
+    pub async fn long_turn(&self, reader: ReadFor) -> Result<ServingTurn, Error> {
         in_time(self.long.turn(reader)).await
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// Returns the turns that `readers` have at once, where each asks a hundred times.
-    async fn held(turns: &ReadTurns, readers: &[Reader]) -> Vec<ServingTurn> {
+    async fn held(turns: &ReadTurns, readers: &[ReadFor]) -> Vec<ServingTurn> {
         let mut held = Vec::new();
         for reader in readers.iter().flat_map(|reader| [*reader; 100]) {
             let turn = tokio::time::timeout(Duration::ZERO, turns.turn(reader)).await;
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_member_with_very_many_reads_leaves_turns_to_others() {
         let turns = ReadTurns::default();
-        let [greedy, other] = [1, 2].map(|member| Reader::Member(MemberId(member)));
+        let [greedy, other] = [1, 2].map(|member| ReadFor::Member(MemberId(member)));
         let greedy_has = held(&turns, &[greedy]).await;
         assert_eq!(greedy_has.len(), EACH);
         assert_eq!(held(&turns, &[other]).await.len(), EACH);
@@ -99,11 +99,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn members_who_read_much_delay_no_report_and_no_commit() {
         let turns = ReadTurns::default();
-        let much: Vec<Reader> = (1..20).map(|member| Reader::Member(MemberId(member))).collect();
+        let much: Vec<ReadFor> = (1..20).map(|member| ReadFor::Member(MemberId(member))).collect();
         let _read = held(&turns, &much).await;
         assert_eq!(_read.len(), ALL);
-        let apart = [1, 2, 3].map(|member| Reader::MemberApart(MemberId(member)));
+        let apart = [1, 2, 3].map(|member| ReadFor::MemberApart(MemberId(member)));
         assert_eq!(held(&turns, &apart).await.len(), 3 * EACH);
-        assert!(matches!(turns.turn(Reader::Manager).await, Ok(None)));
+        assert!(matches!(turns.turn(ReadFor::Manager).await, Ok(None)));
     }
 }

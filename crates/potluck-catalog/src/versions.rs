@@ -193,7 +193,8 @@ fn end_references(
         return trash::throw_whole(db, id, now_ms);
     }
     if version.chunks == 0 {
-        return Ok(());
+        // A file that is one hole has a recipe, though no chunks.
+        return delete_pages(db, id);
     }
     let parity = readable(id, parity(db, version))?;
     if version.chunks > at_once || is_leased {
@@ -203,6 +204,10 @@ fn end_references(
     counts.remove(id, recipe.iter().map(|entry| &entry.name))?;
     counts.remove(id, &parity)?;
     counts.remove(id, &conversions::forget(db, id)?)?;
+    delete_pages(db, id)
+}
+
+fn delete_pages(db: &Tx, id: VersionId) -> Result<(), Error> {
     db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
     Ok(())
 }
@@ -307,14 +312,15 @@ pub(crate) fn pages(db: &Tx, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
     Ok(pages)
 }
 
-/// Reads the pages of `version`'s recipe. A recipe that is incomplete, or does not match the file's digest, is never
+/// Reads the chunks in the pages of `version`'s recipe, without the holes between them. A recipe that is incomplete, or does not match the file's digest, is never
 /// handed out (promise D4).
 pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error> {
     let damaged =
         |why: &str| Error::Damaged(format!("the recipe of version {}: {why}", version.id));
     let pages = pages.iter().map(Vec::as_slice);
-    let entries =
+    let content =
         recipe::unpack(&version.digest, pages).map_err(|why| damaged(&why.to_string()))?;
+    let entries = content.chunks;
     if entries.len() as u64 != version.chunks {
         return Err(damaged("chunks are missing"));
     }
@@ -347,10 +353,10 @@ pub(crate) fn some_names(
         let blob: Vec<u8> = db
             .prepare("SELECT blob FROM recipe_pages WHERE version = ?1 AND page = ?2")?
             .query_row(params![version.id.0 as i64, page as i64], |row| row.get(0))?;
-        let entries = recipe::unpack_one(&version.digest, page as usize, &blob).map_err(|why| {
+        let content = recipe::unpack_one(&version.digest, page as usize, &blob).map_err(|why| {
             Error::Damaged(format!("the recipe of version {}: {why}", version.id))
         })?;
-        let rest = entries.get(skipped..).unwrap_or_default();
+        let rest = content.chunks.get(skipped..).unwrap_or_default();
         if rest.is_empty() {
             return Err(Error::Damaged(format!("chunks of version {} are missing", version.id)));
         }

@@ -1,6 +1,8 @@
 //! The sources of the bytes of a file that is to be stored: a local file, in which they may stay until they are sent,
 //! or any other reader.
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -19,6 +21,23 @@ pub trait ContentReader: Read + Send {
     fn left(&self) -> Option<usize> {
         None
     }
+
+    /// Returns how many zeros come next that need not be read, as far as that is known.
+    fn hole(&mut self) -> io::Result<HoleAhead> {
+        Ok(HoleAhead::Zeros(0))
+    }
+
+    /// Skips so many of the zeros of a hole.
+    fn skip(&mut self, _zeros: u64) {}
+}
+
+/// The hole that comes next in a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoleAhead {
+    /// This many zeros come before something else.
+    Zeros(u64),
+    /// Nothing but zeros.
+    ToTheEnd,
 }
 
 /// A reader of a local file from an offset on.
@@ -45,6 +64,18 @@ impl Read for LocalBytes {
 impl ContentReader for LocalBytes {
     fn local(&self) -> Option<(Arc<File>, u64)> {
         Some((Arc::clone(&self.file), self.at))
+    }
+
+    fn hole(&mut self) -> io::Result<HoleAhead> {
+        Ok(match seek(&self.file, SeekFrom::Data(self.at)) {
+            Ok(data) => HoleAhead::Zeros(data - self.at),
+            Err(Errno::NXIO) => HoleAhead::ToTheEnd,
+            Err(_) => HoleAhead::Zeros(0), // a file system that does not tell
+        })
+    }
+
+    fn skip(&mut self, zeros: u64) {
+        self.at += zeros;
     }
 }
 

@@ -1,7 +1,8 @@
 //! Copies files inside the pool: by new versions of the same chunks, which moves no byte, or by reading and writing
 //! every byte again, for example between spaces that are sealed with different keys.
 
-use crate::get::{self, ByteRange};
+use crate::content_reader::{ContentReader, HoleAhead};
+use crate::get;
 use crate::pending_links::PendingLinks;
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
@@ -187,7 +188,7 @@ async fn read_one(
 ) -> bool {
     let (parts, pipe) = sync_channel(PARTS_AHEAD);
     let input = Input::Reader {
-        reader: Box::new(PipeReader { pipe, part: io::Cursor::default(), ended: false }),
+        reader: Box::new(PipeReader::new(pipe)),
         bytes: entry.size,
         mtime: entry.mtime,
         permissions: entry.permissions,
@@ -198,15 +199,35 @@ async fn read_one(
     if !queued {
         return false;
     }
-    let out = PipeWriter(parts.clone());
-    let read = get::cat(client, source, ByteRange::ALL, None, out, Arc::new(Quiet)).await;
-    let end = match read {
-        Ok(_) => Part::End,
+    let end = match send_content(client, source, &parts).await {
+        Ok(()) => Part::End,
         Err(failure) => Part::Failed(failure),
     };
     // The writer may have given up this file alone; if it is gone, it takes no further file.
     client.env.offload.run(move || drop(parts.send(end))).await;
     true
+}
+
+/// Sends the content of a file: its bytes, and how long its holes are.
+async fn send_content(
+    client: &Pool,
+    source: &PoolPath,
+    parts: &SyncSender<Part>,
+) -> Result<(), Failure> {
+    let file = client.open(source).await?;
+    let mut at = 0;
+    while at < file.size() {
+        let data = file.data_from(at).await?.unwrap_or(file.size()..file.size());
+        if data.start > at {
+            let (parts, hole) = (parts.clone(), Part::Hole(data.start - at));
+            // If the writer is gone, the next bytes find that, or nothing needs to.
+            client.env.offload.run(move || drop(parts.send(hole))).await;
+        }
+        at = data.end;
+        let out = PipeWriter(parts.clone());
+        get::stream_range(client, &file, data, out, Arc::new(Quiet)).await?;
+    }
+    Ok(())
 }
 
 fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
@@ -221,6 +242,8 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
 /// cut off is not taken for whole.
 enum Part {
     Bytes(Vec<u8>),
+    /// This many zeros follow.
+    Hole(u64),
     Failed(Failure),
     End,
 }
@@ -242,23 +265,61 @@ impl Write for PipeWriter {
 struct PipeReader {
     pipe: Receiver<Part>,
     part: io::Cursor<Vec<u8>>,
+    /// The number of zeros that follow the part.
+    hole: u64,
     ended: bool,
+}
+
+impl PipeReader {
+    fn new(pipe: Receiver<Part>) -> Self {
+        Self { pipe, part: io::Cursor::default(), hole: 0, ended: false }
+    }
+
+    /// Waits for the next part, unless there is one or the file has ended.
+    fn fill(&mut self) -> io::Result<()> {
+        let has_part = self.part.position() < self.part.get_ref().len() as u64;
+        if has_part || self.hole > 0 || self.ended {
+            return Ok(());
+        }
+        match self.pipe.recv() {
+            Ok(Part::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
+            Ok(Part::Hole(len)) => self.hole = len,
+            Ok(Part::End) => self.ended = true,
+            Ok(Part::Failed(why)) => return Err(io::Error::other(why)),
+            Err(_) => return Err(io::Error::other("its reader ended early")),
+        }
+        Ok(())
+    }
 }
 
 impl Read for PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = self.part.read(buffer)?;
+            self.fill()?;
+            let read = match self.hole {
+                0 => self.part.read(buffer)?,
+                hole => {
+                    let zeros = (hole.min(buffer.len() as u64)) as usize;
+                    buffer[..zeros].fill(0);
+                    self.hole -= zeros as u64;
+                    zeros
+                }
+            };
             if read > 0 || buffer.is_empty() || self.ended {
                 return Ok(read);
             }
-            match self.pipe.recv() {
-                Ok(Part::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
-                Ok(Part::End) => self.ended = true,
-                Ok(Part::Failed(why)) => return Err(io::Error::other(why)),
-                Err(_) => return Err(io::Error::other("its reader ended early")),
-            }
         }
+    }
+}
+
+impl ContentReader for PipeReader {
+    fn hole(&mut self) -> io::Result<HoleAhead> {
+        self.fill()?;
+        Ok(HoleAhead::Zeros(self.hole))
+    }
+
+    fn skip(&mut self, zeros: u64) {
+        self.hole -= zeros;
     }
 }
 
@@ -270,14 +331,22 @@ mod tests {
     fn a_file_that_was_cut_off_is_not_taken_for_whole() {
         let pipe = || {
             let (parts, pipe) = sync_channel(8);
-            (parts, PipeReader { pipe, part: io::Cursor::default(), ended: false })
+            (parts, PipeReader::new(pipe))
         };
         let (parts, mut whole) = pipe();
         PipeWriter(parts.clone()).write_all(b"ab").expect("sent");
+        parts.send(Part::Hole(3)).expect("sent");
+        parts.send(Part::Hole(1 << 50)).expect("sent");
+        PipeWriter(parts.clone()).write_all(b"c").expect("sent");
         parts.send(Part::End).expect("sent");
+        let mut read = [1; 5];
+        whole.read_exact(&mut read).expect("the first");
+        assert_eq!(&read, b"ab\0\0\0");
+        assert_eq!(whole.hole().expect("told"), HoleAhead::Zeros(1 << 50));
+        whole.skip((1 << 50) - 1);
         let mut read = Vec::new();
-        whole.read_to_end(&mut read).expect("whole");
-        assert_eq!(read, b"ab");
+        whole.read_to_end(&mut read).expect("the rest");
+        assert_eq!(read, b"\0c");
         let (parts, mut cut) = pipe();
         PipeWriter(parts.clone()).write_all(b"ab").expect("sent");
         drop(parts);

@@ -3,11 +3,12 @@
 //! Each of these calls the manager, so that the errors of [`Pool::call`] are possible beside those that a method
 //! names.
 
+use crate::attributes::Attributes;
 use crate::file::File;
 use crate::pool::Pool;
 use crate::write::options::PutOptions;
 use crate::write::session::Session;
-use crate::writer::{Attributes, Writer};
+use crate::writer::Writer;
 use potluck_core::attributes::Permissions;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;

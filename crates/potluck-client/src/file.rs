@@ -20,7 +20,7 @@ use potluck_core::seal::{SpaceKey, SpaceKeys};
 use potluck_wire::control::{Open, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -28,6 +28,9 @@ use tokio::task::JoinSet;
 
 /// The most units of one file, each a chunk or a group, that are asked for at once; memory bounds them further.
 pub(crate) const UNITS_AT_ONCE: usize = 64;
+
+/// The zeros of holes, which a reader gives this many at a time.
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
 /// One version of a file. It is cheap to clone, and any number of threads can use it: clones share the facts about the
 /// file, the connections to its donors, and with all files of their pool handle the memory for reading.
@@ -69,21 +72,24 @@ enum Content {
     Own(Arc<Recipe>),
     /// The parts of the file, each of which is opened when it is read.
     Parts(Box<OpenedParts>),
-    /// The parts of a file that is not visible yet, each but the last of `row` bytes.
-    Unpublished { parts: Vec<Arc<Recipe>>, row: u64 },
+    /// The parts of a file that is not visible yet, by their numbers, each but the last of `row` bytes. Those that are
+    /// not there are holes.
+    Unpublished { parts: BTreeMap<u64, Arc<Recipe>>, row: u64 },
 }
 
 impl File {
-    /// Makes a file that is not visible yet, of these `parts` of whole chunks. Its digest is that of no bytes.
+    /// Makes a file of `size` bytes that is not visible yet, of these `parts` of whole chunks, by their numbers. Its digest
+    /// is that of no bytes.
     pub(crate) fn unpublished(
         path: &PoolPath,
-        parts: Vec<Arc<Recipe>>,
+        size: u64,
+        parts: BTreeMap<u64, Arc<Recipe>>,
         policy: &Policy,
         fetcher: Fetcher,
     ) -> Self {
         let about = About {
             path: path.to_string(),
-            size: parts.iter().map(|part| part.file.size).sum(),
+            size,
             digest: Digest::of(b""),
             version: VersionId(0),
             attributes: EntryAttributes::default(),
@@ -112,7 +118,7 @@ impl File {
         let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let path = file.path.clone();
         let about = About { path, size, digest, version, attributes, chunk_size, ec };
-        let content = if file.parts.is_empty() {
+        let content = if file.part_count == 0 {
             let key = recipe::key_of(keys, &file)?;
             Content::Own(Arc::new(Recipe::check(file, key)?))
         } else {
@@ -198,9 +204,12 @@ impl File {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let stretch = self.stretch(range.clone()).await?;
-        if stretch.rest.is_empty()
+        let len = range.end - range.start;
+        let taken =
+            |pieces: &[Piece]| pieces.iter().map(|piece| u64::from(piece.take)).sum::<u64>();
+        if let Some(stretch) = self.stretch(range.clone()).await?
             && let [pieces] = &stretch.units[..]
+            && taken(pieces) == len
         {
             let fetched = self.unit(&stretch.recipe, pieces).await?;
             let parts: Vec<&[u8]> =
@@ -221,16 +230,45 @@ impl File {
         let range = range.start.min(self.size())..range.end.min(self.size());
         let inline = self.inline().is_some() && !range.is_empty();
         let inline = inline.then_some(range.start as usize..range.end as usize);
-        let left = range.end.saturating_sub(range.start);
         Reader {
             file: self.clone(),
+            left: range.start..range.end.max(range.start),
             rest: if inline.is_some() { 0..0 } else { range },
             inline,
             units: VecDeque::new(),
             under_way: FuturesOrdered::new(),
             parts: VecDeque::new(),
-            left,
         }
+    }
+
+    /// Returns the first bytes from `at` on that are no hole, as many as are known to follow one another; `None` where
+    /// only a hole follows.
+    ///
+    /// Errors: those of opening a part of the file.
+    pub async fn data_from(&self, mut at: u64) -> Result<Option<Range<u64>>, Failure> {
+        if at >= self.size() {
+            return Ok(None);
+        }
+        match &self.inner.content {
+            Content::Own(recipe) if recipe.inline.is_some() => Ok(Some(at..self.size())),
+            Content::Own(recipe) => Ok(recipe.data_from(at)),
+            Content::Parts(_) | Content::Unpublished { .. } => {
+                while at < self.size() {
+                    let Some(part) = self.part_at(at).await? else { break };
+                    if let Some(data) = part.recipe.data_from(at.saturating_sub(part.at)) {
+                        return Ok(Some(part.at + data.start..part.at + data.end));
+                    }
+                    at = part.at + part.recipe.file.size;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns how many bytes of a hole a range begins with.
+    pub(crate) async fn hole_in(&self, range: &Range<u64>) -> Result<u64, Failure> {
+        let data = self.data_from(range.start).await?;
+        Ok(data.map_or(range.end, |data| data.start.min(range.end)) - range.start)
     }
 
     /// Returns whether a file that is cut by `policy` has the same chunks as this one where it has the same bytes and the
@@ -257,7 +295,9 @@ impl File {
         if end > self.size() {
             return Ok(None);
         }
-        let Stretch { recipe, units, rest, .. } = self.stretch(at..end).await?;
+        let Some(Stretch { recipe, units, rest, .. }) = self.stretch(at..end).await? else {
+            return Ok(None);
+        };
         let [pieces] = &units[..] else { return Ok(None) };
         if recipe.key.as_ref() != key {
             return Ok(None);
@@ -281,26 +321,33 @@ impl File {
         }
     }
 
-    /// Returns the beginning of a range, as far as it is in one part of the file, and the range that follows.
-    pub(crate) async fn stretch(&self, range: Range<u64>) -> Result<Stretch, Failure> {
+    /// Returns the chunks of a range that are in the first part of the file that has some, and the range that follows that
+    /// part. Bytes of the range that no chunk has are zeros; `None` where all are.
+    pub(crate) async fn stretch(&self, range: Range<u64>) -> Result<Option<Stretch>, Failure> {
+        let part = self.part_at(range.start).await?;
+        Ok(part.filter(|part| part.at < range.end).map(|OpenedPart { recipe, at }| {
+            let end = range.end.min(at + recipe.file.size);
+            let units = recipe.units(range.start.max(at) - at..end - at);
+            Stretch { recipe, at, units, rest: end..range.end }
+        }))
+    }
+
+    /// Returns the first part from `at` on that is not a hole. A file that is not in parts is its only part.
+    async fn part_at(&self, at: u64) -> Result<Option<OpenedPart>, Failure> {
         match &self.inner.content {
-            Content::Own(recipe) => {
-                let (recipe, units) = (Arc::clone(recipe), recipe.units(range.clone()));
-                Ok(Stretch { recipe, at: 0, units, rest: range.end..range.end })
-            }
+            Content::Own(recipe) => Ok(Some(OpenedPart { recipe: Arc::clone(recipe), at: 0 })),
             Content::Parts(parts) => {
-                let (number, before, of_part) = parts.first_of(&range);
+                let Some((number, at)) = parts.stored_from(at) else { return Ok(None) };
                 let opened = parts.open(number, &self.inner.fetcher).await;
                 let recipe = opened.map_err(|failure| self.named(failure))?;
-                let (units, start) = (recipe.units(of_part.clone()), before + of_part.start);
-                Ok(Stretch { recipe, at: start, units, rest: before + of_part.end..range.end })
+                Ok(Some(OpenedPart { recipe, at }))
             }
             Content::Unpublished { parts, row } => {
-                let (number, at) = (range.start / row, range.start / row * row);
-                let recipe = Arc::clone(&parts[number as usize]);
-                let end = range.end.min(at + recipe.file.size);
-                let units = recipe.units(range.start - at..end - at);
-                Ok(Stretch { recipe, at: range.start, units, rest: end..range.end })
+                let part = |(number, recipe): (&u64, &Arc<Recipe>)| OpenedPart {
+                    recipe: Arc::clone(recipe),
+                    at: number * row,
+                };
+                Ok(parts.range(at / row..).next().map(part))
             }
         }
     }
@@ -326,26 +373,41 @@ impl File {
     }
 }
 
-/// The beginning of a range of a file.
+/// A part of a file that is in parts, or all of it.
+struct OpenedPart {
+    recipe: Arc<Recipe>,
+    /// The offset in the file at which the part begins.
+    at: u64,
+}
+
+/// The chunks of a range of a file that are in one part of it.
 pub(crate) struct Stretch {
     /// The recipe of the file, or of a part of it.
     pub recipe: Arc<Recipe>,
     /// The offset in the file to which the positions of the pieces are relative.
     pub at: u64,
-    /// The pieces of the beginning, grouped by the units that are fetched together.
+    /// The pieces that are not zeros, grouped by the units that are fetched together.
     pub units: Vec<Vec<Piece>>,
     /// The range that follows.
     pub rest: Range<u64>,
 }
 
-/// The outcome of a unit: its pieces, and the bytes fetched for them.
-type Unit = (Vec<Piece>, Result<Vec<Fetched>, Failure>);
+/// The outcome of a unit: its pieces, each with its offset in the file, and the bytes fetched for them.
+type Unit = (Vec<(u64, Piece)>, Result<Vec<Fetched>, Failure>);
 
 /// A part of a range that cannot be read now.
 pub struct Unreadable {
     /// The number of bytes that cannot be read now.
     pub bytes: u64,
     pub failure: Failure,
+}
+
+/// A unit that was not asked for yet.
+struct UnitRequest {
+    recipe: Arc<Recipe>,
+    /// The offset in the file to which the positions of the pieces are relative.
+    at: u64,
+    pieces: Vec<Piece>,
 }
 
 /// A reader of a range of a file, in order. Bytes that are read ahead keep their place in the memory that all files of
@@ -356,17 +418,19 @@ pub struct Reader {
     inline: Option<Range<usize>>,
     /// The range whose units have not been looked up yet.
     rest: Range<u64>,
-    /// The units that were not asked for yet, each with its recipe.
-    units: VecDeque<(Arc<Recipe>, Vec<Piece>)>,
+    /// The units that were not asked for yet.
+    units: VecDeque<UnitRequest>,
     under_way: FuturesOrdered<BoxFuture<'static, Unit>>,
-    parts: VecDeque<Part>,
-    left: u64,
+    /// What was fetched, or could not be, and the offset in the file where it begins. Before it there may be zeros.
+    parts: VecDeque<(u64, Result<Bytes, Unreadable>)>,
+    /// The range that was not given yet.
+    left: Range<u64>,
 }
 
 impl Reader {
     /// Returns how many bytes of the range [`Reader::next`] has not given yet.
     pub fn left(&self) -> u64 {
-        self.left
+        self.left.end - self.left.start
     }
 
     /// Returns the next bytes of the range, as far as they came in one piece; `None` at its end. Drop them before the
@@ -380,29 +444,44 @@ impl Reader {
 
     /// Returns the next bytes of the range if they came together with those that were returned last, without waiting.
     pub fn at_hand(&mut self) -> Option<Part> {
-        self.parts.pop_front().map(|part| self.gives(part))
+        self.parts.front().filter(|(at, what)| *at == self.left.start && what.is_ok())?;
+        let bytes = self.parts.pop_front()?.1.ok()?;
+        Some(self.gives(bytes))
     }
 
     /// Returns the next bytes as [`Reader::next`] does, or how many of them cannot be read; the reader goes on behind
     /// those.
     pub(crate) async fn next_or_unreadable(&mut self) -> Option<Result<Part, Unreadable>> {
         if let Some(range) = self.inline.take() {
-            return Some(Ok(self.gives(Part(Bytes::Inline(self.file.clone(), range)))));
+            return Some(Ok(self.gives(Bytes::Inline(self.file.clone(), range))));
         }
         loop {
-            if let Some(part) = self.at_hand() {
-                return Some(Ok(part));
+            if let Some((at, _)) = self.parts.front() {
+                if *at > self.left.start {
+                    return Some(Ok(self.zeros(*at)));
+                }
+                return Some(match self.parts.pop_front()?.1 {
+                    Ok(bytes) => Ok(self.gives(bytes)),
+                    Err(unreadable) => {
+                        self.left.start += unreadable.bytes;
+                        Err(unreadable)
+                    }
+                });
             }
             if self.units.len() < UNITS_AT_ONCE
                 && let Err(failure) = self.look_ahead().await
             {
                 let failure = self.fail(failure);
-                return Some(Err(Unreadable { bytes: std::mem::take(&mut self.left), failure }));
+                let bytes = self.left();
+                self.left.start = self.left.end;
+                return Some(Err(Unreadable { bytes, failure }));
             }
             self.ask_ahead();
             if self.under_way.is_empty() {
                 let inner = self.file.inner.clone();
-                let (recipe, pieces) = self.units.front()?;
+                let Some(UnitRequest { recipe, pieces, .. }) = self.units.front() else {
+                    return (self.left() > 0).then(|| Ok(self.zeros(self.left.end)));
+                };
                 let need = inner.fetcher.need(recipe, pieces);
                 let place = inner.fetcher.memory.on_demand(need).await;
                 self.ask(place);
@@ -410,14 +489,18 @@ impl Reader {
             match self.under_way.next().await? {
                 (pieces, Ok(fetched)) => {
                     let parts = pieces.into_iter().zip(fetched);
-                    self.parts
-                        .extend(parts.map(|(piece, fetched)| Part(Bytes::Chunk(fetched, piece))));
+                    self.parts.extend(
+                        parts.map(|((at, piece), fetched)| (at, Ok(Bytes::Chunk(fetched, piece)))),
+                    );
                 }
                 (pieces, Err(failure)) => {
-                    let bytes = pieces.iter().map(|piece| u64::from(piece.take)).sum();
-                    self.left -= bytes;
+                    let (Some((at, _)), Some((last, piece))) = (pieces.first(), pieces.last())
+                    else {
+                        continue;
+                    };
+                    let bytes = last + u64::from(piece.take) - at;
                     let failure = self.file.named(failure);
-                    return Some(Err(Unreadable { bytes, failure }));
+                    self.parts.push_back((*at, Err(Unreadable { bytes, failure })));
                 }
             }
         }
@@ -425,10 +508,18 @@ impl Reader {
 
     /// Looks up the units that follow, if there are any.
     async fn look_ahead(&mut self) -> Result<(), Failure> {
-        if !self.rest.is_empty() {
-            let Stretch { recipe, units, rest, .. } = self.file.stretch(self.rest.clone()).await?;
-            self.units.extend(units.into_iter().map(|unit| (Arc::clone(&recipe), unit)));
+        while !self.rest.is_empty() {
+            let Some(stretch) = self.file.stretch(self.rest.clone()).await? else {
+                self.rest = 0..0;
+                break;
+            };
+            let Stretch { recipe, at, units, rest } = stretch;
+            let unit = |pieces| UnitRequest { recipe: Arc::clone(&recipe), at, pieces };
+            self.units.extend(units.into_iter().map(unit));
             self.rest = rest;
+            if !self.units.is_empty() {
+                break;
+            }
         }
         Ok(())
     }
@@ -438,19 +529,28 @@ impl Reader {
         self.rest = 0..0;
         self.units.clear();
         self.under_way.clear();
+        self.parts.clear();
+        self.left.end = self.left.start;
         failure
     }
 
-    fn gives(&mut self, part: Part) -> Part {
-        self.left -= part.len() as u64;
+    fn gives(&mut self, bytes: Bytes) -> Part {
+        let part = Part(bytes);
+        self.left.start += part.len() as u64;
         part
+    }
+
+    /// Gives zeros of a hole that ends at `end`.
+    fn zeros(&mut self, end: u64) -> Part {
+        let len = ((end - self.left.start) as usize).min(ZEROS.len());
+        self.gives(Bytes::Zeros(len))
     }
 
     /// Asks for further units, as many as there is memory for now.
     fn ask_ahead(&mut self) {
         let inner = self.file.inner.clone();
         while self.under_way.len() < UNITS_AT_ONCE {
-            let Some((recipe, pieces)) = self.units.front() else { break };
+            let Some(UnitRequest { recipe, pieces, .. }) = self.units.front() else { break };
             let need = inner.fetcher.need(recipe, pieces);
             let Some(place) = inner.fetcher.memory.try_ahead(need) else { break };
             self.ask(place);
@@ -459,14 +559,14 @@ impl Reader {
 
     /// Asks for the next unit, whose bytes are covered by the permit `place` of the memory.
     fn ask(&mut self, place: tokio::sync::OwnedSemaphorePermit) {
-        let Some((recipe, pieces)) = self.units.pop_front() else { return };
+        let Some(UnitRequest { recipe, at, pieces }) = self.units.pop_front() else { return };
         let inner = self.file.inner.clone();
         // The unit is fetched in a task of its own, which ends with the reader: otherwise a reader that is not asked
         // for a while would keep a donor's answer waiting, and other reads of the file behind it.
         let mut task = JoinSet::new();
         task.spawn(async move {
             let fetched = inner.fetcher.unit(&recipe, &pieces, place).await;
-            (pieces, fetched)
+            (pieces.into_iter().map(|piece| (at + piece.at, piece)).collect(), fetched)
         });
         self.under_way.push_back(Box::pin(async move {
             match task.join_next().await.expect("one was begun") {
@@ -483,6 +583,8 @@ pub struct Part(Bytes);
 enum Bytes {
     Inline(File, Range<usize>),
     Chunk(Fetched, Piece),
+    /// This many zeros are of a hole.
+    Zeros(usize),
 }
 
 impl Deref for Part {
@@ -495,6 +597,7 @@ impl Deref for Part {
                 content.get(range.clone()).unwrap_or_default()
             }
             Bytes::Chunk(fetched, piece) => fetched.of(piece),
+            Bytes::Zeros(len) => &ZEROS[..*len],
         }
     }
 }

@@ -231,20 +231,35 @@ pub async fn check_file(
 ) -> Result<CheckedFile, Failure> {
     let file = open_one(client, path, None).await?;
     progress.expect(file.size());
-    let (mut reader, mut checked) = (file.read(0..file.size()), CheckedFile::default());
-    while let Some(next) = reader.next_or_unreadable().await {
-        let bytes = match next {
-            Ok(part) => {
-                checked.bytes += part.len() as u64;
-                part.len() as u64
-            }
-            Err(Unreadable { bytes, failure }) => {
-                checked.unreadable += bytes;
+    let (mut checked, mut at) = (CheckedFile::default(), 0);
+    while at < file.size() {
+        let data = match file.data_from(at).await {
+            Ok(data) => data.unwrap_or(file.size()..file.size()),
+            Err(failure) => {
+                checked.unreadable += file.size() - at;
                 checked.why.get_or_insert(failure);
-                bytes
+                break;
             }
         };
-        progress.advance(bytes);
+        // Of a hole there is nothing to read.
+        checked.bytes += data.start - at;
+        progress.advance(data.start - at);
+        at = data.end;
+        let mut reader = file.read(data);
+        while let Some(next) = reader.next_or_unreadable().await {
+            let bytes = match next {
+                Ok(part) => {
+                    checked.bytes += part.len() as u64;
+                    part.len() as u64
+                }
+                Err(Unreadable { bytes, failure }) => {
+                    checked.unreadable += bytes;
+                    checked.why.get_or_insert(failure);
+                    bytes
+                }
+            };
+            progress.advance(bytes);
+        }
     }
     Ok(checked)
 }
@@ -358,8 +373,15 @@ async fn get_one(
                 write_file(client, &file, local, options, progress).await?;
             }
             None => {
-                let (all, progress) = (0..file.size(), Arc::clone(progress));
-                stream_range(client, &file, all, io::sink(), progress).await?;
+                let mut at = 0;
+                while at < file.size() {
+                    // Of a hole there is nothing to read.
+                    let data = file.data_from(at).await?.unwrap_or(file.size()..file.size());
+                    progress.advance(data.start - at);
+                    at = data.end;
+                    let progress = Arc::clone(progress);
+                    stream_range(client, &file, data, io::sink(), progress).await?;
+                }
             }
         }
         Ok(file.size())
@@ -384,7 +406,7 @@ async fn open_one(
     }
 }
 
-async fn stream_range<W: Write + Send + 'static>(
+pub(crate) async fn stream_range<W: Write + Send + 'static>(
     client: &Pool,
     file: &File,
     range: Range<u64>,
@@ -434,7 +456,9 @@ async fn write_file(
         if rest.is_empty() {
             return Ok::<_, Failure>(None);
         }
-        let Stretch { recipe, at, units, rest } = file.stretch(rest).await?;
+        let Some(Stretch { recipe, at, units, rest }) = file.stretch(rest).await? else {
+            return Ok(None);
+        };
         let units = units.into_iter().map(move |unit| Ok((Arc::clone(&recipe), at, unit)));
         Ok(Some((stream::iter(units), rest)))
     });
@@ -446,13 +470,18 @@ async fn write_file(
             let places = pieces.iter().map(|piece| at + piece.at);
             let fetched = places.zip(fetched).collect();
             write_unit(client, writer, fetched).await.map_err(failed)?;
-            progress.advance(pieces.iter().map(|piece| u64::from(piece.take)).sum());
-            Ok::<_, Failure>(())
+            let bytes = pieces.iter().map(|piece| u64::from(piece.take)).sum::<u64>();
+            progress.advance(bytes);
+            Ok::<_, Failure>(bytes)
         }
     });
-    let written =
-        units.boxed().try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
-    written.await?;
+    let written = units.boxed().try_buffer_unordered(UNITS_AT_ONCE);
+    let written = written.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await?;
+    if file.inline().is_none() {
+        // What is not written is a hole of the local file, too.
+        local.set_size(file.size()).map_err(failed)?;
+        progress.advance(file.size() - written);
+    }
     let EntryAttributes { mtime, owner, .. } = file.attributes();
     let owner = owner.filter(|_| options.archive);
     local.finish(mtime, owner, !options.if_absent).map_err(failed)

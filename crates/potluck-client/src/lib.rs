@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+mod attributes;
 mod body;
 mod buffer;
 mod checkpoint;
@@ -70,6 +71,7 @@ mod write {
 }
 mod writer;
 
+pub use attributes::Attributes;
 pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use chunk_cache::ChunkCache;
 pub use copy::CopyReport;
@@ -91,4 +93,4 @@ pub use write::options::PutOptions;
 pub use write::pushes::VisibleFile;
 pub use write::report::PutReport;
 pub use write::session::{PendingReport, Session, put};
-pub use writer::{Attributes, EndedFile, Writer};
+pub use writer::{EndedFile, Writer};

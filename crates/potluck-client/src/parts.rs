@@ -6,13 +6,11 @@ use crate::pool::Pool;
 use crate::recipe::{Recipe, changed, key_of};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
-use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe;
 use potluck_wire::control::{OpenFile, OpenPart};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// The most parts that are remembered, of some hundred KiB each.
@@ -29,7 +27,8 @@ pub struct OpenedParts {
     size: u64,
     /// The size of each part but the last, in bytes.
     row: u64,
-    digests: Vec<Digest>,
+    /// The digests of the parts that are stored; all others are holes.
+    digests: BTreeMap<u32, Digest>,
     /// The parts that were read last, with their numbers, the latest at the end.
     opened: Mutex<VecDeque<(u32, Arc<Recipe>)>>,
     /// A lock that is held by the task that opens a part, so that each part is opened once.
@@ -41,12 +40,13 @@ impl OpenedParts {
     ///
     /// Errors: [`code::WRONG_BYTES`] where they do not, or where the number of parts does not fit the size.
     pub fn check(client: &Pool, path: PoolPath, file: &OpenFile) -> Result<Self, Failure> {
-        let mut tree = Tree::default();
-        file.parts.0.iter().for_each(|digest| tree.push(digest.0));
-        let count = file.parts.0.len() as u64;
-        let row = recipe::part_bytes_of(file.size, file.chunk_size, count);
+        let row = recipe::part_bytes_of(file.size, file.chunk_size, file.part_count.into());
+        let digests = file.parts.0.iter().map(|part| (part.number, part.digest));
+        let is_it = |row: &u64| {
+            recipe::digest_of_parts(file.size, *row, digests.clone()) == Some(file.digest)
+        };
         let row = row
-            .filter(|_| tree.root() == file.digest.0)
+            .filter(is_it)
             .ok_or_else(|| wrong(format!("the parts of “{}” do not make the file", file.path)))?;
         Ok(Self {
             client: client.clone(),
@@ -55,22 +55,21 @@ impl OpenedParts {
             version: file.version,
             size: file.size,
             row,
-            digests: file.parts.0.clone(),
+            digests: digests.collect(),
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
         })
     }
 
-    /// Returns the first part that has bytes of a range of the file: its number, the number of bytes before it in the
-    /// file, and the bytes of the range that it has, counted from its own begin.
-    pub fn first_of(&self, range: &Range<u64>) -> (u32, u64, Range<u64>) {
-        let number = range.start / self.row;
-        let before = number * self.row;
-        let end = range.end.min(before + self.row);
-        (number as u32, before, range.start - before..end - before)
+    /// Returns the first stored part that has bytes of the file from `at` on: its number, and the number of bytes before
+    /// it.
+    pub fn stored_from(&self, at: u64) -> Option<(u32, u64)> {
+        let from = u32::try_from(at / self.row).ok()?;
+        let (number, _) = self.digests.range(from..).next()?;
+        Some((*number, u64::from(*number) * self.row))
     }
 
-    /// Returns the recipe of a part, which is opened if need be; `fetcher` learns how to reach its donors.
+    /// Returns the recipe of a stored part, which is opened if need be; `fetcher` learns how to reach its donors.
     pub async fn open(&self, number: u32, fetcher: &Fetcher) -> Result<Arc<Recipe>, Failure> {
         if let Some(known) = self.known(number) {
             return Ok(known);
@@ -91,7 +90,7 @@ impl OpenedParts {
         let mut file = file.ok_or_else(|| self.differs(number))?;
         file.path.clone_from(&self.name);
         let size = self.row.min(self.size - u64::from(number) * self.row);
-        if self.digests.get(number as usize) != Some(&file.digest) || file.size != size {
+        if self.digests.get(&number) != Some(&file.digest) || file.size != size {
             return Err(self.differs(number));
         }
         fetcher.learn(opened.donors);

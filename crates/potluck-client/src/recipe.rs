@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{Piece, chunks_of_range};
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Content, Entry, Span};
 use potluck_core::seal::{Meaning, SpaceKey, SpaceKeys};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -31,8 +31,8 @@ pub struct Recipe {
     changed: AtomicBool,
     /// The chunks of the file in order.
     pub entries: Vec<Entry>,
-    /// The offset in the file at which each chunk ends.
-    ends: Vec<u64>,
+    /// The bytes of the file that each chunk has; all others are zeros.
+    places: Vec<Range<u64>>,
     /// The content of a file that lives in the catalog, as plaintext.
     pub inline: Option<Vec<u8>>,
 }
@@ -44,7 +44,7 @@ pub struct Recipe {
 pub fn key_of<'k>(keys: &'k SpaceKeys, file: &OpenFile) -> Result<Option<&'k SpaceKey>, Failure> {
     match file.key {
         // What is empty, or in parts, has no content of its own.
-        None if keys.is_empty() || file.size == 0 || !file.parts.is_empty() => Ok(None),
+        None if keys.is_empty() || file.size == 0 || file.part_count > 0 => Ok(None),
         None => {
             let what = format!("“{}” is not sealed as its space is", file.path);
             Err(Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
@@ -85,7 +85,7 @@ impl Recipe {
                 .hint("the catalog is damaged: tell the pool's admin")
         };
         let not_its_digest = format!("“{}” is not what its digest says", file.path);
-        let (mut entries, mut ends) = (Vec::new(), Vec::new());
+        let (mut entries, mut places) = (Vec::new(), Vec::new());
         let size;
         let inline = match file.inline.take() {
             Some(blob) => {
@@ -102,24 +102,20 @@ impl Recipe {
             None => {
                 let pages = std::mem::take(&mut file.pages);
                 let pages = pages.iter().map(|page| &page.0[..]);
-                entries = recipe::unpack(&file.digest, pages)
+                let content = recipe::unpack(&file.digest, pages)
                     .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
-                let digest = recipe::digest_of(&entries);
-                if digest.is_some_and(|digest| digest != file.digest) {
+                if content.digest().is_some_and(|digest| digest != file.digest) {
                     return Err(wrong(not_its_digest));
                 }
                 // Without its key a sealed chunk is not the content, whatever its name says; and
                 // in a sealed space nothing else is stored.
-                if entries.iter().any(|entry| entry.sealed != key.is_some()) {
+                if content.chunks.iter().any(|entry| entry.sealed != key.is_some()) {
                     let what = format!("“{}” is not sealed as its space is", file.path);
                     return Err(wrong(what));
                 }
-                let end = |before: &mut u64, entry: &Entry| {
-                    *before += u64::from(entry.len);
-                    Some(*before)
-                };
-                ends = entries.iter().scan(0, end).collect();
-                size = ends.last().copied().unwrap_or(0);
+                size = content.size();
+                places = places_of(&content);
+                entries = content.chunks;
                 None
             }
         };
@@ -133,7 +129,7 @@ impl Recipe {
         let holders = Holders::take_from(&mut file);
         let (part, reopened, changed) = Default::default();
         let key = key.cloned();
-        Ok(Self { file, key, part, holders, reopened, changed, entries, ends, inline })
+        Ok(Self { file, key, part, holders, reopened, changed, entries, places, inline })
     }
 
     /// Returns the donors that have a chunk.
@@ -176,11 +172,28 @@ impl Recipe {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Returns the pieces of a range, in order, by the units that are fetched together: the whole chunks of a group,
-    /// or one chunk without an erasure code. A chunk of which only some segments are needed is a unit of its own.
+    /// Returns the offset at which a chunk begins in the file.
+    pub fn offset(&self, chunk: usize) -> u64 {
+        self.places[chunk].start
+    }
+
+    /// Returns the first bytes from `at` on that chunks have; `None` where only zeros follow.
+    pub fn data_from(&self, at: u64) -> Option<Range<u64>> {
+        let first = self.places.partition_point(|place| place.end <= at);
+        let mut rest = self.places[first..].iter();
+        let found = rest.next()?.clone();
+        let joined =
+            |end, next: &Range<u64>| if next.start == end { Ok(next.end) } else { Err(end) };
+        let end = rest.try_fold(found.end, joined).unwrap_or_else(|end| end);
+        Some(found.start.max(at)..end)
+    }
+
+    /// Returns the pieces of a range that are not zeros, in order, by the units that are fetched together: the whole
+    /// chunks of a group, or one chunk without an erasure code. A chunk of which only some segments are needed is a unit
+    /// of its own.
     pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
         let size = self.file.ec.map_or(1, Ec::data);
-        let pieces = chunks_of_range(&self.ends, range);
+        let pieces = chunks_of_range(&self.places, range);
         let whole = |piece: &Piece| self.segments(piece).is_none();
         let same = |a: &Piece, b: &Piece| a.index / size == b.index / size && whole(a) && whole(b);
         pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()
@@ -213,9 +226,20 @@ impl Recipe {
     }
 }
 
+fn places_of(content: &Content) -> Vec<Range<u64>> {
+    let (mut places, mut at) = (Vec::with_capacity(content.chunks.len()), 0);
+    for span in content.spans() {
+        if let Span::Chunk(_) = span {
+            places.push(at..at + span.bytes());
+        }
+        at += span.bytes();
+    }
+    places
+}
+
 /// Returns [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
 pub fn largest(file: &OpenFile) -> (usize, usize) {
-    let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().copied();
+    let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.chunks.first().copied();
     // In a file that is cut by size the first chunk is no shorter than the others. One that is cut by content has no
     // erasure code, and its chunks may have up to `chunk_size` bytes, wherever the first ends.
     let most = file.chunk_size.min(u32::try_from(file.size).unwrap_or(u32::MAX));
@@ -223,7 +247,7 @@ pub fn largest(file: &OpenFile) -> (usize, usize) {
         Some(_) => first,
         None => Entry { len: first.len.max(most), ..first },
     };
-    let chunk = match file.parts.is_empty() {
+    let chunk = match file.part_count == 0 {
         true => first().map_or(0, |first| longest(first).len),
         false => file.chunk_size,
     } as usize;

@@ -2,6 +2,7 @@
 //! a client does it: it reads what is sealed with earlier keys and stores the same bytes, which take the place of the
 //! earlier ones if nothing else has changed (promise X6).
 
+use crate::attributes::Attributes;
 use crate::fetch::Fetcher;
 use crate::file::File;
 use crate::pool::Pool;
@@ -9,7 +10,6 @@ use crate::progress::Progress;
 use crate::recipe;
 use crate::write::options::PutOptions;
 use crate::write::session::Session;
-use crate::writer::Attributes;
 use futures_util::stream::{self, StreamExt};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -113,7 +113,7 @@ impl Pool {
 /// Returns how a file is stored, and the policy by which it is stored so again.
 fn how(file: &OpenFile, redundancy: Redundancy) -> (Stored, Override) {
     let first = file.pages.first().and_then(|page| unpack_page(&page.0).ok()).unwrap_or_default();
-    let others = first.split_last().map_or(&[][..], |(_, others)| others);
+    let others = first.chunks.split_last().map_or(&[][..], |(_, others)| others);
     let by_content = file.ec.is_none() && others.iter().any(|entry| entry.len != file.chunk_size);
     let (copies, ec) = match redundancy {
         Redundancy::Copies(copies) => (Some(copies), None),
@@ -140,11 +140,18 @@ async fn seal_one(
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()))?;
     let mut writer = session.create(path.clone(), Attributes::default());
     writer.set_place(path, Condition::SealsAgain(file.version()));
-    let mut reader = file.read(0..file.size());
-    while let Some(part) = reader.next().await {
-        let part = part?;
-        writer.write(&part).await?;
-        progress.advance(part.len() as u64);
+    let mut at = 0;
+    while at < file.size() {
+        let data = file.data_from(at).await?.unwrap_or(file.size()..file.size());
+        writer.write_zeros(data.start - at).await?;
+        progress.advance(data.start - at);
+        at = data.end;
+        let mut reader = file.read(data);
+        while let Some(part) = reader.next().await {
+            let part = part?;
+            writer.write(&part).await?;
+            progress.advance(part.len() as u64);
+        }
     }
     writer.make_visible().await?;
     Ok(file.size())

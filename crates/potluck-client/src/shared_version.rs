@@ -7,13 +7,14 @@
 //! that finds the work half done goes on with the next step. A client that takes over from another renames first, so
 //! that the other finds nothing where it was.
 
+use crate::attributes::Attributes;
 use crate::contribution::{Composition, FOOTER, Index, MOST_EXTENTS, NotComposed};
 use crate::file::File;
 use crate::pool::Pool;
 use crate::shared_writer::{SharedOutcome, SharedWriter};
 use crate::version_composer::Composer;
 use crate::write::options::PutOptions;
-use crate::writer::{Attributes, unit};
+use crate::writer::unit;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};

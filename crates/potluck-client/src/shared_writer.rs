@@ -5,12 +5,13 @@
 //! shared file are whole chunks of the contribution, so that the version that is made of all contributions takes them
 //! over by their names.
 
+use crate::attributes::Attributes;
 use crate::contribution::{Index, MOST_EXTENTS, WrittenExtent};
 use crate::pool::Pool;
 use crate::shared_version::{self, SharedPlace};
 use crate::source::CutError;
 use crate::write::options::PutOptions;
-use crate::writer::{Attributes, Writer, unit};
+use crate::writer::{Writer, unit};
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;

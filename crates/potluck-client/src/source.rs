@@ -5,10 +5,10 @@ mod by_content;
 mod current;
 mod parity;
 
+use crate::attributes::Attributes;
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
 use crate::content_reader::ContentReader;
-use crate::writer::Attributes;
 use current::Current;
 use parity::Grouping;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
@@ -47,7 +47,7 @@ pub enum Input {
     /// A file from elsewhere, with what is known of it.
     Reader {
         /// The reader of its content.
-        reader: Box<dyn Read + Send>,
+        reader: Box<dyn ContentReader>,
         /// The size of the file in bytes, as far as is known before it is read.
         bytes: u64,
         /// The time at which the file was modified.
@@ -92,6 +92,20 @@ pub enum Cut {
         data: Vec<(Entry, Body)>,
         /// The parity chunks of the group in order; none without an erasure code.
         parity: Vec<(ChunkName, Body)>,
+    },
+    /// File number `file` has so many zeros next, which are stored in no chunk. They are all in one part.
+    Hole {
+        /// The number of the file in its session.
+        file: u32,
+        /// The number of zeros.
+        len: u64,
+    },
+    /// File number `file` has so many whole parts of zeros next, and more follows.
+    HoleParts {
+        /// The number of the file in its session.
+        file: u32,
+        /// The number of parts.
+        count: u32,
     },
     /// File number `file` has the chunks of a part so far, and more follow.
     PartEnd {
@@ -256,7 +270,16 @@ impl Cutter {
                 self.current = Some(current);
                 break;
             }
-            match self.cut_one(&mut current, &mut claim) {
+            let cut = self.cut_one(&mut current, &mut claim).and_then(|piece| match piece {
+                Some(Piece::Hole(len)) => {
+                    let chunk = self.chunk_size as u64;
+                    current.add_hole(len, chunk, self.part_bytes, &mut cuts)?;
+                    Ok(piece)
+                }
+                piece => Ok(piece),
+            });
+            match cut {
+                Ok(Some(Piece::Hole(_))) => self.current = Some(current),
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
                     bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
@@ -301,9 +324,32 @@ impl Cutter {
         cuts
     }
 
+    /// Adds zeros that no chunk is to have. All bytes of the file before them must be in chunks, or in holes, and fill
+    /// whole rows ([`hole_of_rows`]); so must the zeros, unless they end the file.
+    ///
+    /// Errors: [`io::ErrorKind::FileTooLarge`] for a file of more parts than can be counted.
+    pub fn hole(&mut self, len: u64) -> Result<Vec<Cut>, CutError> {
+        let mut cuts = Vec::new();
+        let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
+            return Ok(cuts);
+        };
+        current.add_hole(len, self.chunk_size as u64, self.part_bytes, &mut cuts)?;
+        self.current = Some(current);
+        Ok(cuts)
+    }
+
     /// Returns the bytes that were read and are in no chunk yet.
     pub fn uncut(&self) -> &[u8] {
         self.current.as_ref().map_or(&[], |current| &current.uncut)
+    }
+
+    fn hole_of_rows(&self, at: u64, len: u64) -> u64 {
+        let data = self.grouping.as_ref().map_or(1, |grouping| grouping.ec().data());
+        let row = match self.by_content {
+            true => self.part_bytes,
+            false => (self.chunk_size * data) as u64,
+        };
+        hole_of_rows(row, self.part_bytes, at, len)
     }
 
     fn open_next(&mut self, cuts: &mut Vec<Cut>) -> Option<Current> {
@@ -323,7 +369,7 @@ impl Cutter {
         claim: &mut Claim,
     ) -> Result<Option<Piece>, CutError> {
         let piece = self.cut_piece(current, claim)?;
-        let is_last = !matches!(piece, Some(Piece::Group { .. }));
+        let is_last = !matches!(piece, Some(Piece::Group { .. } | Piece::Hole(_)));
         match is_last && !self.allow_changing && current.has_changed()? {
             true => Err(CutError::Changed),
             false => Ok(piece),
@@ -345,6 +391,9 @@ impl Cutter {
             }
         } else if current.left == Some(0) && current.uncut.is_empty() && current.at_end()? {
             return Ok(None);
+        }
+        if let Some(hole) = current.skip_hole(|at, len| self.hole_of_rows(at, len))? {
+            return Ok(Some(Piece::Hole(hole)));
         }
         match self.grouping.as_ref().map(Grouping::ec) {
             Some(ec) => self.cut_group(ec, current, claim),
@@ -493,8 +542,29 @@ pub fn cut_again(
     Ok((data, parity))
 }
 
+/// Returns how many of the `len` zeros from `at` on can be a hole of a file that is cut into rows of `row` bytes: those of
+/// its whole rows, so that the chunks around the hole are those that the file would have without it. The last row of a part
+/// may be shorter. Where the content says where chunks end, only whole parts are rows.
+pub fn hole_of_rows(row: u64, part: u64, at: u64, len: u64) -> u64 {
+    let in_part = at % part;
+    let left_in_part = part - in_part;
+    match in_part % row {
+        0 if len >= left_in_part => {
+            let beyond = len - left_in_part;
+            len - beyond % part % row
+        }
+        0 => len / row * row,
+        _ => 0,
+    }
+}
+
 enum Piece {
-    Group { data: Vec<(Entry, Body)>, parity: Vec<(ChunkName, Body)> },
+    Group {
+        data: Vec<(Entry, Body)>,
+        parity: Vec<(ChunkName, Body)>,
+    },
+    /// This many zeros are a hole, as the source says.
+    Hole(u64),
     Inline(Vec<u8>),
 }
 

@@ -102,10 +102,10 @@ impl StoredRows {
     /// other bytes by now.
     async fn read_locally(&self, data: Range<usize>) -> Option<Vec<(Entry, Buffer)>> {
         let local = self.local.clone()?;
-        let len = |entries: &[Entry]| entries.iter().map(|entry| u64::from(entry.len)).sum::<u64>();
-        let at = len(&self.recipe.entries[..data.start]);
+        let at = self.recipe.offset(data.start);
         let entries = self.recipe.entries[data].to_vec();
-        let claim = self.fetcher.memory.buffers.claim(len(&entries) as usize).await;
+        let bytes = entries.iter().map(|entry| entry.len as usize).sum();
+        let claim = self.fetcher.memory.buffers.claim(bytes).await;
         self.offload.run(move || local.read(entries, at, claim)).await
     }
 }

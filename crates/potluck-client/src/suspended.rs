@@ -12,10 +12,11 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Race};
-use potluck_core::recipe::{Entry, digest_of, pack};
+use potluck_core::recipe::{Content, pack, part_bytes};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most chunks that a writer remembers, parity included, in some 80 bytes each: 2 TiB of chunks of the default
@@ -33,7 +34,9 @@ pub(crate) struct BroughtChunks {
 /// The chunks of one part of a file.
 #[derive(Default)]
 struct BroughtPart {
-    entries: Vec<Entry>,
+    /// The number of the part in its file.
+    number: u64,
+    content: Content,
     parity: Vec<ChunkName>,
 }
 
@@ -49,11 +52,22 @@ impl BroughtChunks {
             match (cut, &mut self.parts) {
                 (Cut::Group { data, parity, .. }, Some(parts)) => {
                     let part = parts.last_mut().expect("there is always one");
-                    part.entries.extend(data.iter().map(|(entry, _)| *entry));
+                    data.iter().for_each(|(entry, _)| part.content.push(*entry));
                     part.parity.extend(parity.iter().map(|(name, _)| *name));
                     self.count += data.len() + parity.len();
                 }
-                (Cut::PartEnd { .. }, Some(parts)) => parts.push(BroughtPart::default()),
+                (Cut::Hole { len, .. }, Some(parts)) => {
+                    parts.last_mut().expect("there is always one").content.push_hole(*len);
+                }
+                (Cut::HoleParts { count, .. }, Some(parts)) => {
+                    parts.last_mut().expect("there is always one").number += u64::from(*count);
+                }
+                (Cut::PartEnd { .. }, Some(parts)) => {
+                    let number = parts.last().expect("there is always one").number + 1;
+                    // Of a part that is a hole its number is enough.
+                    parts.pop_if(|part| part.content.chunks.is_empty());
+                    parts.push(BroughtPart { number, ..BroughtPart::default() });
+                }
                 _ => {}
             }
         }
@@ -110,20 +124,23 @@ impl Suspended {
         })?;
         let ec = session.policy.ec;
         let opened = |part: BroughtPart| opened(&path, part, session.policy.chunk_size, ec);
-        let parts = parts.into_iter().filter(|part| !part.entries.is_empty()).map(opened);
-        let parts: Vec<OpenFile> = parts.collect();
+        let row = part_bytes(session.policy.chunk_size, session.policy.is_cut_by_content());
+        let size = parts.last().map_or(0, |last| last.number * row + last.content.size());
+        let parts = parts.into_iter().filter(|part| !part.content.chunks.is_empty());
+        let parts: Vec<(u64, OpenFile)> = parts.map(|part| (part.number, opened(part))).collect();
         let chunk = session.policy.chunk_size as usize;
         let unit = chunk * ec.map_or(1, Ec::width);
         let key = session.key.clone();
         let memory = session.client.memory_for_reading(chunk, unit, session.donors);
         let fetcher = Fetcher::new(&session.client, memory);
-        let recipes = parts.into_iter().map(|part| Recipe::check(part, key.as_ref()).map(Arc::new));
-        let recipes: Vec<Arc<Recipe>> = recipes.collect::<Result<_, _>>()?;
+        let checked = |(number, part)| Ok((number, Arc::new(Recipe::check(part, key.as_ref())?)));
+        let recipes: BTreeMap<u64, Arc<Recipe>> =
+            parts.into_iter().map(checked).collect::<Result<_, Failure>>()?;
         fetcher.located_by(Arc::clone(&session) as _);
-        for recipe in &recipes {
+        for recipe in recipes.values() {
             fetcher.locate(recipe).await?;
         }
-        let file = File::unpublished(&path, recipes, &session.policy, fetcher);
+        let file = File::unpublished(&path, size, recipes, &session.policy, fetcher);
         Ok(Self { session: SuspendedSession { handle: session, path }, file, rest })
     }
 
@@ -145,13 +162,13 @@ impl Suspended {
 
 /// Makes the answer that the manager would give to opening this part of a file, without the holders of its chunks.
 fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -> OpenFile {
-    let BroughtPart { entries, parity } = part;
+    let BroughtPart { content, parity, .. } = part;
     // Chunks that are cut by content do not tell the digest; then a constant binds the pages to one another.
-    let digest = digest_of(&entries).unwrap_or_else(|| Digest::of(b""));
+    let digest = content.digest().unwrap_or_else(|| Digest::of(b""));
     OpenFile {
         path: path.to_string(),
         version: VersionId(0),
-        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
+        size: content.size(),
         digest,
         mtime: FileTime(0),
         permissions: Permissions::FILE,
@@ -159,12 +176,13 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         changed: FileTime::default(),
         accessed: None,
         inline: None,
-        pages: pack(&digest, &entries).into_iter().map(Blob).collect(),
+        pages: pack(&digest, &content).into_iter().map(Blob).collect(),
         holders: Vec::new(),
         ec,
         parity: Packed(parity),
         parity_holders: Vec::new(),
         race: Race::default(),
+        part_count: 0,
         parts: Packed::default(),
         chunk_size,
         key: None,

@@ -65,6 +65,20 @@ impl Composer {
         while at < size {
             let (run, source) = self.composition.run(at);
             let len = run.end - run.start;
+            let hole_len = match (source, &self.before) {
+                (ByteSource::Contribution { number, from }, _) => {
+                    self.files[number].hole_in(&(from..from + len)).await?
+                }
+                (ByteSource::Before, Some(before)) => before.hole_in(&run).await?,
+                (ByteSource::Before | ByteSource::Zeros, _) => len,
+            };
+            // What is less than a row is read as other bytes are, with those beside it.
+            let hole = if run.end == size { hole_len } else { hole_len / self.unit * self.unit };
+            if hole >= self.unit {
+                writer.write_zeros(hole).await?;
+                at += hole;
+                continue;
+            }
             let kept = match (source, &self.before) {
                 (ByteSource::Contribution { number, from }, _) => {
                     writer.keep_rows(&self.files[number], from..from + len).await?

@@ -4,12 +4,13 @@
 //! ([`crate::write::sliding_window`]), and count against the one memory of all writers of a pool handle. In addition a
 //! writer keeps the bytes that do not fill a chunk yet, or a group.
 
+use crate::attributes::Attributes;
 use crate::content_reader::{ContentReader, LocalBytes};
 use crate::file::File;
-use crate::source::{Cut, Cutter, Input};
+use crate::source::{Cut, Cutter, Input, hole_of_rows};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Finished, Push, SessionHandle, VisibleFile, ended};
-use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
+use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
@@ -23,29 +24,6 @@ use std::io::{self, Cursor, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::oneshot;
-
-/// The attributes that a writer sets of its file beside the content.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Attributes {
-    /// The time at which the file was modified; `None` for the time at which it becomes visible.
-    pub mtime: Option<FileTime>,
-    /// The permissions of the file.
-    pub permissions: Permissions,
-    /// The owner of the file; `None` to store none.
-    pub owner: Option<FileOwner>,
-    /// The time of the last change; `None` for the time at which the file becomes visible.
-    pub changed: Option<FileTime>,
-    /// The access time that a program set, if one did.
-    pub accessed: Option<FileTime>,
-}
-
-impl From<EntryAttributes> for Attributes {
-    fn from(all: EntryAttributes) -> Self {
-        let EntryAttributes { mtime, permissions, owner, changed, accessed } = all;
-        let (mtime, changed) = (Some(mtime), Some(changed));
-        Self { mtime, permissions, owner, changed, accessed }
-    }
-}
 
 /// A writer of one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
 pub struct Writer {
@@ -62,6 +40,8 @@ pub struct Writer {
     /// The bytes that the cutter has not taken yet, less than a unit between calls.
     feed: Feed,
     written: u64,
+    /// The number of zeros that follow what was written, and were not cut yet: they may be a hole.
+    zeros: u64,
     /// The number of bytes that were written when the last flush returned.
     flushed: u64,
     brought: BroughtChunks,
@@ -83,6 +63,7 @@ impl Writer {
             cutter: Some(Box::new(cutter)),
             feed,
             written: 0,
+            zeros: 0,
             flushed: 0,
             brought: BroughtChunks::new(),
             synced: false,
@@ -97,7 +78,7 @@ impl Writer {
 
     /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
-        self.written
+        self.written + self.zeros
     }
 
     /// Sets the attributes that the file is to have when it is finished.
@@ -121,7 +102,12 @@ impl Writer {
     /// donors, as far as memory and the session's reservation allow.
     ///
     /// Errors: the failure that ended the session, such as one of kind [`ErrorKind::NoSpace`].
-    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.cut_zeros().await?;
+        self.feed_bytes(bytes).await
+    }
+
+    async fn feed_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         let unit = unit(&self.shared()?.policy);
         while !bytes.is_empty() {
             let most = unit.saturating_sub(self.feed.len()).max(1);
@@ -134,11 +120,78 @@ impl Writer {
         Ok(())
     }
 
+    /// Adds zeros at the end. Those that fill whole chunks, or whole groups of an erasure code, are a hole: they are not
+    /// stored, and cost the same however many they are.
+    ///
+    /// Errors: those of [`Writer::write`], and [`code::LOCAL_IO`] for a file of more parts than can be counted.
+    pub async fn write_zeros(&mut self, len: u64) -> Result<(), Failure> {
+        self.shared()?;
+        self.zeros += len;
+        Ok(())
+    }
+
+    /// Cuts the zeros that were added last, because other bytes follow them.
+    async fn cut_zeros(&mut self) -> Result<(), Failure> {
+        while self.zeros > 0 {
+            let hole = self.hole(self.zeros)?;
+            if hole > 0 {
+                self.cut_hole(hole).await?;
+            } else {
+                let len = self.zeros.min(self.left_in_row()?).min(ZEROS.len() as u64);
+                self.zeros -= len;
+                self.feed_bytes(&ZEROS[..len as usize]).await?;
+                self.cut_to_row_end().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many of the next `len` zeros can be a hole.
+    fn hole(&self, len: u64) -> Result<u64, Failure> {
+        let (row, part) = rows(&self.shared()?.policy);
+        Ok(if self.has_rest() { 0 } else { hole_of_rows(row, part, self.written, len) })
+    }
+
+    /// Adds a hole of so many of the zeros that were added last.
+    async fn cut_hole(&mut self, len: u64) -> Result<(), Failure> {
+        let shared = self.shared()?;
+        shared.room().await?;
+        let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
+        let cuts = cutter.hole(len).map_err(|error| error.failure())?;
+        self.brought.add(&cuts);
+        self.zeros -= len;
+        self.written += len;
+        shared.push(Push::Cuts(cuts))
+    }
+
+    fn left_in_row(&self) -> Result<u64, Failure> {
+        let (row, part) = rows(&self.shared()?.policy);
+        let in_part = self.written % part;
+        Ok((row - in_part % row).min(part - in_part))
+    }
+
+    /// Cuts all that was written where a row ends. A row that ends a part may be shorter than a unit.
+    async fn cut_to_row_end(&mut self) -> Result<(), Failure> {
+        let shared = self.shared()?;
+        let (row, part) = rows(&shared.policy);
+        while self.has_rest() && (self.written % part).is_multiple_of(row) {
+            let cuts = self.cut(&shared).await?;
+            shared.push(Push::Cuts(cuts))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether bytes were written that are in no chunk yet.
+    fn has_rest(&self) -> bool {
+        self.feed.len() > 0 || self.cutter.as_ref().is_some_and(|it| !it.uncut().is_empty())
+    }
+
     /// Adds bytes as [`Writer::write`] does, but takes ownership of them, which saves a copy.
     ///
     /// Errors: those of [`Writer::write`].
     pub async fn write_owned(&mut self, bytes: Vec<u8>) -> Result<(), Failure> {
         self.shared()?;
+        self.cut_zeros().await?;
         self.written += bytes.len() as u64;
         self.feed.push_owned(bytes);
         self.cut_whole_units().await
@@ -197,13 +250,20 @@ impl Writer {
         let is_cut_alike = base.is_cut_by(&shared.policy);
         let mut at = range.start;
         while at < range.end {
-            if at == self.written {
+            if at == self.written() {
                 at += self.keep_rows(base, at..range.end).await?;
             }
+            let hole = base.hole_in(&(at..range.end)).await?;
+            if hole > 0 {
+                self.write_zeros(hole).await?;
+                at += hole;
+                continue;
+            }
+            let data = base.data_from(at).await?.map_or(range.end, |data| data.end.min(range.end));
             // After each row, the next may be the same again.
             let end = match is_cut_alike {
-                true => range.end.min(at + unit - self.written % unit),
-                false => range.end,
+                true => data.min(at + unit - self.written() % unit),
+                false => data,
             };
             let mut reader = base.read(at..end);
             while let Some(part) = reader.next().await {
@@ -228,14 +288,17 @@ impl Writer {
         let mut at = range.start;
         while at + unit <= range.end && base.is_cut_by(policy) {
             let of_part = part_bytes(policy.chunk_size, false);
-            let in_part = self.written % of_part;
+            let in_part = self.written() % of_part;
             let begins_row = in_part.is_multiple_of(unit) && in_part + unit <= of_part;
-            let is_cut = self.cutter.as_ref().is_none_or(|cutter| cutter.uncut().is_empty());
-            if !begins_row || !is_cut || self.feed.len() > 0 {
+            if !begins_row {
                 break;
             }
             let key = shared.key.as_ref();
             let Some(row) = base.row_at(at, key).await? else { break };
+            self.cut_zeros().await?;
+            if self.has_rest() {
+                break;
+            }
             shared.room().await?;
             let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
             let cuts = cutter.keep(row.chunks());
@@ -259,12 +322,11 @@ impl Writer {
     /// after an earlier call that failed or was dropped.
     pub async fn flush(&mut self) -> Result<AckLevel, Failure> {
         let shared = self.shared()?;
-        if self.flushed == self.written {
+        if self.flushed == self.written() {
             return Ok(shared.policy.ack);
         }
-        let has_rest = self.feed.len() > 0
-            || self.cutter.as_ref().is_some_and(|cutter| !cutter.uncut().is_empty());
-        let rest = match has_rest {
+        self.cut_zeros().await?;
+        let rest = match self.has_rest() {
             false => None,
             true => Some(self.store_rest(&shared).await?),
         };
@@ -282,6 +344,7 @@ impl Writer {
     /// earlier call that failed or was dropped.
     pub async fn suspend(mut self) -> Result<Suspended, Failure> {
         let shared = self.shared()?;
+        self.cut_zeros().await?;
         stored(&shared, self.file).await?;
         let uncut = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
         let rest = [uncut, &self.feed.copy()].concat();
@@ -311,6 +374,7 @@ impl Writer {
     /// Errors: the failure that ended the session.
     pub async fn end(mut self) -> Result<EndedFile, Failure> {
         let shared = self.shared()?;
+        self.end_zeros().await?;
         let mut cuts = self.cut(&shared).await?;
         // The remaining bytes may make whole chunks or groups before the end of the file. These are brought before
         // memory for more is claimed: writers that held some and waited for more would wait for one another.
@@ -326,6 +390,24 @@ impl Writer {
         let failure = shared.failure.clone();
         drop(shared); // the last writer of a session closes it with the same commit
         Ok(EndedFile { visible, failure })
+    }
+
+    /// Cuts the zeros with which the file ends. A hole there need not fill a row.
+    async fn end_zeros(&mut self) -> Result<(), Failure> {
+        if self.written() <= INLINE_MAX {
+            return self.cut_zeros().await;
+        }
+        while self.zeros > 0 {
+            let begins_row = self.hole(u64::MAX >> 2)? > 0;
+            if begins_row {
+                return self.cut_hole(self.zeros).await;
+            }
+            let later = self.zeros.saturating_sub(self.left_in_row()?);
+            self.zeros -= later;
+            self.cut_zeros().await?;
+            self.zeros = later;
+        }
+        Ok(())
     }
 
     /// Gives the file up; nothing of it becomes visible.
@@ -412,6 +494,15 @@ impl Drop for Hidden {
     fn drop(&mut self) {
         let _ = self.1.push(Push::Abort(self.0)); // a session that has ended has no file
     }
+}
+
+/// Zeros that are written because they fill no row.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+/// Returns the bytes of a row, beside which holes begin and end under a policy, and of a part.
+fn rows(policy: &Policy) -> (u64, u64) {
+    let part = part_bytes(policy.chunk_size, policy.is_cut_by_content());
+    (if policy.is_cut_by_content() { part } else { unit(policy) as u64 }, part)
 }
 
 /// Returns the number of plaintext bytes that are cut together under a policy.

@@ -58,6 +58,32 @@ impl Tree {
         self.segments += segments;
     }
 
+    /// Adds `count` subtrees of `segments` segments each that all have this root. The time taken grows with the
+    /// logarithm of `count`. `segments` is a power of two, and there is a multiple of it before them.
+    pub fn push_repeated(&mut self, root: Hash, segments: u64, mut count: u64) {
+        // The roots over 1, 2, 4, … of the subtrees.
+        let mut roots = vec![root];
+        while count > 0 {
+            let whole = (self.segments / segments).trailing_zeros().min(count.ilog2()) as usize;
+            while roots.len() <= whole {
+                let half = &roots[roots.len() - 1];
+                roots.push(join(half, half));
+            }
+            self.push_subtree(roots[whole], segments << whole);
+            count -= 1 << whole;
+        }
+    }
+
+    /// Adds `count` segments of zeros.
+    pub fn push_zero_segments(&mut self, count: u64) {
+        self.push_repeated(*blake3::hash(&[0; SEGMENT_LEN]).as_bytes(), 1, count);
+    }
+
+    /// Returns the number of segments so far.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
     /// Returns the root over all segments; without any segment, BLAKE3 of nothing.
     pub fn root(&self) -> Hash {
         joined(&self.subtrees)
@@ -94,6 +120,11 @@ impl SegmentCutter {
             }
             piece = rest;
         }
+    }
+
+    /// Returns the number of bytes of the segment that was begun and is not complete.
+    pub fn filled(&self) -> usize {
+        self.filled
     }
 
     /// Returns the hash of the segment that was begun and is not complete, if there is one, and starts over.
@@ -298,6 +329,23 @@ mod tests {
             let mut rows = Tree::default();
             hashes.0.chunks(8).for_each(|row| rows.push(root(row)));
             assert_eq!(rows.root(), tree.root(), "{count}");
+        }
+    }
+
+    #[test]
+    fn subtrees_that_are_alike_are_added_together() {
+        for before in 0..10_u8 {
+            for count in 0..40 {
+                let mut one_by_one = Tree::default();
+                (0..before).for_each(|n| one_by_one.push([n; 32]));
+                let mut together = one_by_one.clone();
+                (0..count).for_each(|_| one_by_one.push([99; 32]));
+                together.push_repeated([99; 32], 1, count);
+                one_by_one.push([7; 32]);
+                together.push([7; 32]);
+                assert_eq!(together.root(), one_by_one.root(), "{before} and {count}");
+                assert_eq!(together.segments(), one_by_one.segments());
+            }
         }
     }
 

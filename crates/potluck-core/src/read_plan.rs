@@ -107,22 +107,20 @@ pub struct Piece {
     pub at: u64,
 }
 
-/// Returns the pieces, in order, that make the bytes `range` of a file whose chunks end at these offsets; what lies
-/// past the end of the file is left out. The time taken grows with the chunks of the range, not of the file.
-pub fn chunks_of_range(ends: &[u64], range: Range<u64>) -> Vec<Piece> {
-    let first = ends.partition_point(|end| *end <= range.start);
+/// Returns the pieces, in order, that make the bytes `range` of a file whose chunks have these bytes of it; all others are
+/// zeros, or past its end. The time taken grows with the chunks of the range, not of the file.
+pub fn chunks_of_range(chunks: &[Range<u64>], range: Range<u64>) -> Vec<Piece> {
+    let first = chunks.partition_point(|chunk| chunk.end <= range.start);
     let mut pieces = Vec::new();
-    let mut start = first.checked_sub(1).map_or(0, |before| ends[before]);
-    for (index, end) in ends.iter().copied().enumerate().skip(first) {
-        if start >= range.end {
+    for (index, chunk) in chunks.iter().enumerate().skip(first) {
+        if chunk.start >= range.end {
             break;
         }
-        let (from, to) = (range.start.max(start), range.end.min(end));
+        let (from, to) = (range.start.max(chunk.start), range.end.min(chunk.end));
         if from < to {
-            let (skip, take) = ((from - start) as u32, (to - from) as u32);
+            let (skip, take) = ((from - chunk.start) as u32, (to - from) as u32);
             pieces.push(Piece { index, skip, take, at: from });
         }
-        start = end;
     }
     pieces
 }

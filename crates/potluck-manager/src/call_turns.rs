@@ -1,5 +1,5 @@
 //! The turns of calls of which a member has only a few at once, however many it makes: others wait for nothing that they
-//! hold meanwhile. Each read of the catalog waits for a turn of its own besides ([`potluck_catalog::Reader`]).
+//! hold meanwhile. Each read of the catalog waits for a turn of its own besides ([`potluck_catalog::ReadFor`]).
 
 use crate::callers::CallingMember;
 use potluck_core::ids::MemberId;

@@ -46,7 +46,7 @@ use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
 use call_terms::Waits;
-use potluck_catalog::Reader;
+use potluck_catalog::ReadFor;
 use potluck_core::chunk::Digest;
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::bodies::{Received, SHORT, discard};
@@ -200,8 +200,8 @@ async fn answer_one<C: Call, G: Answer<C>>(
     // The call runs as a task of its own, so that a change is not cut short when its caller goes away, and a panic ends
     // the call and not the connection.
     let reader = match verb.waits() {
-        Waits::Throughout | Waits::ReadByRead => Reader::Member(caller.number()),
-        Waits::AmongOwn => Reader::MemberApart(handles.members.owner(caller.number())),
+        Waits::Throughout | Waits::ReadByRead => ReadFor::Member(caller.number()),
+        Waits::AmongOwn => ReadFor::MemberApart(handles.members.owner(caller.number())),
     };
     let (group, offload) = (G::from(&handles.read_by(reader)), handles.env.offload);
     let Received { bytes, claim } = body;

@@ -27,7 +27,7 @@ use crate::stats_cache::StatsCache;
 use crate::unproven_terms::UnprovenTerms;
 use crate::wakeup::Wakeup;
 use crate::watches::Watches;
-use potluck_catalog::{Catalog, Reader};
+use potluck_catalog::{Catalog, ReadFor};
 use potluck_core::ids::MemberId;
 use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_recovery::state_dir::StateDir;
@@ -116,7 +116,7 @@ parts! {
 impl Handles {
     /// Returns the handles for answering a call, which read the catalog on behalf of `reader`. All others read it for
     /// the manager.
-    pub fn read_by(&self, reader: Reader) -> Self {
+    pub fn read_by(&self, reader: ReadFor) -> Self {
         Self { catalog: self.catalog.read_by(reader), ..self.clone() }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::{Catalog, Error, Reader, Stats};
+use potluck_catalog::{Catalog, Error, ReadFor, Stats};
 use potluck_core::clock::Tick;
 use std::sync::{Mutex, MutexGuard};
 
@@ -67,7 +67,7 @@ impl StatsCache {
         };
         let dead = pool.lock().dead(began);
         // All callers wait for the count, which must not wait for other reads of the one that began it.
-        let stats = catalog.read_by(Reader::Manager).stats(dead).await?;
+        let stats = catalog.read_by(ReadFor::Manager).stats(dead).await?;
         let ended = time.tick();
         let good_until = ended + ended.saturating_sub(began) * SHARE;
         self.cached().keep(forgotten, stats.clone(), good_until);

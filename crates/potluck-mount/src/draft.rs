@@ -27,8 +27,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// The growth of a file in the spool, in bytes, after which quota and room are looked at again.
 const SPOOL_STEP: u64 = 32 << 20;
-/// The number of zero bytes that are streamed at a time.
-const PIECE: u64 = 1 << 20;
 
 /// A file that is being written through this mount. Other clients see none of it before [`Draft::publish`].
 pub struct Draft {

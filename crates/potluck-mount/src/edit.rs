@@ -113,12 +113,36 @@ impl Edit {
         Ok(bytes)
     }
 
+    /// Returns the first bytes from `at` on that are no hole, as many as are known to follow one another; `None` where only
+    /// a hole follows.
+    pub async fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
+        for (run, source) in self.runs(at..self.size) {
+            let data = match (source, &self.base) {
+                (Source::Changed, _) => Some(run.clone()),
+                (Source::Base, Some(base)) => {
+                    let found = base.file().data_from(run.start).await;
+                    found.map_err(|failure| errno(&failure))?
+                }
+                (Source::Base, None) | (Source::Zeros, _) => None,
+            };
+            if let Some(data) = data.filter(|data| data.start < run.end) {
+                return Ok(Some(data.start..data.end.min(run.end)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Passes the whole file to a writer that has nothing yet.
     pub async fn write_to(&self, writer: &mut Writer) -> Result<(), Errno> {
         for (run, source) in self.runs(0..self.size) {
             if let (Source::Base, Some(base)) = (&source, &self.base) {
                 let kept = writer.keep(base.file(), run).await;
                 kept.map_err(|failure| errno(&failure))?;
+                continue;
+            }
+            if source == Source::Zeros {
+                let zeros = writer.write_zeros(run.end - run.start).await;
+                zeros.map_err(|failure| errno(&failure))?;
                 continue;
             }
             let mut at = run.start;

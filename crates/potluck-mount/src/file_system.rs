@@ -13,6 +13,7 @@ mod open_dirs;
 mod opening;
 mod renaming;
 mod reservations;
+mod seeking;
 mod sharing;
 mod staged_writers;
 mod syncing;
@@ -562,7 +563,7 @@ impl FileSystem {
         };
         match self.metadata.changing(&[&make.path], change).await? {
             Some(mtime) => {
-                let attributes = EntryAttributes { mtime, permissions, owner };
+                let attributes = EntryAttributes::new(mtime, permissions, owner);
                 Ok(self.made((parent, name), EntryKind::Dir, 0, attributes))
             }
             None => self.lookup(parent, name).await, // the answer was lost

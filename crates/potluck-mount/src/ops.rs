@@ -11,8 +11,8 @@ use crate::opener::process_of;
 use fuser::{
     BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use potluck_core::attributes::Permissions;
 use rustix::fs::{FileType as RawFileType, XattrFlags};
@@ -33,6 +33,9 @@ use translation::{
 /// The time for which the kernel believes names and attributes that it was told, unless it is made to forget them; then
 /// it asks again.
 const BELIEVED: Duration = Duration::from_secs(1);
+/// The ways of lseek(2) that the kernel leaves to a file system.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 /// The size in bytes of the blocks in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
 /// The flags of an open file: reads and writes bypass the page cache, which would mix versions of one name.
@@ -424,6 +427,29 @@ impl Filesystem for KernelRequests {
         };
         self.answer(request, write, move |written| match written {
             Ok(()) => reply.written(len),
+            Err(why) => reply.error(number(why)),
+        });
+    }
+
+    fn lseek(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let seek = move |files: Arc<FileSystem>| async move {
+            let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+            match whence {
+                SEEK_DATA => files.seek(handle.0, offset, false).await,
+                SEEK_HOLE => files.seek(handle.0, offset, true).await,
+                _ => Err(Errno::INVAL), // the kernel asks for nothing else
+            }
+        };
+        self.answer(request, seek, move |found| match found {
+            Ok(offset) => reply.offset(*offset as i64),
             Err(why) => reply.error(number(why)),
         });
     }

@@ -156,15 +156,6 @@ impl OfferedChunks {
         self.by_session.get(session).map_or(&[], |of_session| &of_session.names)
     }
 
-    /// Returns the sessions that offered the chunk.
-    pub fn sessions_of(&self, name: &ChunkName) -> Vec<SessionId> {
-        match self.claims.get(name) {
-            None => Vec::new(),
-            Some(Claim::One(session) | Claim::Committed(session)) => vec![*session],
-            Some(Claim::Many(many)) => many.iter().map(|one| one.session).collect(),
-        }
-    }
-
     /// Returns whether any session offered the chunk.
     pub fn is_offered(&self, name: &ChunkName) -> bool {
         self.claims.contains_key(name)

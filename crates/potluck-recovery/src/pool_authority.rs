@@ -53,7 +53,7 @@ struct Places {
     next: PathBuf,
     /// The authority before the present one, while that takes its place.
     earlier: PathBuf,
-    /// The same, when it is thrown away.
+    /// The place of the earlier authority while it is thrown away.
     gone: PathBuf,
 }
 
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_change_that_was_interrupted_at_any_step_has_one_authority_x6() {
-        for steps in 0..=5 {
+        for steps in 0..=5_usize {
             let (_dir, state) = pool();
             let (root, before) = (state.root().to_path_buf(), load(&state));
             let old = before.fingerprint();

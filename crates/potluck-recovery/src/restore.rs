@@ -71,7 +71,7 @@ pub struct Replayed {
     pub gaps: Gaps,
     /// The number of records that do not fit what is there, as happens after a gap.
     pub left_out: u64,
-    /// The number of blocks that donors listed and nobody gave, or that do not open.
+    /// The number of blocks that donors listed and nobody gave.
     pub unread: u64,
     /// The number of blocks of a later generation that were not replayed: its base is not whole, or the manager that
     /// wrote it had been restored from a log with gaps.

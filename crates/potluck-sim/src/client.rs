@@ -284,7 +284,7 @@ impl Actor {
                     let entries = file
                         .pages
                         .iter()
-                        .flat_map(|page| unpack_page(&page.0).expect("read before"));
+                        .flat_map(|page| unpack_page(&page.0).expect("read before").chunks);
                     let data: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
                     if let Some(ec) = file.ec {
                         let parity = file.parity.0.chunks(ec.parity());

@@ -359,7 +359,7 @@ impl Member {
             chunk_size: 1 << 16,
             copies: 1,
             inline: None,
-            pages: recipe::pack(&digest, &[entry]).into_iter().map(Blob).collect(),
+            pages: recipe::pack(&digest, &[entry][..].into()).into_iter().map(Blob).collect(),
             ec: None,
             parity: Packed::default(),
             acknowledged: Packed(acknowledged),

@@ -114,15 +114,12 @@ fn refuse(why: &clap::Error) -> ExitCode {
     if let Some(failure) = unknown_verb(why) {
         return output.fail(&failure);
     }
-    let text = why.render().to_string();
-    // Names that a shell filled in stand in what clap says, which it colours.
-    if !why.use_stderr() || !to_programs && !text.contains(|c: char| is_unseen(c) && c != '\n') {
+    // What is given may be a name that a shell filled in, which clap would show as it is.
+    let is_harmless = |arg: OsString| !arg.to_string_lossy().contains(is_unseen);
+    if !why.use_stderr() || !to_programs && std::env::args_os().all(is_harmless) {
         why.exit();
     }
-    if !to_programs {
-        output::say(text.trim_end());
-        return ErrorKind::Usage.exit_code().into();
-    }
+    let text = why.render().to_string();
     // The lines up to the first empty one say what is wrong; then comes how to call the command.
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let what = lines.collect::<Vec<_>>().join(" ");

@@ -55,6 +55,7 @@ mod pool {
     mod give_back;
     mod give_back_of_a_part;
     mod handles;
+    mod holes;
     mod hostile_names;
     mod hostile_peers;
     mod kill_9;

@@ -13,7 +13,7 @@ use crate::sql::{Tx, params};
 use crate::versions;
 use crate::versions::parts;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Findings;
@@ -158,12 +158,6 @@ fn page_below(
     Ok(filling.page)
 }
 
-fn part(db: &Tx, whole: VersionId, number: u32) -> Result<Version, Error> {
-    let part = parts::at(db, whole, number)?;
-    let missing = || Error::Damaged(format!("part {number} of version {whole} is missing"));
-    versions::get(db, part.ok_or_else(missing)?)
-}
-
 /// A page that is being filled.
 struct Filling<'db> {
     db: &'db Tx,
@@ -212,8 +206,11 @@ impl<'db> Filling<'db> {
 
     /// Adds the parts of a file from number `from` on, as far as there is room.
     fn parts(&mut self, path: &str, whole: &Version, from: u32) -> Result<(), Error> {
-        for number in from..whole.parts as u32 {
-            let part = match part(self.db, whole.id, number) {
+        let mut follows_one = from > 0;
+        let mut next = from;
+        while let Some((number, part)) = parts::next(self.db, whole.id, next)? {
+            next = number + 1;
+            let part = match versions::get(self.db, part) {
                 Ok(part) => part,
                 Err(Error::Damaged(why)) => {
                     self.page.files.push((path.to_owned(), Met::Damaged(why)));
@@ -223,11 +220,11 @@ impl<'db> Filling<'db> {
             };
             self.chunks += part.chunks;
             let met = match file(self.db, Box::new(part))? {
-                Met::File(part, layout) if number > 0 => Met::Part(part, layout),
+                Met::File(part, layout) if follows_one => Met::Part(part, layout),
                 met => met,
             };
             self.page.files.push((path.to_owned(), met));
-            let next = number + 1;
+            follows_one = true;
             if self.chunks >= self.limit.chunks && u64::from(next) < whole.parts {
                 self.page.next = Some(format!("{path}{INSIDE}{next}"));
                 return Ok(());

@@ -176,7 +176,7 @@ fn take_page(
         return Ok(names.is_empty());
     };
     match recipe::unpack_one(digest, number as usize, &page) {
-        Ok(entries) => counts.remove(version, entries.iter().map(|entry| &entry.name))?,
+        Ok(page) => counts.remove(version, page.chunks.iter().map(|entry| &entry.name))?,
         // The chunks of this page stay for ever. An error here would keep all other trash.
         Err(why) => tracing::error!(%version, page = number, %why, "a removed file's recipe"),
     }

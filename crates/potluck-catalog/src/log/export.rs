@@ -26,7 +26,7 @@ use crate::pool_records::{
 };
 use crate::sql::Tx;
 use crate::versions;
-use crate::versions::parts;
+use crate::versions::{parts, wholes};
 use crate::{Error, members};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, SessionId, SnapshotId, VersionId};
@@ -122,13 +122,25 @@ impl Out {
         Ok(())
     }
 
-    /// Adds part `number` of a version, and returns whether there is one.
-    fn part(&mut self, db: &Tx, whole: VersionId, number: u32) -> Result<bool, Error> {
-        let Some(id) = parts::at(db, whole, number)? else { return Ok(false) };
-        let part = versions::get(db, id)?;
-        self.chunks(db, &part)?;
-        self.add(Record::Part { whole, number, version: id, about: VersionFacts::of(&part, None) });
-        Ok(true)
+    /// Adds part `number` of a version.
+    fn part(
+        &mut self,
+        db: &Tx,
+        whole: VersionId,
+        number: u32,
+        part: &Version,
+    ) -> Result<(), Error> {
+        self.chunks(db, part)?;
+        let (version, about) = (part.id, VersionFacts::of(part, None));
+        self.add(Record::Part { whole, number, version, about });
+        Ok(())
+    }
+
+    /// Adds the first part of a version from number `from` on, and returns its number, if there is one.
+    fn next_part(&mut self, db: &Tx, whole: VersionId, from: u32) -> Result<Option<u32>, Error> {
+        let Some((number, part)) = wholes::next(db, whole, from)? else { return Ok(None) };
+        self.part(db, whole, number, &part)?;
+        Ok(Some(number))
     }
 
     /// Adds the recipe of a version, and its parity.
@@ -195,7 +207,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
             }
         }
         ChangeOp::Part(whole, number) => {
-            sound(out.part(db, whole, number))?;
+            if let Some(part) = parts::at(db, whole, number)? {
+                sound(versions::get(db, part).and_then(|it| out.part(db, whole, number, &it)))?;
+            }
         }
         ChangeOp::Version(id) => {
             sound(keeping(db, id, out))?;
@@ -359,9 +373,10 @@ impl CatalogSnapshot {
         while !self.out.is_full() {
             if let Some(file) = self.in_parts.front_mut() {
                 // A file with a damaged part is left out; no name leads to the parts of it that were written before.
-                let part = sound(self.out.part(&self.db, file.whole, file.next))?;
-                file.next += 1;
-                if part != Some(true) {
+                let part = sound(self.out.next_part(&self.db, file.whole, file.next))?;
+                if let Some(Some(number)) = part {
+                    file.next = number + 1;
+                } else {
                     let then = self.in_parts.pop_front().and_then(|file| file.then);
                     if let Some((path, version, marks)) = then.filter(|_| part.is_some()) {
                         self.out.file(&self.db, path.clone(), &version)?;

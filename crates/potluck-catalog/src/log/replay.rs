@@ -14,7 +14,7 @@ use crate::log::{
 };
 use crate::members::{grants, groups, quotas};
 use crate::names;
-use crate::names::{dir_policies, entries};
+use crate::names::{dir_policies, entries, entry_attributes};
 use crate::pool_records::{
     donors, key_changes,
     meta::{self, Counter},
@@ -114,7 +114,7 @@ impl Replay {
             }
             Record::PathAttributes { path, attributes } => {
                 let place = entries::existing(db, &path)?.place;
-                names::put_attributes(db, &path, &place, attributes)
+                entry_attributes::put(db, &path, &place, attributes)
             }
             Record::DirModified { path, mtime_ns } => {
                 entries::touch(db, entries::existing_dir(db, &path)?, mtime_ns).map(drop)

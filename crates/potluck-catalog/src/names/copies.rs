@@ -25,6 +25,7 @@ use crate::versions::{
     enough_copies::{self, AcknowledgedFile, WriteSafety},
     parts,
     visible::{FileToPut, PutTarget, Visible, is_refusal},
+    wholes,
 };
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
@@ -275,25 +276,26 @@ impl Copying<'_> {
         self.check_strict(&target, &source, &to)?;
         let mut checked = Vec::new();
         let mut below_policy = false;
-        for part in parts::of(self.db, source.id)? {
-            let version = versions::get(self.db, part)?;
+        let mut next = 0;
+        while let Some((number, version)) = wholes::next(self.db, source.id, next)? {
+            next = number + 1;
             let part = PreparedFile::of_version(self.db, version, to.clone(), Condition::Always)?;
             let counts = &mut self.visible.counts;
             let AcknowledgedFile { safety, .. } =
                 enough_copies::check(counts, &part, target.promise, self.view)?;
             below_policy |= safety.is_below_policy();
-            checked.push((part, safety == WriteSafety::Safe));
+            checked.push((number, part, safety == WriteSafety::Safe));
         }
         let first = Counter::Version.take(self.db, 1 + checked.len() as u64)?;
         let id = VersionId(first as u64);
-        let safe = checked.iter().all(|(_, safe)| *safe);
-        for (number, (part, safe)) in (0..).zip(&checked) {
-            let part_id = VersionId(id.0 + 1 + u64::from(number));
+        let safe = checked.iter().all(|(.., safe)| *safe);
+        for (nth, (number, part, safe)) in (1..).zip(&checked) {
+            let part_id = VersionId(id.0 + nth);
             let PreparedFile { version, pages, chunks, .. } = part;
             let version = version.clone();
             let new = FileToPut { version, inline: None, pages, chunks, safe: *safe };
             self.visible.put_version(&target, part_id, new)?;
-            parts::put(self.db, id, number, part_id, None)?;
+            parts::put(self.db, id, *number, part_id, None)?;
         }
         parts::finish(self.db, id, self.space)?;
         let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], safe };

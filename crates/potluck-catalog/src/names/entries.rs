@@ -391,12 +391,13 @@ pub(crate) fn set_attributes(
     Ok(())
 }
 
-/// Sets the modification time of a directory, which is changed by that. Returns false if it had that time before, or no entry leads to it.
+/// Sets the modification time of a directory, which is changed by that. Returns false if it had these times before, or
+/// no entry leads to it.
 pub(crate) fn touch(db: &Tx, dir: DirId, mtime: FileTime) -> Result<bool, Error> {
     let changed = db
         .prepare(
             "UPDATE entries SET mtime_ns = ?2, ctime_ns = ?2
-             WHERE dir = ?1 AND coalesce(mtime_ns, 0) <> ?2",
+             WHERE dir = ?1 AND (coalesce(mtime_ns, 0) <> ?2 OR coalesce(ctime_ns, 0) < ?2)",
         )?
         .execute(params![dir.0, mtime.0])?;
     Ok(changed > 0)

@@ -360,14 +360,14 @@ fn some_names(
     let (mut names, mut next) = (Vec::new(), first);
     while (names.len() as u64) < most {
         let (number, skipped) = (next / NUMBERS_PER_PART, next % NUMBERS_PER_PART);
-        if number >= version.parts {
-            break;
-        }
-        let part = wholes::get(db, version.id, number as u32)?;
+        let Ok(from) = u32::try_from(number) else { break };
+        let Some((number, part)) = wholes::next(db, version.id, from)? else { break };
+        let skipped = if number == from { skipped } else { 0 };
         let some = versions::some_names(db, &part, skipped, most - names.len() as u64)?;
+        let number = u64::from(number);
         next = match some.len() as u64 {
             0 => (number + 1) * NUMBERS_PER_PART,
-            more => next + more,
+            more => number * NUMBERS_PER_PART + skipped + more,
         };
         names.extend(some);
     }

@@ -63,8 +63,12 @@ impl OpenedPage {
     fn add(&mut self, db: &Tx, path: String, version: &Version, race: Race) -> Result<(), Error> {
         self.files.push(open_file(db, path, version, race)?);
         if version.parts > 0 {
-            let first = wholes::get(db, version.id, 0)?;
-            for name in versions::some_names(db, &first, 0, FIRST_CHUNKS)? {
+            let first = wholes::next(db, version.id, 0)?.into_iter();
+            for name in first
+                .map(|(_, first)| versions::some_names(db, &first, 0, FIRST_CHUNKS))
+                .collect::<Result<Vec<_>, _>>()?
+                .concat()
+            {
                 self.donors.extend(holders(db, &name)?);
             }
         }
@@ -222,18 +226,18 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         parity: Packed::default(),
         parity_holders: Vec::new(),
         race,
+        part_count: version.parts as u32,
         parts: Packed::default(),
         chunk_size: version.chunk_size,
         key: version.key,
     };
     if version.parts > 0 {
-        file.parts = Packed(parts::digests(db, version.id)?);
+        file.parts = Packed(parts::stored(db, version.id)?);
         return Ok(file);
     }
     if version.inline {
         file.inline = versions::inline(db, version.id)?.map(Blob);
-    }
-    if version.chunks > 0 {
+    } else {
         let pages = versions::pages(db, version.id)?;
         let recipe = versions::unpack(version, &pages)?;
         let of = |name: &ChunkName| holders(db, name);

@@ -1,6 +1,6 @@
 //! Files of many chunks. Such a file is a sequence of parts, each a version of its own that no entry names, with at
-//! most [`PART_CHUNKS`](potluck_core::recipe::PART_CHUNKS) chunks. The version that the entry names, the whole, has no
-//! recipe of its own.
+//! most [`PART_CHUNKS`](potluck_core::recipe::PART_CHUNKS) chunks. A part that is a hole is no version, and its number is
+//! left out. The version that the entry names, the whole, has no recipe of its own.
 //!
 //! Parts are committed one by one while the file is still being sent, and they are opened, judged, repaired, logged and
 //! taken apart one by one, so that no such step takes more time or memory for a larger file. The file becomes visible
@@ -13,6 +13,7 @@ use crate::sql::{Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
 use potluck_pool::DonorSnapshot;
+use potluck_wire::control::StoredPart;
 
 /// The donors on whose copies the safety of a part relies, and when that was judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +199,20 @@ pub(crate) fn at(db: &Tx, whole: VersionId, number: u32) -> Result<Option<Versio
         .query_one(params![whole.0 as i64, number], |row| Ok(VersionId(row.get::<i64>(0)? as u64)))
 }
 
+/// Returns the number and the version of the first part of a whole from number `from` on.
+pub(crate) fn next(
+    db: &Tx,
+    whole: VersionId,
+    from: u32,
+) -> Result<Option<(u32, VersionId)>, Error> {
+    db.prepare(
+        "SELECT number, part FROM parts WHERE whole = ?1 AND number >= ?2 ORDER BY number LIMIT 1",
+    )?
+    .query_one(params![whole.0 as i64, from], |row| {
+        Ok((row.get(0)?, VersionId(row.get::<i64>(1)? as u64)))
+    })
+}
+
 /// Returns the number and the version of the last part of a whole, if it has any.
 pub(crate) fn last(db: &Tx, whole: VersionId) -> Result<Option<(u32, VersionId)>, Error> {
     db.prepare("SELECT number, part FROM parts WHERE whole = ?1 ORDER BY number DESC LIMIT 1")?
@@ -220,14 +235,16 @@ pub(crate) fn of(db: &Tx, version: VersionId) -> Result<Vec<VersionId>, Error> {
     Ok(if parts.is_empty() { vec![version] } else { parts })
 }
 
-/// Returns the digests of the parts of a whole.
-pub(crate) fn digests(db: &Tx, whole: VersionId) -> Result<Vec<Digest>, Error> {
+/// Returns the parts of a whole, in order.
+pub(crate) fn stored(db: &Tx, whole: VersionId) -> Result<Vec<StoredPart>, Error> {
     let mut select = db.prepare(
-        "SELECT v.digest FROM parts p JOIN versions v ON v.id = p.part
+        "SELECT p.number, v.digest FROM parts p JOIN versions v ON v.id = p.part
          WHERE p.whole = ?1 ORDER BY p.number",
     )?;
-    let digests = select.query_map(params![whole.0 as i64], |row| row.get(0).map(Digest))?;
-    digests.collect()
+    let parts = select.query_map(params![whole.0 as i64], |row| {
+        Ok(StoredPart { number: row.get(0)?, digest: Digest(row.get(1)?) })
+    })?;
+    parts.collect()
 }
 
 /// Returns the whole that a version is a part of, if it is one.

@@ -5,16 +5,15 @@ use crate::sql::{Tx, params};
 use crate::versions::{
     parts, {self, COLUMNS},
 };
+use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
-use potluck_core::merkle::Tree;
 use potluck_core::recipe;
 use potluck_pool::redundancy::Version;
 
-/// Returns part `number` of a whole, which must be there.
-pub(crate) fn get(db: &Tx, whole: VersionId, number: u32) -> Result<Version, Error> {
-    let part = parts::at(db, whole, number)?;
-    let missing = || Error::Damaged(format!("part {number} of version {whole} is missing"));
-    versions::get(db, part.ok_or_else(missing)?)
+/// Returns the first part of a whole from number `from` on, with its number; `None` where only a hole follows.
+pub(crate) fn next(db: &Tx, whole: VersionId, from: u32) -> Result<Option<(u32, Version)>, Error> {
+    let Some((number, part)) = parts::next(db, whole, from)? else { return Ok(None) };
+    Ok(Some((number, versions::get(db, part)?)))
 }
 
 /// The parts of a file together.
@@ -33,26 +32,23 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
          WHERE p.whole = ?1 ORDER BY p.number"
     ))?;
     let mut rows = select.query(params![file.id.0 as i64])?;
-    let (mut tree, mut size, mut count) = (Tree::default(), 0, 0);
+    let mut stored: Vec<(u32, Digest)> = Vec::new();
     let mut sum = Sum { chunks: 0, safe: true };
-    let mut whole_so_far = true;
     let Some(row) = recipe::part_bytes_of(file.size, file.chunk_size, file.parts) else {
         return Ok(None);
     };
     while let Some(found) = rows.next()? {
-        let number: i64 = found.get(0)?;
+        let number: u32 = found.get(0)?;
         let Some(part) = versions::of_row(&found, 1)? else { return Ok(None) };
         let same = part.chunk_size == file.chunk_size && part.redundancy() == file.redundancy();
-        if number != count || !whole_so_far || !same {
+        let before = u64::from(number) * row;
+        if before >= file.size || part.size != row.min(file.size - before) || !same {
             return Ok(None);
         }
-        whole_so_far = part.size == row;
-        tree.push(part.digest.0);
-        size += part.size;
+        stored.push((number, part.digest));
         sum.chunks += part.chunks;
         sum.safe &= part.safe_wall_ms.is_some();
-        count += 1;
     }
-    let is_it = size == file.size && tree.root() == file.digest.0 && count as u64 == file.parts;
+    let is_it = recipe::digest_of_parts(file.size, row, stored) == Some(file.digest);
     Ok(is_it.then_some(sum))
 }

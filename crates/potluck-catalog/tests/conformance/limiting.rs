@@ -114,7 +114,10 @@ async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
     let used = stage.catalog.quotas(None).await.expect("read").remove(0);
     assert_eq!((used.of, used.used), (hers, Sums { files: 1, bytes: 2000, ..Sums::default() }));
     stage.catalog.revoke(ada).await.expect("revoked");
-    assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
+    // What she stored stays, and so does the limit of every user.
+    let left = stage.catalog.quotas(None).await.expect("read").remove(0);
+    assert_eq!((left.quota.bytes, left.quota.files), (None, Some(5_000_000)));
+    assert!(left.files_by_default);
 }
 
 #[tokio::test]

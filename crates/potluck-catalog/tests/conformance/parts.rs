@@ -11,7 +11,7 @@ use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::policy::{AskedPolicy, Override, Policy, Redundancy};
 use potluck_core::recipe::{self, PART_CHUNKS};
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::Holding;
+use potluck_wire::control::{Holding, StoredPart};
 
 /// The number of chunks of a file with three parts, of which the last is short.
 const CHUNKS: u64 = 2 * PART_CHUNKS as u64 + 300;
@@ -59,12 +59,12 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
     assert_eq!((opened.version, opened.size), (stored.version, CHUNKS * 65_536));
     assert_eq!((opened.digest, opened.pages.len()), (whole.version.digest, 0));
     let mut names = Vec::new();
-    for (number, digest) in (0..).zip(&opened.parts.0) {
-        let part = stage.catalog.open_part(path("pot://lab/d/large"), stored.version, number);
+    for StoredPart { number, digest } in &opened.parts.0 {
+        let part = stage.catalog.open_part(path("pot://lab/d/large"), stored.version, *number);
         let part = part.await.expect("opened").files.remove(0);
         assert_eq!(part.digest, *digest);
         let pages = part.pages.iter().map(|page| &page.0[..]);
-        names.extend(recipe::unpack(&part.digest, pages).expect("a recipe"));
+        names.extend(recipe::unpack(&part.digest, pages).expect("a recipe").chunks);
         assert!(part.holders.iter().all(|donors| donors.len() == 2));
     }
     assert!(names.iter().zip(0..CHUNKS).all(|(entry, n)| entry.name == chunk(n)));

@@ -62,6 +62,11 @@ impl LocalFile {
         LocalWriter(Arc::clone(&self.file))
     }
 
+    /// Gives the file this size. Bytes that are not written are zeros, and take no room.
+    pub fn set_size(&self, size: u64) -> io::Result<()> {
+        self.file.set_len(size)
+    }
+
     /// Gives the file, whose bytes are all written, its `owner` if there is one, its modification time, and then its
     /// name. Without `replace` this fails with [`io::ErrorKind::AlreadyExists`] if there is an entry of that name.
     pub fn finish(

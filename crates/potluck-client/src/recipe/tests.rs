@@ -23,6 +23,7 @@ fn nothing() -> OpenFile {
         parity: Packed::default(),
         parity_holders: Vec::new(),
         race: Race::default(),
+        part_count: 0,
         parts: Packed::default(),
         chunk_size: 0,
         key: None,
@@ -41,7 +42,7 @@ fn opened(lens: &[u32], sealed: bool) -> OpenFile {
     OpenFile {
         size: lens.iter().copied().map(u64::from).sum(),
         digest,
-        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
+        pages: recipe::pack(&digest, &entries[..].into()).into_iter().map(Blob).collect(),
         ..nothing()
     }
 }

@@ -1,13 +1,13 @@
 //! The file that is being cut: what was read of it, and what is known of its parts.
 
 use super::{Cut, Facts, Input};
+use crate::attributes::Attributes;
 use crate::body::Body;
-use crate::content_reader::{ContentReader, LocalBytes, StreamedBytes};
-use crate::writer::Attributes;
+use crate::content_reader::{ContentReader, HoleAhead, LocalBytes, StreamedBytes};
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX};
 use potluck_core::erasure::Ec;
-use potluck_core::file_digest::FileDigest;
+use potluck_core::file_digest::{FileDigest, digest_of_zeros};
 use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{Entry, PART_CHUNKS};
@@ -31,8 +31,10 @@ pub(super) struct Current {
     pub(super) size: u64,
     /// The last bytes that were read and are in no chunk yet, because the content ended the last chunk before them.
     pub(super) uncut: Vec<u8>,
-    /// The number of chunks of the part that is being cut.
+    /// The number of chunks of the part that is being cut, with those that its holes take the place of.
     pub(super) in_part: usize,
+    /// True if the part that is being cut has chunks or holes.
+    pub(super) part_begun: bool,
     /// The digest of the part that is being cut.
     pub(super) digest: FileDigest,
     /// The digest of the last complete part, until it is known that more follows.
@@ -58,7 +60,7 @@ impl Current {
             Input::Fed(reader) => (reader, None, None, Permissions::FILE),
             Input::Reader { reader, bytes, mtime, permissions, owner: given } => {
                 owner = given;
-                (Box::new(StreamedBytes(reader)), Some(bytes), Some(mtime), permissions)
+                (reader, Some(bytes), Some(mtime), permissions)
             }
             Input::File(path) | Input::Archived(path) => {
                 let opened = File::open(path)?;
@@ -98,6 +100,7 @@ impl Current {
             size: 0,
             uncut: Vec::new(),
             in_part: 0,
+            part_begun: false,
             digest: FileDigest::default(),
             whole_part: None,
             parts: Tree::default(),
@@ -136,10 +139,74 @@ impl Current {
     /// Begins another part if the current one is full.
     pub(super) fn begin_part(&mut self, part_bytes: u64) {
         let cut = self.size - self.uncut.len() as u64;
-        if cut > 0 && cut.is_multiple_of(part_bytes) {
+        if self.part_begun && cut.is_multiple_of(part_bytes) {
             self.whole_part = Some(std::mem::take(&mut self.digest).finish());
             self.in_part = 0;
+            self.part_begun = false;
         }
+    }
+
+    /// Adds the end of a part that is full to `cuts`, if more follows.
+    fn end_part(&mut self, cuts: &mut Vec<Cut>) {
+        if let Some(digest) = self.whole_part.take() {
+            self.parts.push(digest.0);
+            cuts.push(Cut::PartEnd { file: self.file, path: self.path.clone(), digest });
+        }
+    }
+
+    /// Adds zeros that no chunk has to `cuts`. Parts that are nothing else are added together, but for the last, which the
+    /// file may end with.
+    ///
+    /// Errors: [`io::ErrorKind::FileTooLarge`] for a file of more parts than can be counted.
+    pub(super) fn add_hole(
+        &mut self,
+        len: u64,
+        chunk_size: u64,
+        part_bytes: u64,
+        cuts: &mut Vec<Cut>,
+    ) -> io::Result<()> {
+        let (file, end) = (self.file, self.size.saturating_add(len));
+        if end.div_ceil(part_bytes) > u32::MAX.into() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        while self.size < end {
+            self.begin_part(part_bytes);
+            self.end_part(cuts);
+            let left = end - self.size;
+            let parts = (left - 1) / part_bytes;
+            if !self.part_begun && parts > 0 {
+                self.parts.push_repeated(digest_of_zeros(part_bytes).0, 1, parts);
+                cuts.push(Cut::HoleParts { file, count: parts as u32 });
+                self.size += parts * part_bytes;
+                continue;
+            }
+            let len = left.min(part_bytes - self.size % part_bytes);
+            self.digest.push_zeros(len);
+            self.size += len;
+            self.in_part += len.div_ceil(chunk_size) as usize;
+            self.part_begun = true;
+            cuts.push(Cut::Hole { file, len });
+        }
+        Ok(())
+    }
+
+    /// Skips the hole that the source has next, as far as `hole_of` says that it can be one of the stored file, given its
+    /// offset and length; returns how much it skipped.
+    pub(super) fn skip_hole(
+        &mut self,
+        hole_of: impl Fn(u64, u64) -> u64,
+    ) -> io::Result<Option<u64>> {
+        let begins_row = hole_of(self.size, u64::MAX >> 2) > 0;
+        let Some(left @ 1..) = self.left.filter(|_| begins_row && self.uncut.is_empty()) else {
+            return Ok(None);
+        };
+        let hole = match self.reader.hole()? {
+            HoleAhead::Zeros(zeros) if zeros < left => hole_of(self.size, zeros),
+            HoleAhead::Zeros(_) | HoleAhead::ToTheEnd => left,
+        };
+        self.reader.skip(hole);
+        self.left = Some(left - hole);
+        Ok(Some(hole).filter(|hole| *hole > 0))
     }
 
     /// Adds a group to `cuts`, and before it the end of a part that is full.
@@ -149,13 +216,10 @@ impl Current {
         parity: Vec<(ChunkName, Body)>,
         cuts: &mut Vec<Cut>,
     ) {
-        let file = self.file;
-        if let Some(digest) = self.whole_part.take() {
-            self.parts.push(digest.0);
-            cuts.push(Cut::PartEnd { file, path: self.path.clone(), digest });
-        }
+        self.end_part(cuts);
         self.in_part += data.len();
-        cuts.push(Cut::Group { file, data, parity });
+        self.part_begun = true;
+        cuts.push(Cut::Group { file: self.file, data, parity });
     }
 
     pub(super) fn end(mut self, inline: Option<Vec<u8>>) -> Cut {

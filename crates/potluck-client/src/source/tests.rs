@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::buffer::Buffers;
+use crate::content_reader::StreamedBytes;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use std::fs::File;
 use std::io::Write;
@@ -50,7 +51,9 @@ async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts
                     assert_eq!(Digest::of(&body), entry.digest);
                     parts.entry(file).or_default().extend_from_slice(&body);
                 }
-                Cut::PartEnd { .. } => panic!("a small file has no parts"),
+                Cut::PartEnd { .. } | Cut::Hole { .. } | Cut::HoleParts { .. } => {
+                    panic!("a small file without parts and holes")
+                }
                 Cut::End { file, facts } => {
                     let mut bytes = parts.remove(&file).unwrap_or_default();
                     if let Some(mut inline) = facts.inline.clone() {
@@ -116,7 +119,7 @@ async fn a_chunk_that_exceeds_what_was_claimed_is_cut_by_the_next_call() {
         .iter()
         .map(|len| {
             let (mtime, permissions) = (FileTime(0), Permissions::FILE);
-            let reader = Box::new(io::Cursor::new(content(*len)));
+            let reader = Box::new(StreamedBytes(io::Cursor::new(content(*len))));
             let bytes = *len as u64;
             item("f", Input::Reader { reader, bytes, mtime, permissions, owner: None })
         })
@@ -134,7 +137,7 @@ async fn a_chunk_that_exceeds_what_was_claimed_is_cut_by_the_next_call() {
             match cut {
                 Cut::Group { data, .. } => now += data[0].1.len(),
                 Cut::End { .. } => ends += 1,
-                Cut::PartEnd { .. } | Cut::Failed { .. } => panic!("whole small files"),
+                _ => panic!("whole small files"),
             }
         }
         assert!(now <= Cutter::room(&policy), "{now} bytes in one call");
@@ -263,3 +266,4 @@ async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
 
 mod by_content;
 mod grouped;
+mod holes;

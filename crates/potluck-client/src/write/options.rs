@@ -10,7 +10,7 @@ pub struct PutOptions {
     pub policy: Override,
     /// The condition under which a file may replace what is at its path.
     pub condition: Condition,
-    /// The plaintext bytes of all files together, if known.
+    /// The plaintext bytes of all files together without their holes, if known.
     pub bytes: Option<u64>,
     /// If true, a stream that brings nothing replaces no file that has content.
     pub spare_content: bool,

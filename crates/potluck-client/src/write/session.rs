@@ -1,6 +1,7 @@
 //! Write sessions: files that are stored under one reservation and one policy. The session reads them itself, or
 //! programs write them piece by piece.
 
+use crate::attributes::Attributes;
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::source::{Item, Items};
@@ -10,7 +11,7 @@ use crate::write::pushes::{Push, SessionHandle, ended};
 use crate::write::report::PutReport;
 use crate::write::reservation::Reservation;
 use crate::write::sliding_window;
-use crate::writer::{Attributes, Writer};
+use crate::writer::Writer;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{Interrupted, Reserve};

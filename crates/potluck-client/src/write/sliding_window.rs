@@ -43,7 +43,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::Entry;
+use potluck_core::recipe::Content;
 use potluck_wire::control::{Committed, CommittedParts, FileCommit, Grown, Offered, Renewed};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
@@ -158,7 +158,7 @@ struct Window {
 
 #[derive(Default)]
 struct FileState {
-    entries: Vec<Entry>,
+    content: Content,
     parity: Vec<ChunkName>,
     acknowledged: Vec<Acknowledged>,
     /// The acknowledgements of parity chunks; their indexes count from the file's first parity chunk.

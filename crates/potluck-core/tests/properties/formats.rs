@@ -4,7 +4,7 @@ use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
-use potluck_core::recipe::{Entry, PAGE_ENTRIES, digest_of, pack, unpack, unpack_page};
+use potluck_core::recipe::{Content, Entry, PAGE_ENTRIES, pack, unpack, unpack_page};
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -20,6 +20,28 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
             entries.into_iter().map(entry).collect()
         },
     )
+}
+
+/// Content of these chunks, with a hole before some of them and perhaps at the end.
+fn content() -> impl Strategy<Value = Content> {
+    let holes =
+        prop::collection::vec(prop::option::of(1..=u64::from(u32::MAX)), PAGE_ENTRIES / 4 + 1);
+    (entries(), holes).prop_map(|(entries, holes)| with_holes(entries, &holes))
+}
+
+fn with_holes(entries: Vec<Entry>, holes: &[Option<u64>]) -> Content {
+    let mut content = Content::default();
+    let mut holes = holes.iter().cycle();
+    for entry in entries {
+        content.push_hole(holes.next().copied().flatten().unwrap_or(0));
+        content.push(entry);
+    }
+    content.push_hole(holes.next().copied().flatten().unwrap_or(0));
+    content
+}
+
+fn digest_of(entries: &[Entry]) -> Option<Digest> {
+    Content::from(entries).digest()
 }
 
 fn chunks_of(bytes: &[u8], len: usize) -> Vec<Entry> {
@@ -62,17 +84,47 @@ fn chunks_that_are_whole_subtrees_tell_the_digest_of_their_file() {
     assert_eq!(digest_of(&growing), None, "of two sizes");
 }
 
+#[test]
+fn holes_count_in_the_digest_as_the_zeros_that_they_are() {
+    let segment = SEGMENT as usize;
+    let chunk = 2 * segment;
+    for tail in [0, 1, segment, chunk - 1, chunk] {
+        // Chunks of one byte value each; those of zeros are holes.
+        for pattern in 0..1_u32 << 6 {
+            let chunks = (0..6).map(|at| (pattern >> at & 1) as u8);
+            let mut bytes: Vec<u8> = chunks.flat_map(|byte| vec![byte; chunk]).collect();
+            bytes.extend(vec![9; tail]);
+            let mut content = Content::default();
+            for (at, entry) in chunks_of(&bytes, chunk).into_iter().enumerate() {
+                match at < 6 && pattern >> at & 1 == 0 {
+                    true => content.push_hole(entry.len.into()),
+                    false => content.push(entry),
+                }
+            }
+            assert_eq!(content.size(), bytes.len() as u64);
+            assert_eq!(content.digest(), Some(Digest::of(&bytes)), "{pattern:b} and {tail}");
+        }
+    }
+    let mut holes = Content::default();
+    holes.push_hole(5);
+    assert_eq!(holes.digest(), Some(Digest::of(&[0; 5])));
+    holes.push(chunks_of(&[1; 9], 9)[0]);
+    assert_eq!(holes.digest(), None, "the chunk is no subtree");
+}
+
 proptest! {
     #[test]
     fn a_recipe_reads_back_and_is_taken_for_no_other_files(
-        entries in entries(), digest: [u8; 32], other: [u8; 32],
+        content in content(), digest: [u8; 32], other: [u8; 32],
     ) {
-        let long: Vec<Entry> = entries.iter().cycle().take(PAGE_ENTRIES + 1).copied().collect();
+        let long: Vec<Entry> =
+            content.chunks.iter().cycle().take(PAGE_ENTRIES + 1).copied().collect();
+        let long = with_holes(long, &[None, Some(7), Some(9)]);
         let digest = Digest(digest);
-        for entries in [entries, long] {
-            let pages = pack(&digest, &entries);
+        for content in [content, long] {
+            let pages = pack(&digest, &content);
             let read = |digest: &Digest, pages: &[Vec<u8>]| unpack(digest, pages.iter().map(Vec::as_slice));
-            prop_assert_eq!(read(&digest, &pages), Ok(entries));
+            prop_assert_eq!(read(&digest, &pages), Ok(content));
             prop_assert!(digest.0 == other || read(&Digest(other), &pages).is_err());
             let turned: Vec<_> = pages.iter().rev().cloned().collect();
             prop_assert!(pages.len() == 1 || read(&digest, &turned).is_err());
@@ -81,10 +133,10 @@ proptest! {
 
     #[test]
     fn a_damaged_recipe_page_is_refused(
-        entries in entries(), at: prop::sample::Index, flip in 1..=u8::MAX, cut: prop::sample::Index,
+        content in content(), at: prop::sample::Index, flip in 1..=u8::MAX, cut: prop::sample::Index,
     ) {
         let digest = Digest([7; 32]);
-        let page = pack(&digest, &entries).remove(0);
+        let page = pack(&digest, &content).remove(0);
         let mut flipped = page.clone();
         flipped[at.index(page.len())] ^= flip;
         prop_assert!(unpack(&digest, [&flipped[..]]).is_err());
@@ -93,7 +145,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_unpacking_panic(bytes: Vec<u8>, tail: Vec<u8>) {
-        for page in [bytes, [b"PLR2".as_slice(), &tail].concat()] {
+        for page in [bytes, [b"PLR3".as_slice(), &tail].concat()] {
             let _ = unpack_page(&page);
             prop_assert!(unpack(&Digest([0; 32]), [&page[..]]).is_err());
         }

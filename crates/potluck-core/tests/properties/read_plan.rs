@@ -6,6 +6,7 @@ use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::{GroupStep, Piece, ShardState, chunks_of_range, next_of_group};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 const CHUNK: u32 = 1 << 20;
@@ -26,15 +27,22 @@ fn met(millis: u64, owed: u32) -> RateEstimate {
 proptest! {
     #[test]
     fn the_pieces_of_a_range_are_its_bytes_in_order(
-        lens in prop::collection::vec(0_u32..50, 0..20), from in 0_u64..700, to in 0_u64..700,
+        lens in prop::collection::vec((0_u32..50, 0_u64..20), 0..20), from in 0_u64..900, to in 0_u64..900,
     ) {
-        let file: Vec<(usize, u32)> = lens.iter().enumerate()
-            .flat_map(|(index, len)| (0..*len).map(move |at| (index, at))).collect();
+        // Each chunk is followed by a hole, which may be empty.
+        let file: Vec<Option<(usize, u32)>> = lens.iter().enumerate().flat_map(|(index, (len, hole))| {
+            let chunk = (0..*len).map(move |at| Some((index, at)));
+            chunk.chain((0..*hole).map(|_| None))
+        }).collect();
         let clip = |at: u64| (at as usize).min(file.len());
-        let wanted = file.get(clip(from)..clip(to)).unwrap_or_default();
-        let ends: Vec<u64> = lens.iter()
-            .scan(0, |end, len| { *end += u64::from(*len); Some(*end) }).collect();
-        let pieces = chunks_of_range(&ends, from..to);
+        let wanted: Vec<(usize, u32)> =
+            file.get(clip(from)..clip(to)).unwrap_or_default().iter().copied().flatten().collect();
+        let spans: Vec<Range<u64>> = lens.iter().scan(0, |at, (len, hole)| {
+            let start = *at;
+            *at += u64::from(*len) + hole;
+            Some(start..start + u64::from(*len))
+        }).collect();
+        let pieces = chunks_of_range(&spans, from..to);
         prop_assert!(pieces.iter().all(|piece| piece.take > 0));
         let got: Vec<(usize, u32)> = pieces.iter()
             .flat_map(|Piece { index, skip, take, .. }| (*skip..skip + take).map(move |at| (*index, at)))

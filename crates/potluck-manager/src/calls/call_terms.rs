@@ -2,7 +2,7 @@
 //! more.
 //!
 //! Whatever reads the catalog holds a thread, a connection and its cache, and one member may have many hundred calls
-//! under way. So the handles of a call read the catalog on behalf of its caller, in turns ([`potluck_catalog::Reader`]),
+//! under way. So the handles of a call read the catalog on behalf of its caller, in turns ([`potluck_catalog::ReadFor`]),
 //! and a new call does not compile before it is said here in which.
 
 use super::Verb;

@@ -9,7 +9,9 @@ use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_COPIES, Redundancy};
-use potluck_core::recipe::{self, CUT_BY_CONTENT_LEAST, Entry, LARGEST_FILE, PART_CHUNKS};
+use potluck_core::recipe::{
+    self, CUT_BY_CONTENT_LEAST, Content, Entry, LARGEST_FILE, PART_CHUNKS, Span,
+};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{ReceiptJudgement, ReceiptSigner, Ticketed};
 use potluck_wire::control::{FileCommit, InParts};
@@ -113,18 +115,18 @@ impl Against {
 
     fn check_recipe(&self, file: &FileCommit) -> Result<Vec<Entry>, Failure> {
         let pages = file.pages.iter().map(|page| &page.0[..]);
-        let entries = recipe::unpack(&file.digest, pages);
-        let entries = entries.map_err(|why| bad(file, &why.to_string()))?;
+        let content = recipe::unpack(&file.digest, pages);
+        let content = content.map_err(|why| bad(file, &why.to_string()))?;
+        let entries = &content.chunks;
         if entries.len() > PART_CHUNKS {
             return Err(bad(file, "it has more chunks than come at once, and is not in parts"));
         }
-        if recipe::digest_of(&entries).is_some_and(|digest| digest != file.digest) {
+        if content.digest().is_some_and(|digest| digest != file.digest) {
             return Err(bad(file, "its chunks do not give its digest"));
         }
         if entries.iter().any(|entry| entry.sealed != self.sealed) {
             return Err(bad(file, "it is not sealed as its space is"));
         }
-        let size: u64 = entries.iter().map(|entry| u64::from(entry.len)).sum();
         // The last group of an erasure-coded file may be cut into shorter chunks.
         let whole_groups =
             file.ec.map_or(0, |ec| entries.len().saturating_sub(1) / ec.data() * ec.data());
@@ -142,10 +144,13 @@ impl Against {
                 };
                 len <= file.chunk_size && even(before, len) && last.len <= len
             });
-        if size != file.size || !(full || is_cut_by_content) {
+        if content.size() != file.size || !(full || is_cut_by_content) {
             return Err(bad(file, "its chunks do not have the lengths its size asks for"));
         }
-        Ok(entries)
+        if !holes_fit(&content, file.chunk_size) {
+            return Err(bad(file, "its holes are not where chunks would be"));
+        }
+        Ok(content.chunks)
     }
 
     /// Returns the chunks of a file with their holders: the donors whose receipts are genuine and of their present
@@ -181,6 +186,17 @@ impl Against {
         }
         Ok(chunks)
     }
+}
+
+/// Returns whether each hole takes the place of whole chunks. What ends the file may be shorter.
+fn holes_fit(content: &Content, chunk_size: u32) -> bool {
+    let (mut at, size, chunk) = (0, content.size(), u64::from(chunk_size));
+    content.spans().all(|span| {
+        let (start, end) = (at, at + span.bytes());
+        at = end;
+        let is_hole = matches!(span, Span::Hole(_));
+        !is_hole || start.is_multiple_of(chunk) && (end.is_multiple_of(chunk) || end == size)
+    })
 }
 
 /// Returns the redundancy that a client says a file has.

@@ -295,7 +295,7 @@ pub fn prepared(
         parts: 0,
         inline: false,
     };
-    let (pages, chunks) = (recipe::pack(&entry.digest, &[entry]), vec![chunk]);
+    let (pages, chunks) = (recipe::pack(&entry.digest, &[entry][..].into()), vec![chunk]);
     let condition = Condition::Always;
     PreparedFile { path, version, inline: None, pages, chunks, condition, in_parts: None }
 }

@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::{AckLevel, Policy};
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Content, Entry};
 use potluck_core::rights::Right;
 use potluck_manager::{Manager, ManagerConfig, StateError, init};
 use potluck_recovery::ca::Ca;
@@ -403,7 +403,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
     let entries: Vec<_> = chunks.iter().map(entry).collect();
     let made_up =
         || Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
-    let digest = recipe::digest_of(&entries).unwrap_or_else(made_up);
+    let digest = Content::from(&entries[..]).digest().unwrap_or_else(made_up);
     let receipts = entries.iter().enumerate().flat_map(|(index, entry)| {
         donors.iter().map(move |donor| donor.receipt(session, index, &entry.name))
     });
@@ -419,7 +419,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,
-        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
+        pages: recipe::pack(&digest, &entries[..].into()).into_iter().map(Blob).collect(),
         ec: None,
         parity: Packed::default(),
         acknowledged: Packed(receipts.collect()),

@@ -7,7 +7,7 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::Tree;
 use potluck_core::policy::AckLevel;
-use potluck_core::recipe::{self, Entry, PART_CHUNKS};
+use potluck_core::recipe::{self, Content, Entry, PART_CHUNKS};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Commit, Committed, Condition, Departing, FileCommit, InParts, List, Open, OpenPart, Outcome,
@@ -33,7 +33,7 @@ fn part(
         Entry { name, digest: Digest(name.0), len: CHUNK, sealed: false }
     };
     let entries: Vec<Entry> = chunks.map(entry).collect();
-    let digest = recipe::digest_of(&entries).expect("of whole chunks");
+    let digest = Content::from(&entries[..]).digest().expect("of whole chunks");
     let receipt = |(at, entry): (u32, &Entry), donor: &Donor| Acknowledged {
         chunk: at,
         donor: donor.id,
@@ -55,7 +55,7 @@ fn part(
         copies: donors.len() as u32,
         inline: None,
         acknowledged: Packed(receipts.collect()),
-        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
+        pages: recipe::pack(&digest, &entries[..].into()).into_iter().map(Blob).collect(),
         ec: None,
         parity: Packed::default(),
         condition: Condition::Always,
@@ -143,7 +143,7 @@ async fn written_read_and_removed(chunks: u64) {
     let last = OpenPart { path: path(), version: opened.version, number: parts - 1 };
     let file = user.call(&last).await.expect("opened").files.remove(0);
     let pages = file.pages.iter().map(|page| &page.0[..]);
-    let entries = recipe::unpack(&file.digest, pages).expect("a recipe");
+    let entries = recipe::unpack(&file.digest, pages).expect("a recipe").chunks;
     assert_eq!(entries.last().map(|entry| entry.name), Some(chunk(chunks - 1)));
     assert!(file.holders.iter().all(|holders| holders.len() == 2));
     let read = now() - call;

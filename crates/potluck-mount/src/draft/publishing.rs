@@ -1,6 +1,6 @@
 //! The publishing of drafts: a file that was written becomes visible whole, wherever its content is.
 
-use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
+use super::{Content, Draft, Finished, PublishedChange, Streamed};
 use crate::edit::Edit;
 use crate::errno::errno;
 use crate::locks::ReservedName;
@@ -279,10 +279,8 @@ impl Draft {
 
     /// Fills a file up to `size` bytes with zeros, and makes it visible.
     async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
-        while writer.written() < size {
-            let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
-            writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
-        }
+        let zeros = size.saturating_sub(writer.written());
+        writer.write_zeros(zeros).await.map_err(|failure| errno(&failure))?;
         writer.set_attributes(self.attributes);
         writer.set_synced(self.is_synced);
         writer.make_visible().await.map_err(|failure| errno(&failure))

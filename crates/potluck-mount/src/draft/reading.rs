@@ -8,6 +8,7 @@ use crate::stream::FileStream;
 use potluck_client::{Suspended, Writer};
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Draft {
@@ -31,6 +32,16 @@ impl Draft {
         self.open_again(path).await?;
         self.go_on_as_edit().await?;
         self.edit()?.read(offset, len).await
+    }
+
+    /// Returns the first bytes from `at` on that are no hole, as far as that is known; `None` where only a hole follows.
+    pub async fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
+        let end = match &self.content {
+            Content::Edited(edit) => return edit.data_from(at).await,
+            Content::Streamed { written, .. } => *written,
+            Content::Shared(_) | Content::Published { .. } | Content::Lost { .. } => self.size(),
+        };
+        Ok((at < end).then_some(at..end))
     }
 
     /// Returns the bytes at `offset` of a file that is in memory as a whole.

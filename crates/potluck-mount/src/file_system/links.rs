@@ -37,7 +37,7 @@ impl FileSystem {
         let change = async { Ok(self.once(code::EXISTS, once).await?.flatten()) };
         match self.metadata.changing(&[&path], change).await? {
             Some(mtime) => {
-                let attributes = EntryAttributes { mtime, permissions, owner };
+                let attributes = EntryAttributes::new(mtime, permissions, owner);
                 Ok(self.made((parent, name), EntryKind::Link, size, attributes))
             }
             None => self.lookup(parent, name).await,

@@ -103,7 +103,7 @@ impl Pool {
         let names = offering.iter().filter(|id| is_own(id));
         let names = names.flat_map(|id| self.offered.names_of(id)).take(COMPARED);
         let mut same: BTreeSet<SessionId> =
-            names.flat_map(|name| self.offered.sessions_of(name)).filter(is_own).collect();
+            names.flat_map(|name| self.offered.sessions(name)).filter(is_own).collect();
         offering.iter().for_each(|id| {
             same.remove(id);
         });
@@ -126,7 +126,7 @@ impl Pool {
             other != id && open.is_some()
         };
         let names = self.offered.names_of(id).iter().take(COMPARED);
-        names.into_iter().any(|name| self.offered.is_offered_by_any(name, goes_on))
+        names.into_iter().any(|name| self.offered.sessions(name).any(|other| goes_on(&other)))
     }
 
     /// Returns how many parked sessions hold anything, and how many stored bytes. Chunks that another session made

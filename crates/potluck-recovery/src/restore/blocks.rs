@@ -1,7 +1,7 @@
 //! The blocks that donors have, fetched and replayed.
 
 use super::collect::Collecting;
-use super::fetch::BlockFetch;
+use super::fetch::{BlockFetch, FetchedBlock};
 use crate::error::StateError;
 use crate::log::block;
 use crate::log::chain::{Chain, SeenBlock};
@@ -17,8 +17,10 @@ pub struct Blocks {
     dir: PathBuf,
     /// The name and the header of each block.
     pub seen: Vec<SeenBlock>,
-    /// The number of blocks that no donor gave, or that did not open.
+    /// The number of blocks that no donor gave, or that say nothing.
     pub unread: u64,
+    /// The number of blocks that another key sealed, such as that of the authority before this one.
+    pub foreign: u64,
 }
 
 impl Blocks {
@@ -30,19 +32,27 @@ impl Blocks {
     ) -> Result<Self, StateError> {
         let io = |source| StateError::Io { path: dir.into(), source };
         private_dir::make(dir).map_err(io)?;
-        let mut blocks = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
+        let mut blocks = Self { dir: dir.into(), seen: Vec::new(), unread: 0, foreign: 0 };
         for found in collecting.blocks() {
             let name = found.name;
-            let opened = fetch.block(&found).await;
-            let header = opened.as_ref().map(|(number, text)| block::header(*number, text));
-            match (opened, header) {
-                (Some((_, text)), Some(Ok(header))) => {
-                    let seen = SeenBlock { name, header };
-                    keep(&blocks.path(&seen), &text).map_err(io)?;
-                    blocks.seen.push(seen);
+            let (number, text) = match fetch.block(&found).await {
+                FetchedBlock::Opened(number, text) => (number, text),
+                FetchedBlock::NotGiven => {
+                    blocks.unread += 1;
+                    continue;
                 }
-                _ => blocks.unread += 1,
-            }
+                FetchedBlock::Foreign => {
+                    blocks.foreign += 1;
+                    continue;
+                }
+            };
+            let Ok(header) = block::header(number, &text) else {
+                blocks.unread += 1;
+                continue;
+            };
+            let seen = SeenBlock { name, header };
+            keep(&blocks.path(&seen), &text).map_err(io)?;
+            blocks.seen.push(seen);
         }
         Ok(blocks)
     }

@@ -79,7 +79,7 @@ impl Gathered {
             }
             None => StateError::NoLog {
                 answered: self.listening.server.collecting.progress().answered,
-                unread: self.blocks.unread,
+                unread: self.blocks.unread + self.blocks.foreign,
             },
         })
     }

@@ -56,6 +56,16 @@ impl Conduct {
     }
 }
 
+/// What came of asking for a block.
+pub enum FetchedBlock {
+    /// The block, by its number and content.
+    Opened(u64, Vec<u8>),
+    /// The block is what its name says, and another key sealed it, or nobody's.
+    Foreign,
+    /// No donor gave the block.
+    NotGiven,
+}
+
 impl<'s> BlockFetch<'s> {
     /// Makes a fetch from the donors that found the server. Only what opens with `key` as a record of `pool` is
     /// believed.
@@ -63,14 +73,18 @@ impl<'s> BlockFetch<'s> {
         Self { server, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }
 
-    /// Fetches a block; returns its number and content, or `None` where no donor gives it or it does not open.
-    pub async fn block(&mut self, seen: &SeenMetadata) -> Option<(u64, Vec<u8>)> {
-        let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
-        let opened = self.key.open_record(&self.pool, &sealed).ok();
-        if opened.is_none() {
-            self.record.entry(donor).or_default().foreign += 1;
+    /// Fetches a block.
+    pub async fn block(&mut self, seen: &SeenMetadata) -> FetchedBlock {
+        let Some((donor, sealed)) = self.chunk(seen.name, &seen.donors).await else {
+            return FetchedBlock::NotGiven;
+        };
+        match self.key.open_record(&self.pool, &sealed) {
+            Ok((number, text)) => FetchedBlock::Opened(number, text),
+            Err(_) => {
+                self.record.entry(donor).or_default().foreign += 1;
+                FetchedBlock::Foreign
+            }
         }
-        opened
     }
 
     /// Fetches a chunk from one of `donors`, each of which says that it has so many stored bytes of it. The donor that

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Replaces the pool's authority and its recovery key while the pool runs, or tells how far that is (admins).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct AuthorityReplace {
-    /// What is asked for.
+    /// The step that the caller asks for.
     pub step: AuthorityStep,
 }
 call!(AuthorityReplace => AuthorityState, "replace-authority");
@@ -18,7 +18,7 @@ call!(AuthorityReplace => AuthorityState, "replace-authority");
 pub enum AuthorityStep {
     /// Another authority takes the place of this one, given by its fingerprint. If it did already, that goes on.
     Begin(Digest),
-    /// Nothing changes.
+    /// The state is told, and nothing changes.
     Look,
     /// The earlier authority is thrown away, whoever does not follow yet.
     End,

@@ -2,7 +2,7 @@
 
 use super::DonorAccess;
 use super::{Call, Done, call};
-use crate::packed::{Blob, Packed};
+use crate::packed::{Blob, Packed, PackedRecord};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
@@ -169,10 +169,13 @@ pub struct OpenFile {
     /// The way in which reads of the file race.
     #[serde(default)]
     pub race: Race,
-    /// The digests of the file's parts, where it is made of parts. The recipe and holders are then those of its
-    /// parts, each of which is opened by itself ([`OpenPart`]).
+    /// The number of the file's parts; 0 where it is not made of parts. The recipe and holders are those of its parts,
+    /// each of which is opened by itself ([`OpenPart`]).
+    #[serde(default)]
+    pub part_count: u32,
+    /// The parts of the file that are stored, in order; all others are holes.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
-    pub parts: Packed<Digest>,
+    pub parts: Packed<StoredPart>,
     /// The plaintext bytes of a chunk, or the most of one where the file is cut by content. The size of the file's
     /// parts follows from it ([`potluck_core::recipe::part_bytes_of`]).
     #[serde(default)]
@@ -180,6 +183,27 @@ pub struct OpenFile {
     /// The number of the key that seals the content, where it is sealed and not in parts, each of which has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,
+}
+
+/// A part of a file that is not a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredPart {
+    /// The number of the part, from 0.
+    pub number: u32,
+    /// The digest of the part's plaintext.
+    pub digest: Digest,
+}
+
+impl PackedRecord for StoredPart {
+    const SIZE: usize = 36;
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.digest.0);
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (number, digest) = bytes.split_first_chunk()?;
+        Some(Self { number: u32::from_le_bytes(*number), digest: Digest(digest.try_into().ok()?) })
+    }
 }
 
 /// Reports that a donor's copy of a chunk cannot be read (users). The donor looks at the copy itself before anything

@@ -319,7 +319,7 @@ pub enum InParts {
         number: u32,
     },
     /// The commit is of the whole file, without any recipe: the file has this many parts, which were committed
-    /// before.
+    /// before. Those that were not are holes.
     Whole {
         /// The number of the file in its session.
         file: u32,

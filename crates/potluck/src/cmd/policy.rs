@@ -5,7 +5,7 @@ use super::cp::{policy_override, with_retention};
 use super::health;
 use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs, SeriesOptions};
 use crate::confirm::confirm;
-use crate::output::{Output, count, name};
+use crate::output::{Output, count, name, told};
 use potluck_client::Pool;
 use potluck_core::policy::{self, Override, SeriesRule};
 use potluck_core::size::format_size;
@@ -41,7 +41,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}"); // writing to a string cannot fail
     };
-    line("path", path.into());
+    line("path", name(path).into());
     let default = |follows| if follows { " (the pool's default)" } else { "" };
     let kept = health::redundancy(policy.redundancy());
     line("kept as", format!("{kept}{}", default(policy.follows.redundancy)));
@@ -121,7 +121,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     if changed.files > 0 {
         output.note(&format!(
             "`potluck repair status --watch` follows it; see also `potluck verify -r {}`",
-            args.path
+            told(&args.path.to_string())
         ));
     }
     Ok(Ending::Done)

@@ -144,7 +144,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     let shown = head.sh("potluck status").ok().text();
     assert!(shown.contains("live, cannot be reached") && shown.contains("firewall"), "{shown}");
     // Writers place chunks on other donors by themselves.
-    head.sh("potluck space create one; head -c 100000 /dev/urandom > /data/one; potluck cp /data/one pot://one/").ok();
+    head.sh("potluck space create one --copies 1; head -c 100000 /dev/urandom > /data/one; potluck cp /data/one pot://one/").ok();
 
     bench.stop("potluck lend", Signal::TERM);
     bench.start(&format!("{lend} --advertise bench-2,10.77.0.2"), "lending");
@@ -176,7 +176,7 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
         let (ip, ip6) = (bench.ip(), bench.ip6());
         format!("ip route {verb} prohibit {ip}; ip -6 route {verb} prohibit {ip6}")
     };
-    head.sh("potluck space create one --chunk-size 1MiB").ok();
+    head.sh("potluck space create one --copies 1 --chunk-size 1MiB").ok();
     head.sh("potluck space grant one everyone read write").ok();
     let unreached_by = |status: &Value| status["donors"][1]["unreached_by"].clone();
     for (user, expected) in

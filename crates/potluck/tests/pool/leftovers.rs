@@ -151,7 +151,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,
-        pages: recipe::pack(&digest, &[entry]).into_iter().map(Blob).collect(),
+        pages: recipe::pack(&digest, &[entry][..].into()).into_iter().map(Blob).collect(),
         ec: None,
         parity: Packed::default(),
         acknowledged: Packed(vec![named]),

@@ -157,7 +157,7 @@ fn machines(test: &str) -> Option<Machines> {
     bench.sh(&format!("potluck join {}", token("donor"))).ok();
     bench.start("potluck lend lent --max 1GiB --keep-free 0%", "lending");
     laptop.sh(&format!("potluck join {}", token("user"))).ok();
-    head.sh("potluck space create lab --chunk-size 1MiB").ok();
+    head.sh("potluck space create lab --copies 1 --chunk-size 1MiB").ok();
     head.sh("potluck space grant lab everyone read write").ok();
     Some(lab)
 }

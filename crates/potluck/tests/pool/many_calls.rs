@@ -91,7 +91,7 @@ fn however_many_calls_a_member_has_under_way_they_take_few_threads_and_little_me
             .parent()
             .expect("its directory")
             .join(&format!("{}-moved", to.file_name().expect("a name")));
-        Move { from, to: to.expect("a path"), no_replace: false, replaces: None }
+        Move { from, to: to.expect("a path"), no_replace: false, replaces: None, soon: false }
     });
     many.take_little(moved.collect());
     let permissions = Permissions::DIR;

@@ -7,6 +7,7 @@ mod coherence;
 mod edits;
 mod exclusive_names;
 mod extended_attributes;
+mod holes;
 mod links;
 mod locks;
 mod metadata_cache;

@@ -193,6 +193,7 @@ fn spaces_are_made_listed_and_removed() {
     let expected = serde_json::json!({
         "chunk_size": 1 << 20, "cut": "fixed", "stripe_width": 3, "copies": 2, "mirror": "client-sync",
         "race": "auto", "ack": "disk", "strict": false, "sealed": true,
+        "trash": "none", "follows": { "redundancy": false, "trash": true },
     });
     assert_eq!(policy, &expected);
     assert_eq!(spaces["spaces"][1]["policy"]["sealed"], false, "{spaces}");

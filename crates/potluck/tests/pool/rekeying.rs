@@ -28,7 +28,7 @@ fn open(member: &Member, path: &str) -> Opened {
 
 /// Returns whether a key opens the chunks of a file as donors have them.
 fn opens(lab: &Lab, key: &SpaceKey, file: &OpenFile) -> bool {
-    let entries = unpack_page(&file.pages[0].0).expect("a recipe");
+    let entries = unpack_page(&file.pages[0].0).expect("a recipe").chunks;
     let entry = entries[0];
     let chunks = lab.donor_names().into_iter().flat_map(|name| lab.lent(&name).chunks());
     let name = entry.name.to_string();

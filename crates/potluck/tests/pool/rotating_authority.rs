@@ -124,6 +124,7 @@ fn members_that_were_away_follow_when_they_are_back_and_who_was_removed_does_not
 
     let ran = lab.cli.run(&[&["--json"], &ROTATE[..], &["--wait", "3s"]].concat()).exits(4);
     assert_eq!(names(&ran.json()), ["donor-3", "bob"], "{}", ran.stderr);
+    let ran = lab.cli.run(&[&ROTATE[..], &["--wait", "1s"]].concat()).exits(4);
     assert!(ran.stderr.contains("--finish"), "{}", ran.stderr);
     let listed = lab.cli.ok(&["members", "ls"]).text();
     assert_eq!(listed.matches("trusts an earlier authority").count(), 2, "{listed}");

@@ -36,7 +36,7 @@ fn again(of: VersionId, was: &PreparedFile, chunks: &[u64]) -> PreparedFile {
     let entries: Vec<Entry> = chunks.iter().map(entry).collect();
     let (inline, pages) = match &was.inline {
         Some(content) => (Some(content.iter().rev().copied().collect()), Vec::new()),
-        None => (None, recipe::pack(&digest, &entries)),
+        None => (None, recipe::pack(&digest, &entries[..].into())),
     };
     PreparedFile {
         version: was.version.clone(),

@@ -59,6 +59,7 @@ async fn cut(input: Input, key: Option<SpaceKey>) -> File {
                     return File { facts, bytes, parts };
                 }
                 Cut::Failed { error, .. } => panic!("{error}"),
+                Cut::Hole { .. } | Cut::HoleParts { .. } => panic!("no hole"),
             }
         }
     }

@@ -71,7 +71,9 @@ async fn cut(mut cutter: Cutter, key: Option<SpaceKey>) -> Vec<File> {
                         entries.push(entry);
                     }
                 }
-                Cut::PartEnd { .. } => panic!("a small file has no parts"),
+                Cut::PartEnd { .. } | Cut::Hole { .. } | Cut::HoleParts { .. } => {
+                    panic!("a small file without parts and holes")
+                }
                 Cut::End { facts, .. } => files.push(File {
                     facts,
                     bytes: std::mem::take(&mut bytes),

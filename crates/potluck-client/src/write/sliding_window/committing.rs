@@ -6,7 +6,7 @@ use crate::write::pushes::{Finished, VisibleFile};
 use potluck_core::attributes::FileTime;
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
-use potluck_core::recipe;
+use potluck_core::recipe::{self, Content};
 use potluck_wire::control::{Committed, Condition, FileCommit, InParts, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
@@ -107,7 +107,7 @@ impl Window {
             None => self.report.held_bytes += state.held,
         }
         let FileState {
-            entries,
+            content,
             parity,
             mut acknowledged,
             parity_acknowledged,
@@ -116,14 +116,14 @@ impl Window {
             ..
         } = state;
         // Parity is numbered after the data.
-        let after = entries.len() as u32;
+        let after = content.chunks.len() as u32;
         acknowledged.extend(
             parity_acknowledged
                 .into_iter()
                 .map(|said| Acknowledged { chunk: after + said.chunk, ..said }),
         );
         let policy = &self.session.reserved.policy;
-        let pages = recipe::pack(&facts.digest, &entries).into_iter().map(Blob).collect();
+        let pages = recipe::pack(&facts.digest, &content).into_iter().map(Blob).collect();
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
@@ -139,7 +139,7 @@ impl Window {
             accessed: facts.attributes.accessed,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
-            ec: policy.ec.filter(|_| !entries.is_empty()),
+            ec: policy.ec.filter(|_| content != Content::default()),
             parity: Packed(parity),
             inline: match (facts.inline, facts.size) {
                 (None, 0) => Some(Blob(Vec::new())),

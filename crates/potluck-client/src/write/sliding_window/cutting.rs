@@ -111,6 +111,16 @@ impl Window {
     fn take_cut(&mut self, cut: Cut) {
         match cut {
             Cut::Group { file, data, parity } => self.take_group(file, data, parity),
+            Cut::Hole { file, len } => {
+                let number = self.wholes.get(&file).map_or(file, |whole| whole.filling);
+                self.files.entry(number).or_default().content.push_hole(len);
+                self.progress.advance(len);
+            }
+            Cut::HoleParts { file, count } => {
+                let bytes = u64::from(count) * self.part_bytes();
+                self.add_hole_parts(file, count);
+                self.progress.advance(bytes);
+            }
             Cut::PartEnd { file, path, digest } => self.end_part(file, path, digest),
             Cut::End { file, facts } if self.wholes.contains_key(&file) => {
                 self.end_whole(file, facts);
@@ -136,8 +146,8 @@ impl Window {
             if !matches!(body, Body::Kept(_)) {
                 self.cutting.bytes += u64::from(entry.len);
             }
-            let place = Place::Data(state.entries.len() as u32);
-            state.entries.push(entry);
+            let place = Place::Data(state.content.chunks.len() as u32);
+            state.content.push(entry);
             members.push(Member { place, name: entry.name, body: Arc::new(body) });
         }
         for (name, body) in parity {

@@ -4,12 +4,13 @@
 
 use super::stages::{PartOf, Whole};
 use super::{Event, FileState, Window};
+use crate::attributes::Attributes;
 use crate::source::Facts;
 use crate::write::pushes::Finished;
-use crate::writer::Attributes;
 use potluck_core::attributes::FileTime;
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::{Content, part_bytes};
 use potluck_wire::control::{CommittedParts, FileCommit, InParts};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
@@ -22,15 +23,34 @@ impl Window {
         self.last_number
     }
 
-    /// Ends the part of a file that is being cut, when it has all its chunks and another part follows.
-    pub(super) fn end_part(&mut self, file: u32, path: PoolPath, digest: Digest) {
+    /// Returns the bytes of each part but the last of the session's files.
+    pub(super) fn part_bytes(&self) -> u64 {
+        let policy = &self.session.reserved.policy;
+        part_bytes(policy.chunk_size, policy.is_cut_by_content())
+    }
+
+    /// Makes a file one in parts, unless it is. Returns the number of the part that is being cut.
+    fn begin_whole(&mut self, file: u32) -> u32 {
         let whole =
             self.wholes.entry(file).or_insert_with(|| Whole { filling: file, ..Whole::default() });
-        let number = whole.filling;
-        if let Some(state) = self.files.get_mut(&number) {
+        if let Some(state) = self.files.get_mut(&whole.filling) {
             whole.flushed = state.flushed.take().or(whole.flushed.take());
             whole.finished = state.finished.take().or(whole.finished.take());
         }
+        whole.filling
+    }
+
+    /// Counts parts of a file that are holes, when all parts before them have ended and more follows.
+    pub(super) fn add_hole_parts(&mut self, file: u32, count: u32) {
+        self.begin_whole(file);
+        if let Some(whole) = self.wholes.get_mut(&file) {
+            whole.count += count;
+        }
+    }
+
+    /// Ends the part of a file that is being cut, when it has all its chunks and another part follows.
+    pub(super) fn end_part(&mut self, file: u32, path: PoolPath, digest: Digest) {
+        let number = self.begin_whole(file);
         self.close_part(file, number, path, digest);
         let next = self.new_number();
         self.files.insert(next, FileState::default());
@@ -44,9 +64,25 @@ impl Window {
     pub(super) fn end_whole(&mut self, file: u32, facts: Facts) {
         let Some(whole) = self.wholes.get_mut(&file) else { return };
         let (number, path, digest) = (whole.filling, facts.path.clone(), facts.last_part);
+        let size = facts.size;
         whole.facts = Some(facts);
         self.close_part(file, number, path, digest);
-        self.complete(number);
+        match self.wholes.get(&file) {
+            Some(whole) if !whole.has_chunks => self.end_hole(file, size),
+            _ => self.complete(number),
+        }
+        self.complete_whole(file); // its last part may be a hole
+    }
+
+    /// Ends a file that is one hole, which is not stored in parts, however long it is.
+    fn end_hole(&mut self, file: u32, size: u64) {
+        let Some(whole) = self.wholes.remove(&file) else { return };
+        let mut content = Content::default();
+        content.push_hole(size);
+        let Whole { facts, flushed, finished, .. } = whole;
+        let state = FileState { content, facts, flushed, finished, ..FileState::default() };
+        self.files.insert(file, state);
+        self.complete(file);
     }
 
     fn close_part(&mut self, file: u32, number: u32, path: PoolPath, digest: Digest) {
@@ -54,12 +90,18 @@ impl Window {
         else {
             return;
         };
-        state.part = Some(PartOf { file, number: whole.count });
-        whole.uncommitted.insert(whole.count);
+        let of_file = whole.count;
         whole.count += 1;
+        if state.content.chunks.is_empty() {
+            self.files.remove(&number); // it is a hole
+            return;
+        }
+        state.part = Some(PartOf { file, number: of_file });
+        whole.uncommitted.insert(of_file);
+        whole.has_chunks = true;
         state.facts = Some(Facts {
             path,
-            size: state.entries.iter().map(|entry| u64::from(entry.len)).sum(),
+            size: state.content.size(),
             digest,
             last_part: digest,
             attributes: Attributes::default(),

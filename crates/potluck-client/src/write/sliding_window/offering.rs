@@ -3,7 +3,6 @@
 use super::stages::Offer;
 use super::{Event, Window};
 use potluck_core::chunk::ChunkName;
-use potluck_core::recipe::part_bytes;
 use potluck_core::size::format_size;
 use potluck_wire::control::Offered;
 
@@ -48,13 +47,8 @@ impl Window {
 
     /// Returns the bytes so far of the largest file that is not visible yet.
     fn largest_file(&self) -> u64 {
-        let policy = &self.session.reserved.policy;
-        let part = part_bytes(policy.chunk_size, policy.is_cut_by_content());
-        let bytes = |number: &u32| {
-            let state = self.files.get(number);
-            let entries = state.into_iter().flat_map(|state| &state.entries);
-            entries.map(|entry| u64::from(entry.len)).sum::<u64>()
-        };
+        let part = self.part_bytes();
+        let bytes = |number: &u32| self.files.get(number).map_or(0, |state| state.content.size());
         let in_parts = self.wholes.values();
         let in_parts = in_parts.map(|it| u64::from(it.count) * part + bytes(&it.filling));
         self.files.keys().map(bytes).chain(in_parts).max().unwrap_or(0)

@@ -153,7 +153,7 @@ impl Window {
                 let Some(state) = &mut state else { continue };
                 let (chunk, said) = match place {
                     Place::Data(index) => {
-                        let len = u64::from(state.entries[index as usize].len);
+                        let len = u64::from(state.content.chunks[index as usize].len);
                         if !state.is_again {
                             self.progress.advance(len);
                             state.held += if sent.is_none() && !left_out { len } else { 0 };

@@ -10,6 +10,7 @@
 use super::local_files::LocalFiles;
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
+use crate::attributes::Attributes;
 use crate::body::Body;
 use crate::fetch::{ChunkLocator, Fetcher, LocatedChunks};
 use crate::recipe::Recipe;
@@ -19,7 +20,6 @@ use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
 use crate::write::reservation::SessionCalls;
 use crate::write::targets::{Ack, At};
-use crate::writer::Attributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
@@ -111,8 +111,8 @@ impl Window {
     /// Begins to send a file again that was refused because donors went away: asks which donors have its chunks. Its
     /// writer goes on waiting.
     pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
-        let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
-        let Ok(entries) = entries else {
+        let content = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
+        let Ok(content) = content else {
             let what = format!("{}: it cannot be sent again", file.path);
             let failure = Failure::new(ErrorKind::Other, code::BAD_REQUEST, what).hint(AGAIN);
             return match part_of(&file) {
@@ -121,13 +121,14 @@ impl Window {
             };
         };
         let number = self.new_number();
-        let names = entries.iter().map(|entry| entry.name).chain(file.parity.0.iter().copied());
+        let names = content.chunks.iter().map(|entry| entry.name);
+        let names = names.chain(file.parity.0.iter().copied());
         let sent: BTreeSet<u32> = file.acknowledged.0.iter().map(|said| said.chunk).collect();
         let held = (0..).zip(names).filter(|(index, _)| !sent.contains(index));
         let held = held.map(|(_, name)| (name, Vec::new())).collect();
         let parity = file.parity.0.clone();
         let part = part_of(&file);
-        let again = FileState { entries, parity, finished, part, ..FileState::default() };
+        let again = FileState { content, parity, finished, part, ..FileState::default() };
         let state = FileState { is_again: true, ..again };
         self.files.insert(number, state);
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
@@ -146,8 +147,9 @@ impl Window {
         // An acknowledgement by an earlier incarnation of a donor does not count.
         let counts =
             |(donor, _, receipt): &Ack| live.get(donor) == Some(&Some(receipt.incarnation));
+        let part_bytes = self.part_bytes();
         let Some(state) = self.files.get_mut(&number) else { return };
-        let names = state.entries.iter().map(|entry| &entry.name).chain(&state.parity);
+        let names = state.content.chunks.iter().map(|entry| &entry.name).chain(&state.parity);
         let names: Vec<ChunkName> = names.copied().collect();
         // A chunk may stand in a file more than once, with other receipts at each place.
         let mut there: BTreeMap<ChunkName, At> = BTreeMap::new();
@@ -206,6 +208,7 @@ impl Window {
             parity: file.parity.clone(),
             parity_holders: names[data..].iter().map(donors).collect(),
             race: Race::default(),
+            part_count: 0,
             parts: Packed::default(),
             chunk_size: file.chunk_size,
             key: None,
@@ -216,7 +219,6 @@ impl Window {
             Err(failure) => return self.lose(number, file.path, failure),
         };
         let policy = &self.session.reserved.policy;
-        let part_bytes = recipe::part_bytes(policy.chunk_size, policy.is_cut_by_content());
         let local = self.rereads.local.get(&file.path);
         let local = local.map(|path| LocalRows { path, offset: part * part_bytes });
         let enough = if policy.mirror.is_async() { 1 } else { policy.copies as usize };
@@ -331,7 +333,7 @@ impl Window {
             |(place, (name, body))| Member { place, name, body: Arc::new(Body::Memory(body)) };
         let members: Vec<Member> = places.zip(bodies).map(member).collect();
         let named = |member: &Member| match member.place {
-            Place::Data(at) => state.entries.get(at as usize).map(|entry| entry.name),
+            Place::Data(at) => state.content.chunks.get(at as usize).map(|entry| entry.name),
             Place::Parity(at) => state.parity.get(at as usize).copied(),
         };
         if members.iter().any(|member| named(member) != Some(member.name)) {

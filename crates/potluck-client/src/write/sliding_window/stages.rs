@@ -217,8 +217,10 @@ pub(super) struct PartOf {
 pub(super) struct Whole {
     /// The part that is being cut, by its number among the window's files.
     pub filling: u32,
-    /// The number of parts that were cut to their end.
+    /// The number of parts that were cut to their end, with those that are holes.
     pub count: u32,
+    /// True if one of them has chunks.
+    pub has_chunks: bool,
     /// The numbers of the parts that were cut and are not committed.
     pub uncommitted: BTreeSet<u32>,
     /// The plaintext bytes of chunks of its parts that the pool held already.

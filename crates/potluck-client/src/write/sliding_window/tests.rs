@@ -1,16 +1,17 @@
 //! Tests of orders of events that a test with a pool cannot bring about at will.
 
 use super::*;
+use crate::attributes::Attributes;
 use crate::buffer::Buffers;
 use crate::progress::Quiet;
 use crate::source::Facts;
 use crate::write::pushes::{SessionHandle, VisibleFile};
-use crate::writer::{Attributes, Writer};
-use potluck_core::attributes::Permissions;
+use crate::writer::Writer;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::Policy;
+use potluck_core::recipe::Entry;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Reserved;
@@ -61,17 +62,17 @@ fn chunk(byte: u8) -> Entry {
 }
 
 fn facts(at: &str) -> Facts {
-    let (size, digest, permissions) = (1, Digest([1; 32]), Permissions::FILE);
-    let (mtime, owner, condition, inline, stream) = Default::default();
+    let (size, digest, attributes) = (1, Digest([1; 32]), Attributes::default());
+    let (condition, inline, stream) = Default::default();
     let last_part = digest;
     let path = path(at);
-    Facts { path, size, digest, last_part, mtime, permissions, owner, stream, condition, inline }
+    Facts { path, size, digest, last_part, attributes, stream, condition, inline }
 }
 
 /// Adds a chunk to the part of a file that is being filled, and ends that part.
 fn cut_part(window: &mut Window, file: u32, at: &str, byte: u8) {
     let number = window.wholes.get(&file).map_or(file, |whole| whole.filling);
-    window.files.entry(number).or_default().entries.push(chunk(byte));
+    window.files.entry(number).or_default().content.push(chunk(byte));
     window.end_part(file, path(at), Digest([byte; 32]));
 }
 

@@ -17,7 +17,9 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, NewLink};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeSet, HashSet};
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use walkdir::WalkDir;
@@ -38,8 +40,23 @@ struct Found {
 struct FileToStore {
     path: PoolPath,
     source: Source,
-    /// The length in bytes; `None` for a stream of unknown length.
-    bytes: Option<u64>,
+    /// The length; `None` for a stream of unknown length.
+    len: Option<FileLen>,
+}
+
+#[derive(Clone, Copy)]
+struct FileLen {
+    /// The length in bytes.
+    bytes: u64,
+    /// The bytes of it that are not in holes, about. Only these need room.
+    stored: u64,
+}
+
+impl FileLen {
+    fn of(about: &Metadata) -> Self {
+        let bytes = about.len();
+        Self { bytes, stored: bytes.min(about.blocks() * 512) }
+    }
 }
 
 enum Source {
@@ -60,7 +77,7 @@ pub async fn copy(
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: destination.replacing().condition,
-        bytes: bytes(&found.files),
+        bytes: sum(&found.files, |len| len.stored),
         spare_content: destination.replacing().spare_content,
         allow_changing: args.allow_changing,
         ..PutOptions::default()
@@ -88,13 +105,14 @@ pub async fn copy(
         report.add_failed(archived::set_attributes(&client, archived_dirs).await);
         return Ok(report);
     }
-    let progress = progress_bar::upload(&client, shown, options.bytes);
+    let all = sum(&found.files, |len| len.bytes);
+    let progress = progress_bar::upload(&client, shown, all);
     let mut client = client.watched(Arc::clone(&progress));
     let parts = by_policy(&client, to, found.files).await?;
     let several = parts.len() > 1;
     let mut ended = None;
     for (root, files) in parts {
-        options.bytes = bytes(&files);
+        options.bytes = sum(&files, |len| len.stored);
         let paths = files.iter().filter(|_| several).map(|file| file.path.to_string());
         let paths: Vec<String> = paths.collect();
         let items = files.into_iter().map(|FileToStore { path, source, .. }| {
@@ -131,9 +149,9 @@ pub async fn copy(
     Ok(report)
 }
 
-/// Returns the plaintext bytes of all files; `None` if the length of one is unknown.
-fn bytes(files: &[FileToStore]) -> Option<u64> {
-    files.iter().map(|file| file.bytes).sum()
+/// Returns the sum over all files; `None` if the length of one is unknown.
+fn sum(files: &[FileToStore], of: impl Fn(FileLen) -> u64) -> Option<u64> {
+    files.iter().map(|file| file.len.map(&of)).sum()
 }
 
 /// Groups the files by their policies, because a session writes all its files by one policy. Each group has a path at
@@ -250,7 +268,7 @@ fn find(
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
                 );
             }
-            found.files.push(FileToStore { path: to.clone(), source: Source::Stdin, bytes: None });
+            found.files.push(FileToStore { path: to.clone(), source: Source::Stdin, len: None });
             continue;
         };
         let about = std::fs::metadata(local).map_err(|error| cannot_read(local, &error))?;
@@ -258,7 +276,8 @@ fn find(
         let name = takes_in.then(|| own_name(local)).transpose()?;
         let path = target(to, name.as_deref())?;
         if !about.is_dir() {
-            found.add_file(path, local.clone(), about.is_file().then_some(about.len()));
+            let len = about.is_file().then(|| FileLen::of(&about));
+            found.add_file(path, local.clone(), len);
             continue;
         }
         if !args.recursive {
@@ -283,8 +302,8 @@ fn find(
 }
 
 impl Found {
-    fn add_file(&mut self, path: PoolPath, local: PathBuf, bytes: Option<u64>) {
-        self.files.push(FileToStore { path, source: Source::File(local), bytes });
+    fn add_file(&mut self, path: PoolPath, local: PathBuf, len: Option<FileLen>) {
+        self.files.push(FileToStore { path, source: Source::File(local), len });
     }
 
     /// Refuses sources whose merged contents (`A/. B/.`) would put two files at one path.
@@ -346,7 +365,7 @@ impl Found {
             }
             match std::fs::metadata(entry.path()) {
                 Ok(about) if about.is_file() => {
-                    self.add_file(path, entry.into_path(), Some(about.len()));
+                    self.add_file(path, entry.into_path(), Some(FileLen::of(&about)));
                 }
                 Ok(_) => {
                     self.skipped.push(format!("{}: not a regular file", entry.path().display()));

@@ -29,7 +29,7 @@ pub async fn run(
     let call = async |step| client.call(&AuthorityReplace { step }).await;
     let found = call(AuthorityStep::Look).await?;
     if args.caution.dry_run {
-        output.result(&found, |found| told(found));
+        output.result(&found, told);
         return Ok(Ending::Done);
     }
     if args.finish {
@@ -41,7 +41,7 @@ pub async fn run(
             confirm(&question, "add -y to do it without asking, or -n to only look").await?;
         }
         let ended = call(AuthorityStep::End).await?;
-        output.result(&ended, |ended| told(ended));
+        output.result(&ended, told);
         return Ok(Ending::Done);
     }
     let pool = &identity.about.pool;
@@ -59,7 +59,7 @@ pub async fn run(
         began.kit
     ));
     let state = follow(&client, began, args.wait, output).await?;
-    output.result(&state, |state| told(state));
+    output.result(&state, told);
     if state.earlier.is_none() {
         return Ok(Ending::Done);
     }
