@@ -23,16 +23,8 @@ pub fn begin(args: &Args) {
     let others = LEVELS[at.saturating_sub(1).min(LEVELS.len() - 1)];
     let default = format!("{others},potluck={level}");
     let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    // Names of files and members stand in many messages, and nothing in them begins another line or moves the cursor.
-    let fields = debug_fn(|writer, field, value| {
-        let text = format!("{value:?}");
-        match field.name() {
-            "message" => write!(writer, "{}", output::escaped(&text)),
-            name => write!(writer, "{name}={}", output::escaped(&text)),
-        }
-    });
     let log = tracing_subscriber::fmt()
-        .fmt_fields(fields.delimited(" "))
+        .fmt_fields(fields())
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(output::colours_wanted())
@@ -46,6 +38,19 @@ pub fn begin(args: &Args) {
         let details = args.global.verbose > 0;
         log.with_target(details).init();
     }
+}
+
+/// Returns the format of an event's fields. Names of files and members stand in many messages, and nothing in them begins
+/// another line or moves the cursor.
+fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
+    let format = debug_fn(|writer, field, value| {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => write!(writer, "{}", output::escaped(&text)),
+            name => write!(writer, "{name}={}", output::escaped(&text)),
+        }
+    });
+    format.delimited(" ")
 }
 
 fn is_daemon(command: &Command) -> bool {
@@ -102,5 +107,29 @@ where
         write!(writer, "{}", (self.0)(*event.metadata().level()))?;
         context.field_format().format_fields(writer.by_ref(), event)?;
         writeln!(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_name_in_a_message_or_a_field_begins_no_line_and_moves_no_cursor() {
+        let mut file = tempfile::tempfile().expect("a file");
+        let to = Arc::new(file.try_clone().expect("the same file"));
+        let log = tracing_subscriber::fmt().fmt_fields(fields()).with_ansi(false).with_writer(to);
+        let name = "x\u{1b}[2J\r\nFORGED\u{202e}\u{9b}1m";
+        tracing::subscriber::with_default(log.finish(), || {
+            tracing::warn!(name, "a text");
+            tracing::warn!(shown = %name, "about {name}");
+            tracing::warn!("{name}");
+        });
+        let mut text = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut text)).expect("read");
+        assert_eq!((text.lines().count(), text.matches("FORGED").count()), (3, 4), "{text:?}");
+        assert!(!text.replace('\n', "").contains(potluck_core::text::is_unseen), "{text:?}");
     }
 }

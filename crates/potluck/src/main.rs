@@ -143,13 +143,14 @@ fn in_order(failure: Failure) -> Failure {
 
 /// Returns the failure of a command that other systems have, with what does the same here; `None` for any other error.
 fn unknown_verb(why: &clap::Error) -> Option<Failure> {
-    let of_root = called(std::env::args_os().skip(1)) == "potluck";
-    let verb = match why.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(verb)) if of_root => verb,
-        _ => return None,
+    let Some(ContextValue::String(verb)) = why.get(ContextKind::InvalidSubcommand) else {
+        return None;
     };
-    let what = format!("there is no command “{verb}”");
-    Some(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(args::meant(verb)?))
+    let above = called(std::env::args_os().skip(1));
+    let command = format!("{above} {verb}");
+    let command = command.strip_prefix("potluck ")?;
+    let what = format!("there is no command “{command}”");
+    Some(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(args::meant(command)?))
 }
 
 /// Adds to the failure to find a path with a pattern in it that patterns are not expanded there.

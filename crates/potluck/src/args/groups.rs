@@ -76,7 +76,7 @@ const MEANT: [(&[&str], &str); 24] = [
         "`potluck manager backup FILE` backs the catalog up, `potluck snapshot create` keeps a directory as it is",
     ),
     (
-        &["evacuate", "empty"],
+        &["evacuate", "empty", "nodes drain", "nodes leave"],
         "`potluck drain` moves all that a donor holds to others, `potluck leave` ends this machine's membership after that",
     ),
     (

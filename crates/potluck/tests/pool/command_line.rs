@@ -264,6 +264,7 @@ fn what_people_type_by_habit_is_done_or_explained() {
         (&["share", "lab"], "space grant"),
         (&["restore", "pot://lab/a"], "manager restore"),
         (&["unmount", "x"], "umount"),
+        (&["nodes", "drain", "x"], "potluck drain"),
         (&["ls", "lab"], "did you mean pot://lab?"),
         (&["ls", "pot:/lab/a"], "did you mean pot://lab/a?"),
         (&["cp", "pot:/lab/a", "b"], "did you mean pot://lab/a?"),
