@@ -8,6 +8,7 @@
 //! ([`engine`]) has one writer that commits many jobs at once, and readers that see the last commit. Each write job is
 //! all or nothing and may run again from its start, so it must have no effect outside the catalog and take no lock.
 
+mod attribute_columns;
 mod checkpoints;
 mod chunks;
 mod durability;

@@ -11,6 +11,7 @@ pub(crate) mod sealing_again;
 pub(crate) mod visible;
 pub(crate) mod wholes;
 
+use crate::attribute_columns::columns;
 use crate::chunks::{ReferenceCounts, packed};
 use crate::error::Error;
 use crate::history::trash;
@@ -81,6 +82,7 @@ pub(crate) fn insert(
     parity: &[ChunkName],
 ) -> Result<(), Error> {
     let parity = (!parity.is_empty()).then(|| packed(parity));
+    let (mtime, permissions, uid, gid, ctime, atime) = columns(version.attributes);
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
@@ -91,10 +93,10 @@ pub(crate) fn insert(
         version.id.0 as i64,
         version.size as i64,
         version.digest.0,
-        version.attributes.mtime.0,
-        version.attributes.permissions.bits(),
-        version.attributes.owner.map(|owner| owner.uid),
-        version.attributes.owner.map(|owner| owner.gid),
+        mtime,
+        permissions,
+        uid,
+        gid,
         version.chunk_size,
         version.copies,
         version.chunks as i64,
@@ -105,8 +107,8 @@ pub(crate) fn insert(
         version.safe_wall_ms,
         version.parts as i64,
         version.key.map(|key| key.0),
-        version.attributes.changed.0,
-        version.attributes.accessed.map(|time| time.0),
+        ctime,
+        atime,
     ])?;
     insert_pages(db, version.id, pages)
 }
@@ -244,22 +246,13 @@ pub(crate) fn set_attributes(
     id: VersionId,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
-    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
+    let (mtime, permissions, uid, gid, ctime, atime) = columns(attributes);
     db.prepare(
         "UPDATE versions
          SET mtime_ns = ?2, permissions = ?3, uid = ?4, gid = ?5, ctime_ns = ?6, atime_ns = ?7
          WHERE id = ?1",
     )?
-    .execute(params![
-        id.0 as i64,
-        mtime.0,
-        permissions.bits(),
-        uid,
-        gid,
-        changed.0,
-        accessed.map(|time| time.0)
-    ])?;
+    .execute(params![id.0 as i64, mtime, permissions, uid, gid, ctime, atime])?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! ([`crate::history`]). A row belongs to the newest snapshot that shows it. When that ends, the row goes to another
 //! that shows it, or ends too.
 
+use crate::attribute_columns::columns;
 use crate::error::Error;
 use crate::history::{
     bygone_name::{BygoneLink, BygoneName},
@@ -15,7 +16,6 @@ use crate::log::{changes, records::Record};
 use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
 use crate::sql::{Row, Tx, params};
 use crate::when::{WhatIsKept, When};
-use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::SnapshotId;
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
@@ -133,7 +133,7 @@ fn insert_link(
     link: &BygoneLink,
     (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner, changed, accessed } = link.attributes;
+    let (mtime, permissions, uid, gid, ctime, atime) = columns(link.attributes);
     db.prepare(
         "INSERT INTO bygone (parent, name, since, until, snapshot, target, mtime_ns, permissions, uid, gid,
              ctime_ns, atime_ns)
@@ -146,12 +146,12 @@ fn insert_link(
         until.0 as i64,
         snapshot.0 as i64,
         link.target.as_str(),
-        mtime.0,
-        permissions.bits(),
-        owner.map(|owner| owner.uid),
-        owner.map(|owner| owner.gid),
-        changed.0,
-        accessed.map(|time| time.0)
+        mtime,
+        permissions,
+        uid,
+        gid,
+        ctime,
+        atime
     ])?;
     Ok(())
 }

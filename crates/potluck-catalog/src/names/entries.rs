@@ -1,5 +1,6 @@
 //! Entries: the directories, files and links that names in directories stand for.
 
+use crate::attribute_columns::columns;
 use crate::error::Error;
 use crate::history::snapshot_rows;
 pub use crate::names::dir_id::DirId;
@@ -312,9 +313,8 @@ fn add(
     (dir, target): (Option<DirId>, Option<&LinkTarget>),
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
+    let (mtime, permissions, uid, gid, ctime, atime) = columns(attributes);
     let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
-    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
         "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, uid, gid, ctime_ns,
              atime_ns, since)
@@ -326,12 +326,12 @@ fn add(
         name,
         dir,
         target,
-        mtime.0,
-        permissions.bits(),
+        mtime,
+        permissions,
         uid,
         gid,
-        changed.0,
-        accessed.map(|time| time.0)
+        ctime,
+        atime
     ])?;
     Ok(())
 }
@@ -371,23 +371,13 @@ pub(crate) fn set_attributes(
     name: &str,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
-    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
+    let (mtime, permissions, uid, gid, ctime, atime) = columns(attributes);
     db.prepare(
         "UPDATE entries
          SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6, ctime_ns = ?7, atime_ns = ?8
          WHERE parent = ?1 AND name = ?2",
     )?
-    .execute(params![
-        parent.0,
-        name,
-        mtime.0,
-        permissions.bits(),
-        uid,
-        gid,
-        changed.0,
-        accessed.map(|time| time.0)
-    ])?;
+    .execute(params![parent.0, name, mtime, permissions, uid, gid, ctime, atime])?;
     Ok(())
 }
 

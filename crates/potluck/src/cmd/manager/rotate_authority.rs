@@ -2,6 +2,7 @@
 
 use crate::args::RotateAuthorityArgs;
 use crate::cmd::Ending;
+use crate::cmd::waiting::ASK_AGAIN;
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
 use crate::output::{Output, count, time};
@@ -12,8 +13,6 @@ use potluck_wire::identity::fingerprint;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time between two looks at how far the change is.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The time for which it is waited at least until members are told: the metadata log is written anew before.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// The most members that are named.
@@ -88,7 +87,7 @@ async fn follow(
     let mut moved = Instant::now();
     let limit = |state: &AuthorityState| if state.is_told { wait } else { wait.max(TOLD_WITHIN) };
     while state.earlier.is_some() && moved.elapsed() < limit(&state) {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(ASK_AGAIN).await;
         let now = client.under_way().call(&look).await?;
         if now != state {
             moved = Instant::now();

@@ -14,6 +14,14 @@ use std::time::{Duration, Instant};
 /// A time longer than the manager's metrics are good for.
 const COUNTED: Duration = Duration::from_millis(1500);
 
+/// Returns how often the manager answered each of these calls.
+fn calls<const N: usize>(metrics: &str, calls: [&str; N]) -> [u64; N] {
+    pause(COUNTED);
+    let text = get(metrics, "/metrics").expect("the manager answers");
+    let answered = |call| format!("potluck_call_seconds_count{{op=\"{call}\"}}");
+    calls.map(|call| value(&text, &answered(call)).unwrap_or(0.0) as u64)
+}
+
 /// Closes a file as programs do that look at what close() returns.
 fn close(file: File) -> Result<(), Option<i32>> {
     // SAFETY: the descriptor is this test's own, and nobody else closes it.
@@ -33,12 +41,7 @@ fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it(
     let lab = Lab::with_options(1, &["--metrics-listen", &metrics]);
     lab.cli.ok(&["space", "create", "lab"]);
     let mount = Mount::start(&lab, "pot://lab", &[]);
-    let count = || {
-        pause(COUNTED);
-        let text = get(&metrics, "/metrics").expect("the manager answers");
-        let op = |op| value(&text, &format!("potluck_call_seconds_count{{op=\"{op}\"}}"));
-        ["reserve", "offer", "commit", "abort", "refresh"].map(|it| op(it).unwrap_or(0.0) as u64)
-    };
+    let count = || calls(&metrics, ["reserve", "offer", "commit", "abort", "refresh"]);
     fs::create_dir(mount.at("d")).expect("made");
     let names = |from: u64| (from..from + 200).map(|number| format!("d/{number}"));
     // A call that a busy machine answers late is made again.
@@ -94,13 +97,7 @@ fn a_change_of_a_name_costs_one_call_and_what_changed_is_synced_once_when_a_prog
     let lab = Lab::with_options(1, &["--metrics-listen", &metrics]);
     lab.cli.ok(&["space", "create", "lab"]);
     let mount = Mount::start(&lab, "pot://lab", &[]);
-    let count = || {
-        pause(COUNTED);
-        let text = get(&metrics, "/metrics").expect("the manager answers");
-        let op = |op| value(&text, &format!("potluck_call_seconds_count{{op=\"{op}\"}}"));
-        ["make-dir", "make-links", "move", "remove", "refresh", "sync"]
-            .map(|it| op(it).unwrap_or(0.0) as u64)
-    };
+    let count = || calls(&metrics, ["make-dir", "make-links", "move", "remove", "refresh", "sync"]);
     fs::create_dir(mount.at("d")).expect("made");
     let at = |kind: &str, number: u32| mount.at(&format!("d/{kind}{number}"));
     (0..100).for_each(|number| fs::write(at("f", number), "x").expect("written"));
