@@ -105,6 +105,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
         version: Version {
             id: VersionId(0),
             size: EACH * u64::from(LEN),
+            holes: 0,
             digest,
             attributes: EntryAttributes { mtime: FileTime::of_ms(1), ..EntryAttributes::default() },
             chunk_size: LEN,

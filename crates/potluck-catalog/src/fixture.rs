@@ -287,6 +287,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
         version: Version {
             id: VersionId(0),
             size: 1000 * chunks.len() as u64,
+            holes: 0,
             digest,
             attributes: EntryAttributes { mtime: FileTime::of_ms(7), ..EntryAttributes::default() },
             chunk_size: DEFAULT_CHUNK,
@@ -305,6 +306,30 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
         condition: Condition::Always,
         in_parts: None,
     }
+}
+
+/// Makes a file as [`file`] does that ends with a hole of so many bytes.
+pub fn sparse(at: &str, chunks: &[u64], hole: u64, donors: &[u32]) -> PreparedFile {
+    let mut file = file(at, chunks, donors);
+    let pages = file.pages.iter().map(Vec::as_slice);
+    let mut content = recipe::unpack(&file.version.digest, pages).expect("a recipe");
+    content.push_hole(hole);
+    file.pages = recipe::pack(&file.version.digest, &content);
+    file.version.size += hole;
+    file.version.holes = hole;
+    file
+}
+
+/// Makes a file as [`in_parts`] does of which only the last part is stored, and all before it is a hole.
+pub fn last_part(at: &str, of: u32, numbers: Range<u64>, donors: &[u32]) -> Vec<PreparedFile> {
+    let mut files = in_parts(at, of, numbers, donors);
+    files.drain(..files.len() - 2);
+    let [part, whole] = &mut files[..] else { unreachable!("two are left") };
+    let stored = (whole.version.parts as u32 - 1, part.version.digest);
+    let row = recipe::part_bytes(IN_PARTS, false);
+    let digest = recipe::digest_of_parts(whole.version.size, row, [stored]);
+    whole.version.digest = digest.expect("of a part that is there");
+    files
 }
 
 /// Makes a file of the code `ec` with these chunks, of which the first `data` are data and the rest parity, each

@@ -439,7 +439,7 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
         EntryPlace::File(version) => {
             let mut counts = ReferenceCounts::new(db, when.pool_ms);
             let deleted = versions::delete(db, version, &mut counts)?;
-            sums.deleted(deleted.size, deleted.in_catalog);
+            sums.deleted(deleted.data, deleted.in_catalog);
             counts.close()?;
         }
         EntryPlace::Link(_) => sums.sub(0),

@@ -281,7 +281,7 @@ fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Resul
         EntryPlace::File(version) => {
             let mut counts = ReferenceCounts::new(db, when.pool_ms);
             let deleted = versions::delete(db, *version, &mut counts)?;
-            sums.deleted(deleted.size, deleted.in_catalog);
+            sums.deleted(deleted.data, deleted.in_catalog);
             counts.close()?;
         }
         EntryPlace::Link(_) => sums.sub(0),
@@ -301,7 +301,7 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
         removed.bytes += bytes;
     };
     match entries::existing(db, path)?.place {
-        EntryPlace::File(version) => add(versions::size_of(db, version)?),
+        EntryPlace::File(version) => add(versions::data_of(db, version)?),
         EntryPlace::Link(_) => add(0),
         EntryPlace::Dir(dir) => {
             let (mut walk, mut left) = (Walk::new(db, dir, true, None)?.without_kept(), COUNTED);
@@ -312,7 +312,7 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
                 }
                 left -= 1;
                 match item.map(|item| item.what) {
-                    Ok(What::File(version)) => add(version.size),
+                    Ok(What::File(version)) => add(version.data()),
                     // An entry whose record is damaged is removed all the same.
                     Ok(What::Link(_)) | Err(_) => add(0),
                     Ok(What::Dir(_)) => {}

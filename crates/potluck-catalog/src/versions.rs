@@ -25,10 +25,10 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns, v.holes";
 
 /// The number of columns that [`COLUMNS`] names.
-pub const COLUMN_COUNT: usize = 18;
+pub const COLUMN_COUNT: usize = 19;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -36,6 +36,7 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
     Ok(Some(Version {
         id: VersionId(id as u64),
         size: row.get::<i64>(at + 1)? as u64,
+        holes: row.get::<i64>(at + 18)? as u64,
         digest: Digest(row.get(at + 2)?),
         attributes: EntryAttributes {
             mtime: FileTime(row.get(at + 3)?),
@@ -86,8 +87,8 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
-          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns, holes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -109,6 +110,7 @@ pub(crate) fn insert(
         version.key.map(|key| key.0),
         ctime,
         atime,
+        version.holes as i64,
     ])?;
     insert_pages(db, version.id, pages)
 }
@@ -128,8 +130,8 @@ pub(crate) fn insert_pages(db: &Tx, id: VersionId, pages: &[Vec<u8>]) -> Result<
 /// The facts about a deleted version; nothing where they could not be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeletedVersion {
-    /// The size of the version's file in bytes.
-    pub size: u64,
+    /// The bytes of the version's file that were in no hole.
+    pub data: u64,
     /// The number of its chunks, for a whole those of all its parts; 0 if they could not be read.
     pub chunks: u64,
     /// True if the content lived in the catalog.
@@ -170,12 +172,13 @@ fn delete_with(
     let deleted = match readable(id, get(db, id).map(Some))? {
         Some(version) => {
             end_references(db, &version, counts, at_once)?;
-            let Version { size, chunks, .. } = version;
-            DeletedVersion { size, chunks, in_catalog: chunks == 0 }
+            let Version { chunks, .. } = version;
+            DeletedVersion { data: version.data(), chunks, in_catalog: chunks == 0 }
         }
         None => {
-            let (size, chunks) = counted_of(db, id)?;
-            DeletedVersion { size, chunks: 0, in_catalog: chunks == 0 }
+            let CountedVersion { size, holes, chunks } = counted_of(db, id)?;
+            let data = size.saturating_sub(holes);
+            DeletedVersion { data, chunks: 0, in_catalog: chunks == 0 }
         }
     };
     db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
@@ -227,17 +230,31 @@ fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Erro
 
 /// Returns the bytes of a version's file, whatever else of its record is damaged; 0 if there is no such version.
 pub(crate) fn size_of(db: &Tx, id: VersionId) -> Result<u64, Error> {
-    counted_of(db, id).map(|(size, _)| size)
+    counted_of(db, id).map(|counted| counted.size)
 }
 
-/// Returns the bytes and the number of chunks of a version's file, whatever else of its record is damaged; 0 and 0 if
-/// there is no such version.
-fn counted_of(db: &Tx, id: VersionId) -> Result<(u64, u64), Error> {
-    let counted: Option<(i64, i64)> = db
-        .prepare("SELECT size, chunks FROM versions WHERE id = ?1")?
-        .query_one(params![id.0 as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (size, chunks) = counted.unwrap_or_default();
-    Ok((size as u64, chunks as u64))
+/// Returns the bytes of a version's file that are in no hole, as [`size_of`] does.
+pub(crate) fn data_of(db: &Tx, id: VersionId) -> Result<u64, Error> {
+    counted_of(db, id).map(|counted| counted.size.saturating_sub(counted.holes))
+}
+
+/// The numbers of a version that can be read whatever else of its record is damaged; 0 if there is no such version.
+#[derive(Default)]
+struct CountedVersion {
+    size: u64,
+    holes: u64,
+    chunks: u64,
+}
+
+fn counted_of(db: &Tx, id: VersionId) -> Result<CountedVersion, Error> {
+    let counted = db.prepare("SELECT size, holes, chunks FROM versions WHERE id = ?1")?.query_one(
+        params![id.0 as i64],
+        |row| {
+            let number = |at| row.get::<i64>(at).map(|number| number as u64);
+            Ok(CountedVersion { size: number(0)?, holes: number(1)?, chunks: number(2)? })
+        },
+    )?;
+    Ok(counted.unwrap_or_default())
 }
 
 /// Sets the attributes of a version, if it is still there.

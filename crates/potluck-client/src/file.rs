@@ -58,6 +58,8 @@ struct Inner {
 struct About {
     path: String,
     size: u64,
+    /// The bytes of the file that are in holes.
+    holes: u64,
     digest: Digest,
     version: VersionId,
     attributes: EntryAttributes,
@@ -90,6 +92,7 @@ impl File {
         let about = About {
             path: path.to_string(),
             size,
+            holes: parts.values().fold(size, |left, part| left.saturating_sub(part.file.data())),
             digest: Digest::of(b""),
             version: VersionId(0),
             attributes: EntryAttributes::default(),
@@ -113,11 +116,11 @@ impl File {
         fetcher: Fetcher,
         lease: Option<Lease>,
     ) -> Result<Self, Failure> {
-        let OpenFile { size, digest, version, mtime, chunk_size, ec, .. } = file;
+        let OpenFile { size, holes, digest, version, mtime, chunk_size, ec, .. } = file;
         let OpenFile { permissions, owner, changed, accessed, .. } = file;
         let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let path = file.path.clone();
-        let about = About { path, size, digest, version, attributes, chunk_size, ec };
+        let about = About { path, size, holes, digest, version, attributes, chunk_size, ec };
         let content = if file.part_count == 0 {
             let key = recipe::key_of(keys, &file)?;
             Content::Own(Arc::new(Recipe::check(file, key)?))
@@ -165,6 +168,11 @@ impl File {
     /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.inner.about.size
+    }
+
+    /// Returns the number of bytes of the file that are in no hole.
+    pub fn data(&self) -> u64 {
+        self.size().saturating_sub(self.inner.about.holes)
     }
 
     /// Returns the digest of the content, which is the same for the same bytes however they are stored.

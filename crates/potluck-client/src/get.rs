@@ -41,6 +41,8 @@ pub struct GetReport {
     pub links: u64,
     /// The number of plaintext bytes that were read of these files.
     pub bytes: u64,
+    /// The number of these bytes that are in no hole.
+    pub data: u64,
     /// The files, links and directories that could not be copied, by paths relative to the one that was asked for, and
     /// why.
     pub failed: Vec<(String, Failure)>,
@@ -119,7 +121,7 @@ pub async fn cat<W: Write + Send + 'static>(
     progress.expect(bytes);
     stream_range(client, &file, range, out, progress).await?;
     let failovers = file.failovers();
-    Ok(GetReport { files: 1, bytes, failovers, ..GetReport::default() })
+    Ok(GetReport { files: 1, bytes, data: bytes, failovers, ..GetReport::default() })
 }
 
 /// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
@@ -143,22 +145,23 @@ pub async fn get_file(
     if let Some(dir) = to.parent().filter(|_| options.own_name) {
         made.make(dir).map_err(|error| local_failure(dir, &error))?;
     }
-    progress.expect(file.size());
     let device = match options.own_name && to.is_symlink() {
         true => None,
         false => local::open_device(to).map_err(failed)?,
     };
     if let Some(device) = device {
+        progress.expect(file.size());
         stream_range(client, &file, 0..file.size(), device, progress).await?;
     } else {
         let place = if options.own_name { LocalPlace::of(to) } else { LocalPlace::named(to) };
         let place = place.map_err(failed)?;
         leftovers::remove(&place.dir);
+        progress.expect(file.data());
         write_file(client, &file, place, options, &progress).await?;
     }
     made.stay(&[]);
-    let (bytes, failovers) = (file.size(), file.failovers());
-    Ok(GetReport { files: 1, bytes, failovers, ..GetReport::default() })
+    let (bytes, data, failovers) = (file.size(), file.data(), file.failovers());
+    Ok(GetReport { files: 1, bytes, data, failovers, ..GetReport::default() })
 }
 
 /// Copies the link at `path` to the local path `to`, at which there may be nothing or another link.
@@ -230,7 +233,7 @@ pub async fn check_file(
     progress: Arc<dyn Progress>,
 ) -> Result<CheckedFile, Failure> {
     let file = open_one(client, path, None).await?;
-    progress.expect(file.size());
+    progress.expect(file.data());
     let (mut checked, mut at) = (CheckedFile::default(), 0);
     while at < file.size() {
         let data = match file.data_from(at).await {
@@ -243,7 +246,6 @@ pub async fn check_file(
         };
         // Of a hole there is nothing to read.
         checked.bytes += data.start - at;
-        progress.advance(data.start - at);
         at = data.end;
         let mut reader = file.read(data);
         while let Some(next) = reader.next_or_unreadable().await {
@@ -291,7 +293,7 @@ async fn tree(
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take(), leased: false };
         let page: Opened = client.call_retrying(&open).await?;
-        progress.expect(page.files.iter().map(|file| file.size).sum());
+        progress.expect(page.files.iter().map(OpenFile::data).sum());
         if let (Some((root, options)), None) = (to, &local) {
             local = Some(LocalTree::begin(root, options, &mut made)?);
         }
@@ -330,9 +332,10 @@ async fn tree(
             .buffer_unordered(FILES_AT_ONCE);
         while let Some((name, result)) = files.next().await {
             match result {
-                Ok(bytes) => {
+                Ok(file) => {
                     report.files += 1;
-                    report.bytes += bytes;
+                    report.bytes += file.size();
+                    report.data += file.data();
                 }
                 Err(failure) => report.failed.push((name, failure)),
             }
@@ -363,7 +366,7 @@ async fn get_one(
     keys: &SpaceKeys,
     local: Result<Option<(LocalPlace, GetOptions)>, Failure>,
     progress: &Arc<dyn Progress>,
-) -> (String, Result<u64, Failure>) {
+) -> (String, Result<File, Failure>) {
     let name = file.path.clone();
     let copied = async {
         let local = local?;
@@ -377,14 +380,13 @@ async fn get_one(
                 while at < file.size() {
                     // Of a hole there is nothing to read.
                     let data = file.data_from(at).await?.unwrap_or(file.size()..file.size());
-                    progress.advance(data.start - at);
                     at = data.end;
                     let progress = Arc::clone(progress);
                     stream_range(client, &file, data, io::sink(), progress).await?;
                 }
             }
         }
-        Ok(file.size())
+        Ok(file)
     };
     let result = copied.await;
     (name, result)
@@ -470,17 +472,14 @@ async fn write_file(
             let places = pieces.iter().map(|piece| at + piece.at);
             let fetched = places.zip(fetched).collect();
             write_unit(client, writer, fetched).await.map_err(failed)?;
-            let bytes = pieces.iter().map(|piece| u64::from(piece.take)).sum::<u64>();
-            progress.advance(bytes);
-            Ok::<_, Failure>(bytes)
+            progress.advance(pieces.iter().map(|piece| u64::from(piece.take)).sum());
+            Ok::<_, Failure>(())
         }
     });
-    let written = units.boxed().try_buffer_unordered(UNITS_AT_ONCE);
-    let written = written.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await?;
+    units.boxed().try_buffer_unordered(UNITS_AT_ONCE).try_collect::<()>().await?;
     if file.inline().is_none() {
         // What is not written is a hole of the local file, too.
         local.set_size(file.size()).map_err(failed)?;
-        progress.advance(file.size() - written);
     }
     let EntryAttributes { mtime, owner, .. } = file.attributes();
     let owner = owner.filter(|_| options.archive);

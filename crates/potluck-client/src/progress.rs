@@ -2,7 +2,7 @@
 
 use crate::retry_limits::Wait;
 
-/// A watcher of a transfer. Its methods are called often and from any thread, so they must be quick.
+/// A watcher of a transfer. Holes count nowhere, since nothing of them is read, sent or written. Its methods are called often and from any thread, so they must be quick.
 pub trait Progress: Send + Sync {
     /// Notes that the work has grown by this many bytes.
     fn expect(&self, bytes: u64);

@@ -127,7 +127,7 @@ fn how(file: &OpenFile, redundancy: Redundancy) -> (Stored, Override) {
     (stored, over)
 }
 
-/// Stores the content of a file again in its place, and returns its size.
+/// Stores the content of a file again in its place, and returns its bytes that are in no hole.
 async fn seal_one(
     session: &Session,
     root: &PoolPath,
@@ -144,7 +144,6 @@ async fn seal_one(
     while at < file.size() {
         let data = file.data_from(at).await?.unwrap_or(file.size()..file.size());
         writer.write_zeros(data.start - at).await?;
-        progress.advance(data.start - at);
         at = data.end;
         let mut reader = file.read(data);
         while let Some(part) = reader.next().await {
@@ -154,5 +153,5 @@ async fn seal_one(
         }
     }
     writer.make_visible().await?;
-    Ok(file.size())
+    Ok(file.data())
 }

@@ -169,6 +169,7 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         path: path.to_string(),
         version: VersionId(0),
         size: content.size(),
+        holes: content.hole_bytes(),
         digest,
         mtime: FileTime(0),
         permissions: Permissions::FILE,

@@ -3,7 +3,7 @@
 use crate::ids::MemberId;
 use serde::{Deserialize, Serialize};
 
-/// The limits of what may be stored: sizes of files, without copies and dedup.
+/// The limits of what may be stored: bytes of files that are in no hole, without copies and dedup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Quota {
     /// The most bytes; `None` where any number may be stored.

@@ -182,9 +182,14 @@ impl Content {
         self.holes.iter().map(|hole| hole.len).sum()
     }
 
+    /// Returns the number of bytes in chunks.
+    pub fn data_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
+    }
+
     /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
-        self.hole_bytes() + self.chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>()
+        self.hole_bytes() + self.data_bytes()
     }
 
     /// Returns the digest of a file with this content; `None` where the lengths of the chunks do not tell it, because

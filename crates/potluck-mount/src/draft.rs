@@ -110,7 +110,7 @@ enum Content {
     Shared(Box<JointContent>),
     /// The content is that of the version that was published when the bytes had been streamed, or of one that others
     /// have put in its place; nothing was written since then.
-    Published { size: u64 },
+    Published { size: u64, holes: u64 },
     /// The written bytes could not be written or published, and are lost. Nothing is published without them.
     Lost { why: Errno, size: u64 },
 }
@@ -224,7 +224,18 @@ impl Draft {
             Content::Streamed { size, .. } => *size,
             Content::Edited(edit) => edit.size(),
             Content::Shared(shared) => shared.size(),
-            Content::Published { size } | Content::Lost { size, .. } => *size,
+            Content::Published { size, .. } | Content::Lost { size, .. } => *size,
+        }
+    }
+
+    /// Returns how many bytes of the file are in holes, as far as that is known without a look at all its parts.
+    pub fn holes(&self) -> u64 {
+        match &self.content {
+            Content::Streamed { written, size, .. } => size - written,
+            Content::Edited(edit) => edit.holes(),
+            Content::Published { holes, .. } => *holes,
+            // Other mounts may write where this one knows of a hole.
+            Content::Shared(_) | Content::Lost { .. } => 0,
         }
     }
 
@@ -316,7 +327,8 @@ impl Draft {
         };
         if Some(there.version()) != self.version {
             self.goes_on_from(&there);
-            self.content = Content::Published { size: there.size() };
+            self.content =
+                Content::Published { size: there.size(), holes: there.size() - there.data() };
         }
         Ok(true)
     }
@@ -601,7 +613,7 @@ impl Draft {
     pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
         match self.content {
             // Nothing of the version is kept, whichever it is: the file may be written in order again.
-            Content::Published { size } if size > 0 => {
+            Content::Published { size, .. } if size > 0 => {
                 self.content = Content::Streamed { stream: Streamed::Nothing, written: 0, size };
             }
             _ => self.refresh(path).await?,

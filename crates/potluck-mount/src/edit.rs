@@ -83,6 +83,12 @@ impl Edit {
         self.size
     }
 
+    /// Returns how many bytes of the file are in holes, or fewer: what was written of the base counts twice.
+    pub fn holes(&self) -> u64 {
+        let base = self.base.as_ref().map_or(0, |base| base.file().data());
+        self.size.saturating_sub(self.changed.taken() + self.kept.min(base))
+    }
+
     /// Writes bytes at `offset`.
     ///
     /// Errors: [`Errno::NOSPC`] if the spool or its disk is full. If the disk is, bytes that were to be overwritten may

@@ -65,6 +65,8 @@ pub struct ShownEntry {
     pub kind: EntryKind,
     /// The size of a file in bytes.
     pub size: u64,
+    /// The bytes of a file that are in holes.
+    pub holes: u64,
     /// The times, permissions and owner.
     pub attributes: EntryAttributes,
     /// The version of a file; `None` for a draft and for anything but a file.
@@ -77,8 +79,8 @@ impl ShownEntry {
     /// Makes the facts about a directory of which only the number is known.
     pub fn of_dir(inode: u64) -> Self {
         let attributes = EntryAttributes::of_dir(0);
-        let (kind, size, version, has_name) = (EntryKind::Dir, 0, None, true);
-        Self { inode, kind, size, attributes, version, has_name }
+        let (kind, size, holes, version, has_name) = (EntryKind::Dir, 0, 0, None, true);
+        Self { inode, kind, size, holes, attributes, version, has_name }
     }
 }
 
@@ -226,19 +228,20 @@ impl FileSystem {
     /// Returns the facts about a draft without waiting for its lock: while one program closes the file and donors are
     /// away, others may list its directory.
     fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
-        let DraftFacts { size, attributes, .. } = draft.facts();
+        let DraftFacts { size, holes, attributes, .. } = draft.facts();
         let Attributes { mtime, permissions, owner, changed, accessed } = attributes;
         let [mtime, changed] = [mtime, changed].map(|time| time.unwrap_or_else(|| self.now()));
         let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let (kind, version, has_name) = (EntryKind::File, None, self.has_name(inode));
-        ShownEntry { inode, kind, size, attributes, version, has_name }
+        ShownEntry { inode, kind, size, holes, attributes, version, has_name }
     }
 
     fn facts_of_reading(&self, inode: u64, reading: &Reading) -> ShownEntry {
         let file = reading.file();
-        let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
+        let (kind, attributes) = (EntryKind::File, reading.attributes());
+        let (size, holes) = (file.size(), file.size() - file.data());
         let (version, has_name) = (Some(file.version()), self.has_name(inode));
-        ShownEntry { inode, kind, size, attributes, version, has_name }
+        ShownEntry { inode, kind, size, holes, attributes, version, has_name }
     }
 
     fn has_name(&self, inode: u64) -> bool {
@@ -640,19 +643,20 @@ fn add_others(entries: &mut Vec<ListedEntry>, mut others: BTreeMap<String, Liste
 }
 
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
-    let ListedEntry { kind, size, version, .. } = *entry;
+    let ListedEntry { kind, size, holes, version, .. } = *entry;
     let (attributes, has_name) = (entry.attributes(), true);
-    ShownEntry { inode, kind, size, attributes, version, has_name }
+    ShownEntry { inode, kind, size, holes, attributes, version, has_name }
 }
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
-    let ShownEntry { kind, size, attributes, version, .. } = *facts;
+    let ShownEntry { kind, size, holes, attributes, version, .. } = *facts;
     let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
     let (digest, copies, ec, in_catalog, target) = Default::default();
     ListedEntry {
         path,
         kind,
         size,
+        holes,
         mtime,
         version,
         digest,

@@ -13,6 +13,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 pub struct DraftFacts {
     /// The size of the file in bytes.
     pub size: u64,
+    /// The bytes of the file that are in holes ([`Draft::holes`]).
+    pub holes: u64,
     /// The attributes that the draft will be published with.
     pub attributes: Attributes,
     /// The version that was opened, or published last, if it is known.
@@ -25,10 +27,10 @@ pub struct DraftFacts {
 
 impl DraftFacts {
     fn of(draft: &Draft) -> Self {
-        let (size, attributes) = (draft.size(), draft.attributes());
+        let (size, holes, attributes) = (draft.size(), draft.holes(), draft.attributes());
         let (version, is_changed, is_common) =
             (draft.version(), draft.is_changed(), draft.is_common());
-        Self { size, attributes, version, is_changed, is_common }
+        Self { size, holes, attributes, version, is_changed, is_common }
     }
 }
 

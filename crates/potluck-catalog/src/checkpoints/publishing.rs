@@ -268,7 +268,7 @@ impl Merge<'_> {
             return Ok(());
         }
         let old = versions::throw_away(self.db, old, &mut self.counts)?;
-        self.sums.deleted(old.size, old.in_catalog);
+        self.sums.deleted(old.data, old.in_catalog);
         Ok(())
     }
 }

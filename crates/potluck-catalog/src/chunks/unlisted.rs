@@ -88,7 +88,7 @@ impl Unlisted {
                 if layout.units.iter().all(there) {
                     return;
                 }
-                version.size
+                version.data()
             }
         };
         self.bytes += bytes;

@@ -141,7 +141,7 @@ fn take_entries(
             EntryPlace::Dir(below) => trash::throw(db, below, space)?,
             EntryPlace::File(version) => {
                 let deleted = versions::delete(db, version, counts)?;
-                sums.deleted(deleted.size, deleted.in_catalog);
+                sums.deleted(deleted.data, deleted.in_catalog);
                 work += deleted.chunks.min(PAGE_ENTRIES as u64) as usize;
             }
             EntryPlace::Link(_) => sums.sub(0),

@@ -401,11 +401,12 @@ impl VersionFacts {
         }
     }
 
-    /// Returns the version with the number `id` for the catalog.
+    /// Returns the version with the number `id` for the catalog; what of it is in holes, its recipe or its parts tell.
     pub fn version(&self, id: VersionId) -> Version {
         Version {
             id,
             size: self.size,
+            holes: 0,
             digest: self.digest,
             attributes: self.attributes,
             chunk_size: self.chunk_size,

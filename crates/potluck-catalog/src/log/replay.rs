@@ -217,17 +217,21 @@ impl Replay {
         id: VersionId,
         about: &VersionFacts,
     ) -> Result<(), Error> {
-        let version = about.version(id);
+        let mut version = about.version(id);
         let outside = || Error::OutsideSpaces(path.clone());
         let (above, name) = (path.parent(), path.file_name());
         let (above, name) = (above.ok_or_else(outside)?, name.ok_or_else(outside)?);
         if versions::find(db, id)?.is_some() {
             return Err(Error::Exists(path.clone()));
         }
-        if version.parts > 0 && wholes::sum(db, &version)?.is_none() {
-            return Err(Error::PartsDiffer(path.clone()));
-        }
         let recipe = self.recipe(&version)?;
+        version.holes = match version.parts {
+            0 => recipe.holes_of(&version),
+            _ => match wholes::sum(db, &version)? {
+                Some(sum) => sum.holes,
+                None => return Err(Error::PartsDiffer(path.clone())),
+            },
+        };
         remove(db, path)?;
         let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
         let dir = entries::make_dirs(db, &above, of_file)?.dir;
@@ -238,7 +242,7 @@ impl Replay {
         }
         entries::put_file(db, dir, name, id)?;
         let in_catalog = i64::from(version.chunks == 0);
-        let one = Sums { files: 1, bytes: version.size as i64, in_catalog, ..Sums::default() };
+        let one = Sums { files: 1, bytes: version.data() as i64, in_catalog, ..Sums::default() };
         spaces::add_sums(db, space.id, one)
     }
 
@@ -251,8 +255,9 @@ impl Replay {
         id: VersionId,
         about: &VersionFacts,
     ) -> Result<(), Error> {
-        let version = about.version(id);
+        let mut version = about.version(id);
         let recipe = self.recipe(&version)?;
+        version.holes = recipe.holes_of(&version);
         let earlier = parts::at(db, whole, number)?;
         if earlier == Some(id) {
             return Ok(());
@@ -376,6 +381,14 @@ struct Recipe {
     parity: Vec<ChunkName>,
     /// The stored lengths of the parity chunks.
     parity_lens: Vec<u32>,
+}
+
+impl Recipe {
+    /// Returns the bytes of a version with this recipe that are in no chunk.
+    fn holes_of(&self, version: &Version) -> u64 {
+        let stored = self.entries.iter().map(|entry| u64::from(entry.len)).sum();
+        if version.inline { 0 } else { version.size.saturating_sub(stored) }
+    }
 }
 
 /// Inserts a version with its recipe and its references.

@@ -272,7 +272,7 @@ impl Copying<'_> {
         if source.chunks > MOST_CHUNKS {
             return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
         }
-        let target = self.visible.look(to.clone(), self.wanted.condition, source.size)?;
+        let target = self.visible.look(to.clone(), self.wanted.condition, source.data())?;
         self.check_strict(&target, &source, &to)?;
         let mut checked = Vec::new();
         let mut below_policy = false;
@@ -319,7 +319,7 @@ impl Copying<'_> {
     }
 
     fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
-        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
+        let target = self.visible.look(file.path.clone(), file.condition, file.version.data())?;
         self.check_strict(&target, &file.version, &file.path)?;
         let counts = &mut self.visible.counts;
         let AcknowledgedFile { safety, .. } =

@@ -30,6 +30,7 @@ fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
         path,
         kind: EntryKind::Dir,
         size: 0,
+        holes: 0,
         mtime,
         version: None,
         digest: None,
@@ -59,6 +60,7 @@ fn file_entry(path: String, version: &Version) -> ListedEntry {
         path,
         kind: EntryKind::File,
         size: version.size,
+        holes: version.holes,
         mtime,
         version: Some(version.id),
         digest: Some(version.digest),
@@ -309,13 +311,13 @@ impl UsageSums<'_> {
         let is_kept = path.split('/').any(is_reserved);
         if done.is_none() && is_kept {
             self.used.kept_files += 1;
-            self.used.kept_bytes += version.size;
+            self.used.kept_bytes += version.data();
         } else if done.is_none() {
             self.used.files += 1;
-            self.used.bytes += version.size;
+            self.used.bytes += version.data();
             if let Some(child) = self.used.children.last_mut() {
                 child.files += 1;
-                child.bytes += version.size;
+                child.bytes += version.data();
             }
         }
         let first = done.unwrap_or(0);

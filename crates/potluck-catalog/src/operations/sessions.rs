@@ -173,7 +173,7 @@ fn admit_write(
     if let Some(version) = there {
         let dir = entries::existing_dir(db, &entries::split(path)?.0)?;
         if !history::stays_when_replaced(db, (dir, path), version, retention)? {
-            replaced = versions::size_of(db, version)?;
+            replaced = versions::data_of(db, version)?;
             change.sub(replaced as i64);
         }
     }

@@ -137,7 +137,7 @@ impl FollowedPage {
         let goal = (version.redundancy() != redundancy).then_some(redundancy);
         if goal.is_some() {
             self.files += 1;
-            self.bytes += version.size;
+            self.bytes += version.data();
             self.needs_bytes += beyond(version, redundancy);
         }
         (version.goal != goal).then_some(goal)
@@ -152,10 +152,10 @@ fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
         Redundancy::Ec(_) => 1,
     };
     match redundancy {
-        Redundancy::Copies(copies) => u64::from(copies).saturating_sub(has) * version.size,
+        Redundancy::Copies(copies) => u64::from(copies).saturating_sub(has) * version.data(),
         Redundancy::Ec(ec) => {
             // Parity is as long as the longest chunk of its group.
-            let longest = version.size.min(u64::from(version.chunk_size));
+            let longest = version.data().min(u64::from(version.chunk_size));
             ec.group_count(version.chunks as usize) as u64 * ec.parity() as u64 * longest
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn old_content(db: &Tx, space: &Space) -> Result<ContentUnderOldKeys,
     let keys = keys_of(space)?;
     let mut left = ContentUnderOldKeys::default();
     let mut count = db.prepare(&format!(
-        "SELECT count(*), coalesce(sum(v.size), 0), {IN_USE} AS used FROM versions v WHERE v.key = ?1 GROUP BY used"
+        "SELECT count(*), coalesce(sum(v.size - v.holes), 0), {IN_USE} AS used FROM versions v WHERE v.key = ?1 GROUP BY used"
     ))?;
     let mut sessions = db.prepare("SELECT count(*) FROM sessions WHERE key = ?1 AND ended = 0")?;
     for number in keys.earlier() {

@@ -88,7 +88,7 @@ pub struct Sums {
     pub files: i64,
     /// The number of directories below the root of the space, and of snapshots: quotas count them as they count files.
     pub dirs: i64,
-    /// The size of all these files together, in bytes of plaintext.
+    /// The bytes of all these files together that are in no hole, as plaintext.
     pub bytes: i64,
     /// The number of files whose content lives in the catalog.
     pub in_catalog: i64,

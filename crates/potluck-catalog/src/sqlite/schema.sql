@@ -233,6 +233,7 @@ CREATE INDEX dir_policies_by_space ON dir_policies (space);
 CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
+    holes        INTEGER NOT NULL,
     digest       BLOB NOT NULL,
     mtime_ns     INTEGER NOT NULL,
     permissions  INTEGER NOT NULL,

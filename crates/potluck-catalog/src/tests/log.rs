@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod history;
+mod holes;
 mod positions;
 mod reservations;
 mod sealing_again;

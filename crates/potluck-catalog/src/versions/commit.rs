@@ -152,6 +152,8 @@ pub enum CommitOutcome<F> {
 pub struct StoredFile {
     /// The version that the file has.
     pub version: VersionId,
+    /// The bytes of the file that are in no hole.
+    pub data: u64,
     /// True if the file has less redundancy than its policy asks for, because donors are away.
     pub below_policy: bool,
     /// True if the death of one donor may lose some of the file until an asynchronous protocol has made its copies.
@@ -162,9 +164,9 @@ pub struct StoredFile {
 }
 
 impl StoredFile {
-    fn new(version: VersionId, safety: WriteSafety, dir_modified: Option<FileTime>) -> Self {
+    fn new(version: &Version, safety: WriteSafety, dir_modified: Option<FileTime>) -> Self {
         let (below_policy, at_risk) = (safety.is_below_policy(), safety.is_at_risk());
-        Self { version, below_policy, at_risk, dir_modified }
+        Self { version: version.id, data: version.data(), below_policy, at_risk, dir_modified }
     }
 }
 
@@ -239,9 +241,10 @@ pub(crate) fn commit<F: Clone>(
         outcomes.push(outcome);
     }
     let again = work.visible.close()?;
-    let visible = outcomes.iter().zip(&batch.files).filter(|(outcome, _)| outcome.is_ok());
-    let visible = visible.filter_map(|(_, file)| file.as_ref().ok().filter(|file| !file.is_part()));
-    sessions::visible(db, &batch.session, visible.map(|file| file.version.size).sum())?;
+    let is_whole = |file: &Result<PreparedFile, F>| file.as_ref().is_ok_and(|it| !it.is_part());
+    let visible = outcomes.iter().zip(&batch.files).filter(|(_, file)| is_whole(file));
+    let visible = visible.filter_map(|(outcome, _)| outcome.as_ref().ok());
+    sessions::visible(db, &batch.session, visible.map(|stored| stored.data).sum())?;
     let goes_on = outcomes.iter().any(|file| file.as_ref().is_err_and(Refused::is_sent_again));
     if batch.done && !goes_on {
         sessions::end(db, &batch.session)?;
@@ -276,11 +279,12 @@ impl Work<'_> {
             Some(InParts::Whole { file: of, .. }) => self.whole(file, of),
             None => {
                 let target =
-                    self.visible.look(file.path.clone(), file.condition, file.version.size)?;
+                    self.visible.look(file.path.clone(), file.condition, file.version.data())?;
                 let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
                 // From here on the file is accepted.
                 let dir_modified = self.visible.put(target, id, self.to_put(file, safety))?;
-                Ok(StoredFile::new(id, safety, dir_modified))
+                let version = Version { id, ..file.version.clone() };
+                Ok(StoredFile::new(&version, safety, dir_modified))
             }
         }
     }
@@ -303,7 +307,7 @@ impl Work<'_> {
             safe_wall_ms: version.safe_wall_ms.filter(|_| safety == WriteSafety::Safe),
         };
         sealing_again::replace(self.db, &version, &content, counts)?;
-        Ok(StoredFile::new(of, safety, None))
+        Ok(StoredFile::new(&version, safety, None))
     }
 
     /// Stores a part of a file that is not visible yet, in the place of an earlier part with the same number.
@@ -314,7 +318,8 @@ impl Work<'_> {
         of: u32,
         number: u32,
     ) -> Result<StoredFile, Error> {
-        let target = self.visible.look(file.path.clone(), Condition::Always, file.version.size)?;
+        let target =
+            self.visible.look(file.path.clone(), Condition::Always, file.version.data())?;
         let AcknowledgedFile { safety, by } = self.check(&target, file)?;
         let whole = match parts::being_written(self.db, &self.session, of)? {
             Some(whole) => whole,
@@ -334,17 +339,18 @@ impl Work<'_> {
         // The part keeps its chunks in use, so their offers are forgotten: a session does not take more memory the
         // longer it writes.
         sessions::withdraw(self.db, &self.session, &file.names())?;
-        Ok(StoredFile::new(id, safety, None))
+        Ok(StoredFile::new(&Version { id, ..file.version.clone() }, safety, None))
     }
 
     /// Makes a file visible whose parts are there. Each part was judged when it was committed, and is not judged again
     /// unless something happened to the donors that it relies on.
     fn whole(&mut self, file: &PreparedFile, of: u32) -> Result<StoredFile, Error> {
-        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
         let differ = || Error::PartsDiffer(file.path.clone());
         let id = parts::being_written(self.db, &self.session, of)?.ok_or_else(differ)?;
-        let version = Version { id, ..file.version.clone() };
+        let mut version = Version { id, ..file.version.clone() };
         let sum = wholes::sum(self.db, &version)?.ok_or_else(differ)?;
+        (version.chunks, version.holes) = (sum.chunks, sum.holes);
+        let target = self.visible.look(file.path.clone(), file.condition, version.data())?;
         let (term, mut holds) = (meta::epoch(self.db)?, None);
         for part in parts::judged(self.db, id, 0, usize::MAX >> 1)? {
             let Some(relied) = part.relied else {
@@ -382,9 +388,9 @@ impl Work<'_> {
         };
         parts::finish(self.db, id, self.space)?;
         let mut new = self.to_put(file, safety);
-        new.version.chunks = sum.chunks;
+        new.version = version.clone();
         let dir_modified = self.visible.put(target, id, new)?;
-        Ok(StoredFile::new(id, safety, dir_modified))
+        Ok(StoredFile::new(&version, safety, dir_modified))
     }
 
     fn check(

@@ -213,6 +213,7 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         path,
         version: version.id,
         size: version.size,
+        holes: version.holes,
         digest: version.digest,
         mtime: version.attributes.mtime,
         permissions: version.attributes.permissions,

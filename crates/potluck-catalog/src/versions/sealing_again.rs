@@ -33,6 +33,8 @@ pub(crate) fn find(
         return Err(differs());
     }
     let new = &file.version;
+    // Where its groups are cut otherwise than at first, other zeros of its holes are stored now. The version counts as it
+    // did, so that the sums lose as much when it goes as they gained when it came.
     let same = (found.size, found.digest, found.inline, found.chunk_size, found.parts)
         == (new.size, new.digest, new.inline, new.chunk_size, new.parts);
     if !same || file.in_parts.is_some() || !new.inline && found.redundancy() != new.redundancy() {

@@ -133,12 +133,12 @@ impl<'db> Visible<'db> {
         Self { reserved, ..self }
     }
 
-    /// Looks at the place of a file of `size` bytes, and refuses a file that cannot or must not come there.
+    /// Looks at the place of a file with `data` bytes that are in no hole, and refuses a file that cannot or must not come there.
     pub fn look(
         &mut self,
         path: PoolPath,
         condition: Condition,
-        size: u64,
+        data: u64,
     ) -> Result<PutTarget, Error> {
         let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
         if space.name != path.space() {
@@ -160,12 +160,12 @@ impl<'db> Visible<'db> {
         let is_dir_known = self.dirs.contains_key(above);
         let change = |db: &Tx| {
             let mut change = Sums::default();
-            change.add(i64::try_from(size).unwrap_or(i64::MAX));
+            change.add(i64::try_from(data).unwrap_or(i64::MAX));
             // A version that is kept still counts in the sums.
             if let (Some(version), Some(dir)) = (replaced, dir)
                 && !history::stays_when_replaced(db, (dir, &path), version, retention)?
             {
-                change.sub(versions::size_of(db, version)? as i64);
+                change.sub(versions::data_of(db, version)? as i64);
             }
             if let (None, false, Some(above)) = (replaced, is_dir_known, path.parent()) {
                 change.dirs = entries::missing_dirs(db, &above)? as i64;
@@ -254,7 +254,7 @@ impl<'db> Visible<'db> {
         id: VersionId,
         file: FileToPut<'_>,
     ) -> Result<Option<FileTime>, Error> {
-        let (size, in_catalog) = (file.version.size, file.version.chunks == 0);
+        let (data, in_catalog) = (file.version.data(), file.version.chunks == 0);
         self.put_version(&target, id, file)?;
         let PutTarget { path, mut replaced, retention, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
@@ -279,11 +279,11 @@ impl<'db> Visible<'db> {
             entries::set_pinned(self.db, dir, name, true)?;
             self.pinned.push(path.clone());
         }
-        self.sums.add(size as i64);
+        self.sums.add(data as i64);
         self.sums.in_catalog += i64::from(in_catalog);
         if let Some(replaced) = replaced {
             let old = versions::delete(self.db, replaced, &mut self.counts)?;
-            self.sums.deleted(old.size, old.in_catalog);
+            self.sums.deleted(old.data, old.in_catalog);
         }
         if !retention.replaced.is_none() {
             self.untold.insert(path.clone());

@@ -20,6 +20,8 @@ pub(crate) fn next(db: &Tx, whole: VersionId, from: u32) -> Result<Option<(u32, 
 pub(crate) struct Sum {
     /// The number of chunks of all parts together.
     pub chunks: u64,
+    /// The bytes of the file that are in holes: those of parts that are there, and parts that are not.
+    pub holes: u64,
     /// True if all redundancy of each part is there.
     pub safe: bool,
 }
@@ -33,7 +35,7 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
     ))?;
     let mut rows = select.query(params![file.id.0 as i64])?;
     let mut stored: Vec<(u32, Digest)> = Vec::new();
-    let mut sum = Sum { chunks: 0, safe: true };
+    let mut sum = Sum { chunks: 0, holes: file.size, safe: true };
     let Some(row) = recipe::part_bytes_of(file.size, file.chunk_size, file.parts) else {
         return Ok(None);
     };
@@ -47,6 +49,7 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
         }
         stored.push((number, part.digest));
         sum.chunks += part.chunks;
+        sum.holes = sum.holes.saturating_sub(part.data());
         sum.safe &= part.safe_wall_ms.is_some();
     }
     let is_it = recipe::digest_of_parts(file.size, row, stored) == Some(file.digest);

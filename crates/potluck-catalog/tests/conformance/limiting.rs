@@ -1,9 +1,9 @@
 //! Quotas of spaces, and of members over all spaces that they made.
 
 use crate::stage::{MADE, Stage, when};
-use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
+use potluck_catalog::fixture::{file, last_part, sparse};
 use potluck_catalog::{
     CommitOutcome, Error, NewCheckpoint, NewSpace, PreparedFile, Refused, Sums, WhatIsKept, When,
 };
@@ -70,6 +70,27 @@ async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_ne
     stage.catalog.set_quota(lab(), Quota::NONE).await.expect("taken away");
     store(&mut stage, vec![sized("pot://lab/d", 9)]).await.expect("no limits");
     assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn holes_use_nothing_of_a_quota() {
+    let mut stage = Stage::new().await;
+    stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
+    store(&mut stage, vec![sparse("pot://lab/a", &[1, 2], 1 << 40, &[1])]).await.expect("fits");
+    assert!(store(&mut stage, vec![sized("pot://lab/b", 2)]).await.is_err());
+    store(&mut stage, vec![sparse("pot://lab/a", &[3], 1 << 41, &[1])]).await.expect("fits");
+    store(&mut stage, vec![sized("pot://lab/b", 2)]).await.expect("what was replaced is free");
+    // A file in parts is as large as those that are stored, here one of ten chunks of 64 KiB.
+    let large = || last_part("pot://lab/large", 0, 50_000..52_058, &[1]).into_iter();
+    let part = large().next().expect("a part");
+    stage.catalog.set_quota(lab(), bytes(3000 + 655_359)).await.expect("set");
+    assert!(store(&mut stage, vec![part]).await.is_err());
+    stage.catalog.set_quota(lab(), bytes(3000 + 655_360)).await.expect("set");
+    for file in large() {
+        store(&mut stage, vec![file]).await.expect("fits");
+    }
+    let space = stage.catalog.spaces().await.expect("spaces").remove(0);
+    assert_eq!(space.sums.bytes, 3000 + 655_360);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ fn nothing() -> OpenFile {
         path: "f".into(),
         version: VersionId(1),
         size: 0,
+        holes: 0,
         digest: Digest::of(b""),
         mtime: FileTime::default(),
         permissions: Permissions::FILE,

@@ -19,6 +19,8 @@ pub struct PutReport {
     pub failed: Vec<(PoolPath, Failure)>,
     /// The plaintext bytes of all files that became visible.
     pub bytes: u64,
+    /// The plaintext bytes of what was read of the files and stored, or in the pool already: all but their holes.
+    pub data: u64,
     /// The number of chunks that went to donors, parity included, copies not counted.
     pub sent_chunks: u64,
     /// The stored bytes of the sent chunks, copies not counted.
@@ -49,15 +51,15 @@ pub struct PutReport {
 }
 
 impl PutReport {
-    /// Returns the plaintext bytes a second until the files were visible; `None` if there were no bytes.
+    /// Returns the plaintext bytes that were stored a second until the files were visible; `None` if there were no bytes.
     pub fn observed_application_bandwidth(&self) -> Option<f64> {
-        rate(self.bytes, self.visible_after)
+        rate(self.data, self.visible_after)
     }
 
-    /// Returns the plaintext bytes a second until all copies were made; `None` if there were no bytes, or copies are
+    /// Returns the plaintext bytes that were stored a second until all copies were made; `None` if there were no bytes, or copies are
     /// pending.
     pub fn achieved_storage_bandwidth(&self) -> Option<f64> {
-        rate(self.bytes, self.stored_after).filter(|_| self.pending_copies == 0)
+        rate(self.data, self.stored_after).filter(|_| self.pending_copies == 0)
     }
 
     /// Returns the failure that ended a put, with the number of files that had become visible by then.
@@ -86,7 +88,7 @@ mod tests {
     fn what_is_stored_later_than_it_is_visible_has_two_rates_and_what_is_not_stored_one() {
         let (visible_after, stored_after) = (Duration::from_secs(2), Duration::from_secs(5));
         let mut report =
-            PutReport { bytes: 100, visible_after, stored_after, ..PutReport::default() };
+            PutReport { data: 100, visible_after, stored_after, ..PutReport::default() };
         assert_eq!(report.observed_application_bandwidth(), Some(50.0));
         assert_eq!(report.achieved_storage_bandwidth(), Some(20.0));
         report.pending_copies = 1;

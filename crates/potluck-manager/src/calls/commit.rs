@@ -206,8 +206,8 @@ impl CommitCalls {
             files.iter().map(|file| file.as_ref().ok().map(named)).collect();
         let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
         let stored: u64 =
-            stored.filter(|file| !file.version.inline).map(|file| file.version.size).sum();
-        let sizes: Vec<Option<(PoolPath, u64)>> = files.iter().map(visible_size).collect();
+            stored.filter(|file| !file.version.inline).map(|file| file.version.data()).sum();
+        let paths: Vec<Option<PoolPath>> = files.iter().map(visible_path).collect();
         let whole = files.iter().flatten().filter(|file| !file.is_part());
         let receipts = whole.flat_map(|file| &file.chunks).flat_map(|chunk| {
             chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
@@ -264,9 +264,11 @@ impl CommitCalls {
                         }
                     }
                 }
-                let visible = sizes.iter().zip(&files).filter(|(_, stored)| stored.is_ok());
-                let visible = visible.filter_map(|(size, _)| size.as_ref());
-                let visible: Vec<_> = visible.map(|(path, bytes)| (path, *bytes)).collect();
+                let visible = paths.iter().zip(&files);
+                let visible = visible.filter_map(|(path, stored)| {
+                    Some((path.as_ref()?, stored.as_ref().ok()?.data))
+                });
+                let visible: Vec<_> = visible.collect();
                 if let Ok(caller) = caller.member() {
                     let mut locks = self.locks.lock().expect("no holder panics");
                     visible.iter().for_each(|(path, _)| locks.published(caller.member, path));
@@ -281,10 +283,10 @@ impl CommitCalls {
     }
 }
 
-/// Returns the path and the size of a file that is to become visible; `None` for a part and for a refused file.
-fn visible_size(file: &Prepared) -> Option<(PoolPath, u64)> {
+/// Returns the path of a file that is to become visible; `None` for a part and for a refused file.
+fn visible_path(file: &Prepared) -> Option<PoolPath> {
     let file = file.as_ref().ok().filter(|file| !file.is_part())?;
-    Some((file.path.clone(), file.version.size))
+    Some(file.path.clone())
 }
 
 /// Returns the arguments for judging the parts of a file again, if the file is made of parts and becomes visible.
@@ -634,7 +636,7 @@ struct EarlyCopies {
 
 fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
     let outcome = |outcome: &Result<StoredFile, Refused<Failure>>| match outcome {
-        Ok(StoredFile { version, below_policy, at_risk, dir_modified }) => Outcome::Stored {
+        Ok(StoredFile { version, below_policy, at_risk, dir_modified, .. }) => Outcome::Stored {
             version: *version,
             below_policy: *below_policy,
             at_risk: *at_risk,

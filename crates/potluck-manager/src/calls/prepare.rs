@@ -75,20 +75,23 @@ impl Against {
         if let Some(InParts::Whole { parts, .. }) = file.in_parts {
             return whole(file, parts);
         }
-        let (chunks, pages) = match &file.inline {
+        let (chunks, pages, holes) = match &file.inline {
             Some(inline) => {
                 self.check_inline(&file, &inline.0)?;
-                (Vec::new(), Vec::new())
+                (Vec::new(), Vec::new(), 0)
             }
             None => {
-                let entries = self.check_recipe(&file)?;
-                let parity = parity_of(&file, &entries)?;
+                let content = self.check_recipe(&file)?;
+                let entries = &content.chunks;
+                let parity = parity_of(&file, entries)?;
                 let pages = std::mem::take(&mut file.pages).into_iter().map(|page| page.0);
                 let pages = pages.collect();
-                (self.chunks(&file.path, &entries, &parity, &file.acknowledged.0)?, pages)
+                let chunks = self.chunks(&file.path, entries, &parity, &file.acknowledged.0)?;
+                (chunks, pages, content.hole_bytes())
             }
         };
-        let version = version_of(&file, (chunks.len() - file.parity.0.len()) as u64, 0);
+        let count = (chunks.len() - file.parity.0.len()) as u64;
+        let version = Version { holes, ..version_of(&file, count, 0) };
         Ok(PreparedFile {
             path: file.path,
             version,
@@ -113,7 +116,7 @@ impl Against {
         Ok(())
     }
 
-    fn check_recipe(&self, file: &FileCommit) -> Result<Vec<Entry>, Failure> {
+    fn check_recipe(&self, file: &FileCommit) -> Result<Content, Failure> {
         let pages = file.pages.iter().map(|page| &page.0[..]);
         let content = recipe::unpack(&file.digest, pages);
         let content = content.map_err(|why| bad(file, &why.to_string()))?;
@@ -150,7 +153,7 @@ impl Against {
         if !holes_fit(&content, file.chunk_size) {
             return Err(bad(file, "its holes are not where chunks would be"));
         }
-        Ok(content.chunks)
+        Ok(content)
     }
 
     /// Returns the chunks of a file with their holders: the donors whose receipts are genuine and of their present
@@ -204,11 +207,12 @@ fn redundancy_of(file: &FileCommit) -> Redundancy {
     file.ec.map_or(Redundancy::Copies(file.copies), Redundancy::Ec)
 }
 
-/// Makes the catalog's version of a file with so many data chunks, or so many parts.
+/// Makes the catalog's version of a file with so many data chunks, or so many parts, and no holes.
 fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     Version {
         id: VersionId(0),
         size: file.size,
+        holes: 0,
         digest: file.digest,
         attributes: EntryAttributes {
             mtime: file.mtime,
@@ -229,7 +233,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
     }
 }
 
-/// Prepares a file whose parts were committed before, and with which the catalog compares it.
+/// Prepares a file whose parts were committed before, with which the catalog compares it, and which say what is in holes.
 fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
     if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
         return Err(bad(&file, "it has both parts and a content of its own"));

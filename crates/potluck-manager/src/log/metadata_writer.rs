@@ -283,6 +283,7 @@ pub fn prepared(
     let version = Version {
         id: VersionId(0),
         size: u64::from(entry.len),
+        holes: 0,
         digest: entry.digest,
         attributes: EntryAttributes { mtime: FileTime::of_ms(wall_ms), ..Default::default() },
         chunk_size: PIECE as u32,

@@ -113,7 +113,7 @@ impl Draft {
         }
         self.version = Some(visible.version);
         let took = self.pool.now().saturating_sub(self.opened);
-        let published = Published { path: path.clone(), bytes: self.size(), took };
+        let published = Published { path: path.clone(), bytes: self.size() - self.holes(), took };
         let copies = if visible.below_policy { AllCopies::Unknown } else { copies };
         self.written_files.published(published, copies);
         self.note.published();
@@ -203,7 +203,7 @@ impl Draft {
         path: &PoolPath,
         options: &PutOptions,
     ) -> Result<Finished, Errno> {
-        let size = self.size();
+        let (size, holes) = (self.size(), self.holes());
         let lost = |why| Content::Lost { why, size };
         let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is published
         let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
@@ -220,7 +220,7 @@ impl Draft {
             },
         };
         self.content = match finished {
-            Ok(_) => Content::Published { size },
+            Ok(_) => Content::Published { size, holes },
             Err(why) => lost(why),
         };
         finished

@@ -114,7 +114,7 @@ impl FileSystem {
         if let Some(why) = draft.failure() {
             return Err(why);
         }
-        let mut checked = self.check_quota(path, draft.size()).await;
+        let mut checked = self.check_quota(path, draft.size() - draft.holes()).await;
         if checked.is_ok() && self.is_room_short(path, spooled).await {
             checked = draft.sync(path).await;
         }
@@ -132,21 +132,21 @@ impl FileSystem {
         asked.is_ok_and(|found| found.is_ok_and(|(capacity, _)| capacity.free < bytes))
     }
 
-    /// Refuses a file at `path` of `size` bytes if the manager would refuse to publish it because of the quota of the
+    /// Refuses a file at `path` with `data` bytes that are in no hole if the manager would refuse to publish it because of the quota of the
     /// space. A file that becomes no larger is never refused. If the manager does not answer within [`MOST_ASKED`], or
     /// fails, the file is not refused here.
     ///
     /// Errors: [`Errno::DQUOT`].
-    async fn check_quota(&self, path: &PoolPath, size: u64) -> Result<(), Errno> {
+    async fn check_quota(&self, path: &PoolPath, data: u64) -> Result<(), Errno> {
         let quota = tokio::time::timeout(MOST_ASKED, async {
             let quota = self.quota_of(path.space()).await.ok()??;
-            let replaced = self.stat(path).await.map_or(0, |entry| entry.size);
+            let replaced = self.stat(path).await.map_or(0, |entry| entry.data());
             Some((quota, replaced))
         });
         match quota.await {
             Ok(Some((BytesQuota { most, used }, replaced))) => {
-                let after = used.saturating_add(size).saturating_sub(replaced);
-                match size > replaced && after > most {
+                let after = used.saturating_add(data).saturating_sub(replaced);
+                match data > replaced && after > most {
                     true => Err(Errno::DQUOT),
                     false => Ok(()),
                 }

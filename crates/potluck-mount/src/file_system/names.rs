@@ -47,8 +47,8 @@ impl FileSystem {
         size: u64,
         attributes: EntryAttributes,
     ) -> ShownEntry {
-        let (version, has_name) = (None, true);
-        let facts = ShownEntry { inode: ROOT, kind, size, attributes, version, has_name };
+        let (holes, version, has_name) = (0, None, true);
+        let facts = ShownEntry { inode: ROOT, kind, size, holes, attributes, version, has_name };
         let inode = self.number_of_entry(parent, name, &entry_of(name.into(), &facts));
         self.inodes().looked_up(inode, (parent, name), kind);
         ShownEntry { inode, ..facts }

@@ -17,6 +17,7 @@ fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
         path: name.into(),
         kind,
         size: 3,
+        holes: 0,
         mtime: FileTime(7),
         version: (kind == EntryKind::File).then_some(VersionId(version)),
         digest: None,

@@ -86,7 +86,7 @@ pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
     FileAttr {
         ino: INodeNo(facts.inode),
         size: facts.size,
-        blocks: facts.size.div_ceil(512),
+        blocks: facts.size.saturating_sub(facts.holes).div_ceil(512),
         atime: accessed.unwrap_or(mtime).system(),
         mtime: mtime.system(),
         ctime: changed.system(),

@@ -13,6 +13,8 @@ pub struct Version {
     pub id: VersionId,
     /// The size of the file in bytes of plaintext.
     pub size: u64,
+    /// The bytes of the file that are in holes, which are stored nowhere.
+    pub holes: u64,
     /// The digest of the plaintext.
     pub digest: Digest,
     /// The modification time at the source, and the permissions.
@@ -38,6 +40,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// Returns the number of bytes of the file that are in no hole: what it uses of a quota.
+    pub fn data(&self) -> u64 {
+        self.size.saturating_sub(self.holes)
+    }
+
     /// Returns the redundancy that keeps the version.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {

@@ -176,6 +176,7 @@ mod tests {
         let version = Version {
             id: VersionId(1),
             size: 1000,
+            holes: 0,
             digest: Digest([0; 32]),
             attributes: EntryAttributes::default(),
             chunk_size: 1000,

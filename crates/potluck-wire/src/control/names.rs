@@ -38,6 +38,9 @@ pub struct ListedEntry {
     /// The size in plaintext bytes; 0 for a directory, and for a link the bytes of its target.
     #[serde(default)]
     pub size: u64,
+    /// The bytes of a file that are in holes, which are stored nowhere.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub holes: u64,
     /// The modification time, nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns")]
     pub mtime: FileTime,
@@ -74,6 +77,11 @@ pub struct ListedEntry {
 }
 
 impl ListedEntry {
+    /// Returns the number of bytes of a file that are in no hole.
+    pub fn data(&self) -> u64 {
+        self.size.saturating_sub(self.holes)
+    }
+
     /// Returns the attributes of the entry.
     pub fn attributes(&self) -> EntryAttributes {
         let Self { mtime, permissions, owner, changed, accessed, .. } = *self;
@@ -449,7 +457,7 @@ pub struct CopiedFiles {
     pub next: Option<String>,
 }
 
-fn is_none(count: &u64) -> bool {
+pub(super) fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
@@ -535,7 +543,7 @@ impl OnlyIf {
 pub struct Removed {
     /// The number of files and links.
     pub files: u64,
-    /// The size of the files together, in bytes of plaintext.
+    /// The bytes of the files together that are in no hole, as plaintext.
     pub bytes: u64,
     /// True if more was removed than these sums say: the entries of a large tree are not all counted.
     #[serde(default)]
@@ -577,14 +585,14 @@ pub struct Used {
     pub files: u64,
     /// The number of directories.
     pub dirs: u64,
-    /// The sizes of the files together, in bytes.
+    /// The bytes of the files together that are in no hole.
     pub bytes: u64,
     /// The bytes on donors, with all copies. A chunk that several files share counts for each with an equal part.
     pub stored: u64,
     /// The number of kept versions: old versions, and files and links that were removed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub kept_files: u64,
-    /// The sizes of the kept versions together, in bytes.
+    /// The bytes of the kept versions together that are in no hole.
     #[serde(default, skip_serializing_if = "is_none")]
     pub kept_bytes: u64,
     /// The sums of the direct children, in order of their names.
@@ -628,6 +636,6 @@ pub struct ChildUse {
     pub dir: bool,
     /// The number of files in the child, itself included.
     pub files: u64,
-    /// The size of these files together, in bytes of plaintext.
+    /// The bytes of these files together that are in no hole, as plaintext.
     pub bytes: u64,
 }

@@ -41,6 +41,6 @@ pub struct QuotaUse {
     pub files_by_default: bool,
     /// The number of files, links, directories and snapshots that count against the quota.
     pub files: u64,
-    /// The sizes of the files together, in bytes.
+    /// The bytes of the files together that are in no hole.
     pub bytes: u64,
 }

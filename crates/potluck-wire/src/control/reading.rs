@@ -1,6 +1,7 @@
 //! The calls to read files.
 
 use super::DonorAccess;
+use super::names::is_none;
 use super::{Call, Done, call};
 use crate::packed::{Blob, Packed, PackedRecord};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
@@ -130,6 +131,9 @@ pub struct OpenFile {
     pub version: VersionId,
     /// The size of the file in bytes of plaintext.
     pub size: u64,
+    /// The bytes of the file that are in holes, which nobody sends.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub holes: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
     /// The modification time, in nanoseconds since 1970.
@@ -183,6 +187,13 @@ pub struct OpenFile {
     /// The number of the key that seals the content, where it is sealed and not in parts, each of which has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,
+}
+
+impl OpenFile {
+    /// Returns the number of bytes of the file that are in no hole.
+    pub fn data(&self) -> u64 {
+        self.size.saturating_sub(self.holes)
+    }
 }
 
 /// A part of a file that is not a hole.

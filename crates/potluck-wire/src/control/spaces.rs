@@ -133,7 +133,7 @@ pub struct SpaceInfo {
     /// The number of files in the space.
     #[serde(default)]
     pub files: u64,
-    /// The size of the files together, in bytes of plaintext, before copies and dedup.
+    /// The bytes of the files together that are in no hole, as plaintext, before copies and dedup.
     #[serde(default)]
     pub bytes: u64,
     /// The number of files of up to 4 KiB, which live in the catalog.

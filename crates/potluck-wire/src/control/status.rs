@@ -58,7 +58,7 @@ pub struct PoolStatus {
     pub interrupted_bytes: u64,
     /// The number of files in all spaces.
     pub files: u64,
-    /// The size of the files together, in bytes of plaintext.
+    /// The bytes of the files together that are in no hole, as plaintext.
     pub bytes: u64,
     /// The number of chunks that no file uses and that wait to be reclaimed.
     #[serde(default)]

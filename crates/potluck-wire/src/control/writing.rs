@@ -195,7 +195,7 @@ call!(Grow => Grown, "grow", at most 1 << 20);
 pub struct GrowingFile {
     /// The path at which the file will be.
     pub path: PoolPath,
-    /// The bytes of plaintext that the file has so far.
+    /// The bytes of plaintext that the file has so far, without its holes.
     pub bytes: u64,
 }
 

@@ -39,7 +39,11 @@ struct CpReport {
     /// The number of symbolic links that were copied as links.
     links: u64,
     bytes: u64,
+    /// The bytes that were moved: neither those of holes nor those of files that were copied without moving bytes.
+    #[serde(skip)]
+    data: u64,
     seconds: f64,
+    /// MiB per second that were moved.
     mib_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sent_chunks: Option<u64>,
@@ -50,7 +54,7 @@ struct CpReport {
     /// The bytes, in whole chunks, that were in the pool already or occur twice in what was copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_bytes: Option<u64>,
-    /// The share of `held_bytes` in all bytes, from 0 to 1.
+    /// The share of `held_bytes` in all bytes that are in no hole, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_share: Option<f64>,
     /// MiB per second until the files were visible (the observed application bandwidth).
@@ -251,15 +255,15 @@ struct SessionTimes {
 impl CpReport {
     fn timed(&mut self, took: Duration) {
         self.seconds = took.as_secs_f64();
-        self.mib_s = mib_s(self.bytes, took);
-        if self.held_bytes.is_none() || self.bytes == 0 {
+        self.mib_s = mib_s(self.data, took);
+        if self.held_bytes.is_none() || self.data == 0 {
             return;
         }
         let SessionTimes { until_visible, until_stored } = self.session_times;
-        self.held_share = self.held_bytes.map(|held| held as f64 / self.bytes as f64);
-        self.oab_mib_s = Some(mib_s(self.bytes, until_visible));
+        self.held_share = self.held_bytes.map(|held| held as f64 / self.data as f64);
+        self.oab_mib_s = Some(mib_s(self.data, until_visible));
         let is_stored = self.pending_copies.is_none_or(|pending| pending == 0);
-        self.asb_mib_s = is_stored.then(|| mib_s(self.bytes, until_stored));
+        self.asb_mib_s = is_stored.then(|| mib_s(self.data, until_stored));
     }
 
     /// Formats the rates until files were visible and until all copies were made, if these differ.
@@ -304,7 +308,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
                 format!("{files}, {size}, copied without moving bytes")
             }
             // A copy that is over in a moment says nothing about the speed of the pool.
-            _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
+            _ if report.data < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
             _ => match report.other_rates() {
                 Some(rates) => format!("{files}, {size}, {rates}"),
                 None => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),

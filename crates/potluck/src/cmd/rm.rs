@@ -101,7 +101,7 @@ async fn look(
     let (entry, kept) = (stated.entry, stated.policy.retention().removed);
     match entry.kind {
         EntryKind::File => {
-            return Ok((Removed { files: 1, bytes: entry.size, ..Removed::default() }, kept));
+            return Ok((Removed { files: 1, bytes: entry.data(), ..Removed::default() }, kept));
         }
         EntryKind::Link => return Ok((Removed { files: 1, ..Removed::default() }, kept)),
         EntryKind::Dir => {}

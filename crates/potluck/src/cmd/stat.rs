@@ -59,6 +59,9 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
         line("versions", format!("{} are kept", policy.keep_versions));
     }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
+    if entry.holes > 0 {
+        line("holes", format!("{}, which are stored nowhere", format_size(entry.holes)));
+    }
     line("modified", stated_time(entry.mtime.ms()));
     line("mode", mode(entry));
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {

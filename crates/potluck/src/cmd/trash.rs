@@ -50,7 +50,7 @@ async fn empty(args: TrashEmptyArgs, client: &Pool, output: &Output) -> Result<E
             .hint("name one: `potluck space ls` lists those that you may see"));
     }
     let kept = client.kept_below(&path, KeptScope::AllBelow).await?;
-    let (things, bytes) = (kept.len() as u64, kept.iter().map(|about| about.entry.size).sum());
+    let (things, bytes) = (kept.len() as u64, kept.iter().map(|about| about.entry.data()).sum());
     let mut what = format!("{}, {}", count(things, "kept entry"), format_size(bytes));
     let dirs = kept.iter().filter(|about| about.entry.version.is_none()).count() as u64;
     if dirs > 0 {

@@ -125,6 +125,49 @@ fn only_the_data_of_a_file_needs_room() {
 }
 
 #[test]
+fn only_the_data_of_a_file_counts_in_what_files_use_and_how_fast_they_are_moved() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "1MiB"]);
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "50MiB"]);
+    const DATA: u64 = 20 << 20;
+    let (from, back) = (lab.dir().join("from"), lab.dir().join("back"));
+    let runs = [(0, 5 << 20), (1 << 30, 10 << 20), ((3 << 30) - (5 << 20), 5 << 20)];
+    sparse(&from, 1, 3 << 30, &runs);
+    for [from, to] in [[arg(&from), "pot://lab/f"], ["pot://lab/f", arg(&back)]] {
+        let copied = lab.cli.json(&["cp", from, to]);
+        assert_eq!(copied["bytes"].as_u64(), Some(3 << 30));
+        let [rate, seconds] = ["mib_s", "seconds"].map(|name| copied[name].as_f64());
+        let moved = rate.expect("told") * seconds.expect("told");
+        assert!((moved - 20.0).abs() < 0.1, "{copied}");
+    }
+    let stated = lab.cli.json(&["stat", "pot://lab/f"]);
+    assert_eq!(stated["entry"]["size"].as_u64(), Some(3 << 30));
+    assert_eq!(stated["entry"]["holes"].as_u64(), Some((3 << 30) - DATA));
+    let uses = |bytes: u64| {
+        let used = lab.cli.json(&["du", "pot://lab"]);
+        let space = &lab.cli.json(&["space", "ls"])["spaces"][0];
+        let all = [&used["bytes"], &used["quota"]["bytes"], &space["bytes"]];
+        assert_eq!(all.map(|bytes| bytes.as_u64()), [Some(bytes); 3], "{used} {space}");
+    };
+    uses(DATA);
+    lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/copy"]);
+    uses(2 * DATA);
+    lab.cli.fails(6, &["cp", "pot://lab/f", "pot://lab/third"]);
+    lab.cli.fails(6, &["cp", arg(&from), "pot://lab/third"]);
+    // What is kept of a removed file uses as much as the file did.
+    lab.cli.ok(&["policy", "set", "pot://lab", "--trash", "1h"]);
+    lab.cli.ok(&["rm", "pot://lab/copy"]);
+    let used = lab.cli.json(&["du", "pot://lab"]);
+    let all = [&used["bytes"], &used["kept_bytes"], &used["quota"]["bytes"]];
+    assert_eq!(all.map(|bytes| bytes.as_u64()), [Some(DATA), Some(DATA), Some(2 * DATA)]);
+    lab.cli.ok(&["trash", "empty", "pot://lab", "-y"]);
+    uses(DATA);
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    lab.cli.ok(&["trash", "empty", "pot://lab", "-y"]);
+    uses(0);
+}
+
+#[test]
 fn holes_stay_holes_while_a_policy_is_followed_a_key_changed_and_donors_replaced() {
     let mut lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);

@@ -127,6 +127,8 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
+        let inline = facts.inline.as_ref().map_or(0, |_| facts.size);
+        self.report.data += inline + content.data_bytes();
         let now = FileTime::of_ms(self.client.env.clock.wall());
         let commit = FileCommit {
             path: facts.path,

@@ -114,13 +114,8 @@ impl Window {
             Cut::Hole { file, len } => {
                 let number = self.wholes.get(&file).map_or(file, |whole| whole.filling);
                 self.files.entry(number).or_default().content.push_hole(len);
-                self.progress.advance(len);
             }
-            Cut::HoleParts { file, count } => {
-                let bytes = u64::from(count) * self.part_bytes();
-                self.add_hole_parts(file, count);
-                self.progress.advance(bytes);
-            }
+            Cut::HoleParts { file, count } => self.add_hole_parts(file, count),
             Cut::PartEnd { file, path, digest } => self.end_part(file, path, digest),
             Cut::End { file, facts } if self.wholes.contains_key(&file) => {
                 self.end_whole(file, facts);

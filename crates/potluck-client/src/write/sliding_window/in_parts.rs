@@ -68,7 +68,7 @@ impl Window {
         whole.facts = Some(facts);
         self.close_part(file, number, path, digest);
         match self.wholes.get(&file) {
-            Some(whole) if !whole.has_chunks => self.end_hole(file, size),
+            Some(whole) if whole.data == 0 => self.end_hole(file, size),
             _ => self.complete(number),
         }
         self.complete_whole(file); // its last part may be a hole
@@ -98,7 +98,7 @@ impl Window {
         }
         state.part = Some(PartOf { file, number: of_file });
         whole.uncommitted.insert(of_file);
-        whole.has_chunks = true;
+        whole.data += state.content.data_bytes();
         state.facts = Some(Facts {
             path,
             size: state.content.size(),

@@ -1,7 +1,7 @@
 //! Offering: the manager is asked which chunks the pool holds already.
 
 use super::stages::Offer;
-use super::{Event, Window};
+use super::{Event, FileState, Window};
 use potluck_core::chunk::ChunkName;
 use potluck_core::size::format_size;
 use potluck_wire::control::Offered;
@@ -45,12 +45,11 @@ impl Window {
         }));
     }
 
-    /// Returns the bytes so far of the largest file that is not visible yet.
+    /// Returns the bytes so far of the largest file that is not visible yet, without its holes.
     fn largest_file(&self) -> u64 {
-        let part = self.part_bytes();
-        let bytes = |number: &u32| self.files.get(number).map_or(0, |state| state.content.size());
-        let in_parts = self.wholes.values();
-        let in_parts = in_parts.map(|it| u64::from(it.count) * part + bytes(&it.filling));
+        let data = |state: &FileState| state.content.data_bytes();
+        let bytes = |number: &u32| self.files.get(number).map_or(0, data);
+        let in_parts = self.wholes.values().map(|it| it.data + bytes(&it.filling));
         self.files.keys().map(bytes).chain(in_parts).max().unwrap_or(0)
     }
 

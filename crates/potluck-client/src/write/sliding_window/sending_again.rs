@@ -195,6 +195,7 @@ impl Window {
             path: file.path.to_string(),
             version: VersionId(0),
             size: file.size,
+            holes: 0,
             digest: file.digest,
             mtime: file.mtime,
             permissions: file.permissions,

@@ -219,8 +219,8 @@ pub(super) struct Whole {
     pub filling: u32,
     /// The number of parts that were cut to their end, with those that are holes.
     pub count: u32,
-    /// True if one of them has chunks.
-    pub has_chunks: bool,
+    /// The plaintext bytes of their chunks.
+    pub data: u64,
     /// The numbers of the parts that were cut and are not committed.
     pub uncommitted: BTreeSet<u32>,
     /// The plaintext bytes of chunks of its parts that the pool held already.

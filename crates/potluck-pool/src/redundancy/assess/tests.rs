@@ -50,6 +50,7 @@ fn add_copies(
     let version = Version {
         id: VersionId(n),
         size: len.into(),
+        holes: 0,
         digest: Digest([0; 32]),
         attributes: EntryAttributes::default(),
         chunk_size: len,
@@ -133,6 +134,7 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
     let version = |goal| Version {
         id: VersionId(1),
         size: 1000,
+        holes: 0,
         digest: Digest([0; 32]),
         attributes: EntryAttributes::default(),
         chunk_size: 1000,

@@ -43,6 +43,7 @@ impl Stored {
         Version {
             id: VersionId(self.n),
             size: 3000,
+            holes: 0,
             digest: Digest([0; 32]),
             attributes: EntryAttributes::default(),
             chunk_size: 1000,

@@ -40,23 +40,13 @@ struct Found {
 struct FileToStore {
     path: PoolPath,
     source: Source,
-    /// The length; `None` for a stream of unknown length.
-    len: Option<FileLen>,
+    /// The bytes that are not in holes, about: only these need room, and time. `None` for a stream of unknown length.
+    data: Option<u64>,
 }
 
-#[derive(Clone, Copy)]
-struct FileLen {
-    /// The length in bytes.
-    bytes: u64,
-    /// The bytes of it that are not in holes, about. Only these need room.
-    stored: u64,
-}
-
-impl FileLen {
-    fn of(about: &Metadata) -> Self {
-        let bytes = about.len();
-        Self { bytes, stored: bytes.min(about.blocks() * 512) }
-    }
+/// Returns about how many bytes of a local file are not in holes.
+fn data_of(about: &Metadata) -> u64 {
+    about.len().min(about.blocks() * 512)
 }
 
 enum Source {
@@ -77,7 +67,7 @@ pub async fn copy(
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: destination.replacing().condition,
-        bytes: sum(&found.files, |len| len.stored),
+        bytes: data_of_all(&found.files),
         spare_content: destination.replacing().spare_content,
         allow_changing: args.allow_changing,
         ..PutOptions::default()
@@ -105,14 +95,13 @@ pub async fn copy(
         report.add_failed(archived::set_attributes(&client, archived_dirs).await);
         return Ok(report);
     }
-    let all = sum(&found.files, |len| len.bytes);
-    let progress = progress_bar::upload(&client, shown, all);
+    let progress = progress_bar::upload(&client, shown, options.bytes);
     let mut client = client.watched(Arc::clone(&progress));
     let parts = by_policy(&client, to, found.files).await?;
     let several = parts.len() > 1;
     let mut ended = None;
     for (root, files) in parts {
-        options.bytes = sum(&files, |len| len.stored);
+        options.bytes = data_of_all(&files);
         let paths = files.iter().filter(|_| several).map(|file| file.path.to_string());
         let paths: Vec<String> = paths.collect();
         let items = files.into_iter().map(|FileToStore { path, source, .. }| {
@@ -149,9 +138,9 @@ pub async fn copy(
     Ok(report)
 }
 
-/// Returns the sum over all files; `None` if the length of one is unknown.
-fn sum(files: &[FileToStore], of: impl Fn(FileLen) -> u64) -> Option<u64> {
-    files.iter().map(|file| file.len.map(&of)).sum()
+/// Returns the bytes of all files that are not in holes, about; `None` if the length of one is unknown.
+fn data_of_all(files: &[FileToStore]) -> Option<u64> {
+    files.iter().map(|file| file.data).sum()
 }
 
 /// Groups the files by their policies, because a session writes all its files by one policy. Each group has a path at
@@ -215,6 +204,7 @@ impl CpReport {
         self.files += done.stored.len() as u64;
         self.links += done.links;
         self.bytes += done.bytes;
+        self.data += done.data;
         add(&mut self.sent_chunks, done.sent_chunks);
         add(&mut self.sent_bytes, done.sent_bytes);
         add(&mut self.held_chunks, done.held_chunks);
@@ -268,7 +258,7 @@ fn find(
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
                 );
             }
-            found.files.push(FileToStore { path: to.clone(), source: Source::Stdin, len: None });
+            found.files.push(FileToStore { path: to.clone(), source: Source::Stdin, data: None });
             continue;
         };
         let about = std::fs::metadata(local).map_err(|error| cannot_read(local, &error))?;
@@ -276,8 +266,8 @@ fn find(
         let name = takes_in.then(|| own_name(local)).transpose()?;
         let path = target(to, name.as_deref())?;
         if !about.is_dir() {
-            let len = about.is_file().then(|| FileLen::of(&about));
-            found.add_file(path, local.clone(), len);
+            let data = about.is_file().then(|| data_of(&about));
+            found.add_file(path, local.clone(), data);
             continue;
         }
         if !args.recursive {
@@ -302,8 +292,8 @@ fn find(
 }
 
 impl Found {
-    fn add_file(&mut self, path: PoolPath, local: PathBuf, len: Option<FileLen>) {
-        self.files.push(FileToStore { path, source: Source::File(local), len });
+    fn add_file(&mut self, path: PoolPath, local: PathBuf, data: Option<u64>) {
+        self.files.push(FileToStore { path, source: Source::File(local), data });
     }
 
     /// Refuses sources whose merged contents (`A/. B/.`) would put two files at one path.
@@ -365,7 +355,7 @@ impl Found {
             }
             match std::fs::metadata(entry.path()) {
                 Ok(about) if about.is_file() => {
-                    self.add_file(path, entry.into_path(), Some(FileLen::of(&about)));
+                    self.add_file(path, entry.into_path(), Some(data_of(&about)));
                 }
                 Ok(_) => {
                     self.skipped.push(format!("{}: not a regular file", entry.path().display()));

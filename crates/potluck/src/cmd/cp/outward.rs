@@ -58,6 +58,7 @@ impl CpReport {
         self.files += done.files;
         self.links += done.links;
         self.bytes += done.bytes;
+        self.data += done.data;
         self.failovers = self.failovers.map(|so_far| so_far + done.failovers);
         let failed = done.failed.into_iter();
         self.failed.extend(failed.map(|(path, error)| FailedFile { path, error }));

@@ -130,7 +130,7 @@ impl Copying<'_> {
             let is_dir = stated.entry.kind == EntryKind::Dir;
             let bytes = match is_dir {
                 true => self.client.usage(from).await?.bytes,
-                false => stated.entry.size,
+                false => stated.entry.data(),
             };
             let dirs = match is_dir {
                 true => archived::dirs_of(&self.client, from, to).await?,

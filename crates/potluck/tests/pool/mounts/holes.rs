@@ -4,11 +4,12 @@ use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, bytes};
 use crate::pool::holes::{assert_alike, drawn, sparse};
 use crate::pool::lab::{Lab, stop};
+use crate::pool::waiting::{DEADLINE, wait_until};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,65 @@ fn a_file_is_extended_at_once_however_long_it_becomes() {
     file.write_all_at(b"there", 1 << 29).expect("written");
     assert_eq!((data(&file, 0), holes(&file, 1 << 29)), (Ok(1 << 29), (1 << 29) + 5));
     drop(file);
+    soon("the unmounting", || assert_eq!(stop(&mut mount.running, Signal::TERM), 0));
+}
+
+#[test]
+fn the_blocks_of_a_file_are_those_of_its_data() {
+    const MIB: u64 = 1 << 20;
+    let policy = &["--copies", "2", "--chunk-size", "64KiB"];
+    let Some((lab, mount)) = mounted("the_blocks_of_a_file_are_those_of_its_data", 2, policy, &[])
+    else {
+        return;
+    };
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "50MiB"]);
+    let taken = |file: &File| file.metadata().expect("told").blocks() * 512;
+    let taken_at = |mount: &Mount| fs::metadata(mount.at("f")).expect("there").blocks() * 512;
+    let file = File::create(mount.at("f")).expect("made");
+    file.set_len(4 << 30).expect("longer");
+    assert_eq!(taken(&file), 0, "it is all hole");
+    file.write_all_at(&bytes(1, 3 << 20), 1 << 30).expect("written");
+    assert_eq!(taken(&file), 3 * MIB, "while it waits here");
+    file.sync_all().expect("synced");
+    assert_eq!(taken(&file), 3 * MIB, "while donors have it");
+    drop(file);
+    assert_eq!(taken_at(&mount), 3 * MIB, "once it is published");
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    assert_eq!(taken_at(&other), 3 * MIB, "in another mount");
+    assert_eq!(taken(&File::open(other.at("f")).expect("opened")), 3 * MIB, "for a reader");
+    let options = OpenOptions::new().read(true).write(true).open(mount.at("f"));
+    let file = options.expect("opened");
+    file.write_all_at(&bytes(2, 1 << 20), 2 << 30).expect("written");
+    assert_eq!(taken(&file), 4 * MIB, "while it is changed");
+    file.set_len((1 << 30) + MIB).expect("cut off");
+    assert!((MIB..=4 * MIB).contains(&taken(&file)), "{} are in the file", taken(&file));
+    drop(file);
+    assert_eq!(taken_at(&mount), MIB, "once it is cut off");
+    fs::write(mount.at("g"), bytes(3, 2 << 20)).expect("written");
+    let du = Command::new("du").args(["-s", "-B1"]).arg(&mount.dir).output().expect("it runs");
+    let said = String::from_utf8(du.stdout).expect("text");
+    assert_eq!(said.split_whitespace().next(), Some((3 * MIB).to_string().as_str()), "{said}");
+}
+
+#[test]
+fn work_on_a_file_with_a_long_hole_ends_with_the_program_that_writes_it() {
+    let test = "work_on_a_file_with_a_long_hole_ends_with_the_program_that_writes_it";
+    let options = &["--spool-max", "64MiB"];
+    let Some((_lab, mut mount)) = mounted(test, 2, &["--copies", "2"], options) else { return };
+    let path = mount.at("f");
+    // It makes the file longer by truncate(), and goes on behind the hole for as long as it lives.
+    let mut writer = Command::new("dd");
+    writer.args(["if=/dev/zero", "bs=1M", "seek=1M", "status=none"]);
+    let mut of = std::ffi::OsString::from("of=");
+    of.push(&path);
+    let mut writer = writer.arg(of).spawn().expect("it runs");
+    let size = || fs::metadata(&path).map_or(0, |about| about.len());
+    wait_until("bytes behind the hole", DEADLINE, || size() > (1 << 40) + (96 << 20));
+    soon("the end of the program", || {
+        writer.kill().expect("killed");
+        writer.wait().expect("ended");
+    });
+    soon("rm", || fs::remove_file(&path).expect("removed"));
     soon("the unmounting", || assert_eq!(stop(&mut mount.running, Signal::TERM), 0));
 }
 
