@@ -124,7 +124,7 @@ impl Member {
         let caller = self.caller()?;
         let path: PoolPath = SPACE.parse().map_err(|why| anyhow!("{why}"))?;
         caller
-            .call(&Stat { path, chunks: false, unjudged: false, after: None })
+            .call(&Stat { path, chunks: false, unjudged: false, room: false, after: None })
             .await
             .map_err(|why| anyhow!("{why}"))?;
         Ok(caller)

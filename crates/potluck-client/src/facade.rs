@@ -110,7 +110,15 @@ impl Pool {
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_unjudged(&self, path: &PoolPath) -> Result<Stated, Failure> {
         let path = path.clone();
-        self.call(&Stat { path, chunks: false, unjudged: true, after: None }).await
+        self.call(&Stat { path, chunks: false, unjudged: true, room: false, after: None }).await
+    }
+
+    /// Returns what [`Pool::stat_unjudged`] does, and how much can be stored by the policy that holds at the path.
+    ///
+    /// Errors: those of [`Pool::stat`].
+    pub async fn stat_room(&self, path: &PoolPath) -> Result<Stated, Failure> {
+        let path = path.clone();
+        self.call(&Stat { path, chunks: false, unjudged: true, room: true, after: None }).await
     }
 
     /// Returns the metadata of a path as [`Pool::stat`] does, and of a file also its chunks, the first
@@ -123,7 +131,10 @@ impl Pool {
 
     /// Asks for all pages about a file, from the first one again if the file is replaced meanwhile.
     async fn stat_judged(&self, path: &PoolPath, chunks: bool) -> Result<Stated, Failure> {
-        let page = |chunks, after| Stat { path: path.clone(), chunks, unjudged: false, after };
+        let page = |chunks, after| {
+            let path = path.clone();
+            Stat { path, chunks, unjudged: false, room: false, after }
+        };
         let mut stated = self.call(&page(chunks, None)).await?;
         while let Some(after) = stated.next.take() {
             let has_room = stated.chunk_list.len() < MOST_DESCRIBED;

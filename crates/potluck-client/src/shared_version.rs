@@ -92,7 +92,7 @@ impl SharedPlace {
     /// Returns whether no version is to be made before [`Pool::publish_shared`].
     async fn is_kept_back(&self, client: &Pool) -> Result<bool, Failure> {
         let path = below(&self.staging, &[OPEN, KEPT_BACK])?;
-        let stat = Stat { path, chunks: false, unjudged: true, after: None };
+        let stat = Stat { path, chunks: false, unjudged: true, room: false, after: None };
         match client.call_retrying(&stat).await {
             Err(failure) if failure.code == code::NO_ENTRY => Ok(false),
             stated => stated.map(|_| true),

@@ -9,6 +9,7 @@ pub mod attributes;
 pub mod byte_ranges;
 pub mod checkpoint;
 pub mod chunk;
+pub mod chunk_file;
 pub mod clock;
 pub mod entropy;
 pub mod entry_stamp;

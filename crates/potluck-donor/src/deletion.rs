@@ -2,8 +2,9 @@
 //! Quarantined chunks are removed by a file of their own. Nothing is ever removed for being absent from a list (promise
 //! D5).
 
-use crate::store::{HeldChange, Store, chunk_of, stored_len};
+use crate::store::{HeldChange, Store, chunk_of};
 use potluck_core::chunk::ChunkName;
+use potluck_core::chunk_file::stored_len;
 use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
 use std::io;

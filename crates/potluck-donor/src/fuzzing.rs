@@ -3,4 +3,4 @@
 pub use crate::scrub::Round;
 pub use crate::state::{HeardManager, Own};
 pub use crate::store::marker::Marker;
-pub use crate::store::trailer::{TRAILER, Trailer, file_len, stored_len};
+pub use crate::store::trailer::Trailer;

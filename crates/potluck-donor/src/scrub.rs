@@ -8,7 +8,8 @@
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::idle_thread::on_idle_thread;
 use crate::service::Service;
-use crate::store::{CopyHealth, Cursor, ListedAhead, Store, file_len, taken};
+use crate::store::{CopyHealth, Cursor, ListedAhead, Store};
+use potluck_core::chunk_file::{disk_bytes, file_len};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
 use potluck_wire::env::Env;
@@ -262,7 +263,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
         if matches!(health, Ok(CopyHealth::Spoiled | CopyHealth::Unreadable)) {
             round.spoiled += 1;
         }
-        let bytes = taken(file_len(holding.len));
+        let bytes = disk_bytes(file_len(holding.len));
         (read, round.done) = (read + bytes, round.done + bytes);
         round.next = Some(Cursor::after(holding.name));
     }

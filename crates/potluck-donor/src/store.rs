@@ -43,12 +43,13 @@ pub(crate) use layout::{StoreLayout, chunk_of};
 pub(crate) use marker::{ClaimRequest, KnownStore, StoreClaim, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{StoreRemoved, remove, stored_chunks};
-pub(crate) use trailer::{ChunkOrigin, TRAILER, file_len, stored_len, tail_len};
-pub(crate) use usage::{StoreUsage, taken};
+pub(crate) use trailer::ChunkOrigin;
+pub(crate) use usage::StoreUsage;
 
 use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
 use open_chunks::OpenChunks;
 use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::chunk_file::{TRAILER, file_len, stored_len};
 use potluck_core::ids::Incarnation;
 use potluck_core::owner_limits::{DiskState, Limits};
 use potluck_core::policy::AckLevel;

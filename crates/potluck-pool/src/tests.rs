@@ -396,22 +396,25 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
 fn an_unknown_size_is_promised_little_and_what_fits_of_that() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    open(&mut pool, S1, 990 * MIB, 0.0).expect("opened");
+    open(&mut pool, S1, 989 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = |number| NewSession {
+    let new = |number, member| NewSession {
         id: SessionId([number; 16]),
-        member: ME,
+        member,
         space: SpaceId(1),
         policy: policy.clone(),
         asked: AskedPolicy::default(),
         room: None,
     };
-    // 10 MiB are left: room for two whole starting amounts, and for half of one.
+    // 10 MiB are left beside what the files of chunks take: room for two whole starting amounts, and for half of one.
     for (number, promised) in [(8, 4 * MIB), (9, 4 * MIB), (10, 2 * MIB)] {
-        let ticketed = pool.open_session(new(number), None, at(0.0)).expect("opened");
+        let ticketed = pool.open_session(new(number, ME), None, at(0.0)).expect("opened");
         assert_eq!(ticketed.bytes, promised);
     }
-    assert!(pool.open_session(new(11), None, at(0.0)).is_err());
+    let refused = pool.open_session(new(11, MemberId(10)), None, at(0.0));
+    assert!(refused.is_err(), "what is promised to others by guess stays promised");
+    let asked = pool.open_session(new(12, ME), Some(8 * MIB), at(0.0)).expect("opened");
+    assert_eq!(asked.bytes, 8 * MIB, "a member's own guesses make room for what it asks for");
 }
 
 #[test]

@@ -94,6 +94,8 @@ pub struct OpenSession {
     pub(crate) more: BTreeMap<DonorId, u64>,
     /// The bytes of its member's slack that the session has taken.
     pub(crate) slack: u64,
+    /// True while the session has only what was promised to it by guess, because the size of its files was not known.
+    pub(crate) guessed: bool,
     /// The time at which the session was opened; `None` for a session of an earlier term of the manager.
     pub(crate) began: Option<Tick>,
     pub(crate) heard: Tick,
@@ -286,6 +288,7 @@ impl OpenSession {
             unpaid: 0,
             more: BTreeMap::new(),
             slack: 0,
+            guessed: false,
             began: Some(now),
             heard: now,
             busy: 0,
@@ -315,6 +318,18 @@ impl OpenSession {
     pub(crate) fn pay(&mut self, asked: u64, most: u64) {
         self.asked_for = self.asked_for.saturating_add(asked);
         self.unpaid = self.unpaid.saturating_add(asked.saturating_sub(most));
+    }
+
+    /// Returns the bytes that donors have stored and not yet told of, where so many are still promised on them.
+    pub(crate) fn untold(
+        &self,
+        promised: &BTreeMap<DonorId, u64>,
+    ) -> impl Iterator<Item = (DonorId, u64)> {
+        let planned = self.plan.promised();
+        self.acknowledged.iter().filter_map(move |(donor, bytes)| {
+            let told = planned.get(donor)?.saturating_sub(*promised.get(donor)?);
+            Some((*donor, bytes.saturating_sub(told)))
+        })
     }
 
     /// Returns whether the session is open and not parked.

@@ -238,7 +238,8 @@ impl Member {
                     .await
             }
             2 => {
-                let stat = Stat { path: file, chunks: true, unjudged: false, after: None };
+                let stat =
+                    Stat { path: file, chunks: true, unjudged: false, room: false, after: None };
                 self.forbidden(&stat).await
             }
             3 => self.forbidden(&List { path: all, recursive: true, after: None }).await,

@@ -76,6 +76,7 @@ mod pool {
     mod mounts_and_faults;
     mod mounts_in_the_background;
     mod names;
+    mod nearly_full;
     mod older_copies;
     mod operations_as_documented;
     mod pages_as_documented;

@@ -1,8 +1,9 @@
 //! Reads chunks back and compares them with their names (promise R1).
 
-use super::{HeldChange, Store, StoreRefusal, TRAILER, stored_len, tail_len};
+use super::{HeldChange, Store, StoreRefusal};
 use crate::disk::{OldFile, is_broken, is_no_file, read_exact_at};
 use potluck_core::chunk::{ChunkName, Verifier};
+use potluck_core::chunk_file::{TRAILER, stored_len, tail_len};
 use potluck_wire::bulk::PIECE;
 use std::io;
 

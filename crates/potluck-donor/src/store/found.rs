@@ -1,8 +1,8 @@
 //! A chunk that is open to be sent.
 
-use super::trailer::{TRAILER, tail_len};
 use crate::disk::{OldFile, read_exact_at};
 use potluck_core::chunk::ChunkName;
+use potluck_core::chunk_file::{TRAILER, tail_len};
 use potluck_core::merkle::{SegmentHashes, TreeParts};
 use std::sync::OnceLock;
 

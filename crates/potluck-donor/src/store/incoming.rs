@@ -2,9 +2,10 @@
 
 use super::trailer::{ChunkOrigin, Trailer};
 use super::usage::{PromisedBytes, Removal};
-use super::{HeldChange, Store, StoreRefusal, TRAILER, tail_len};
+use super::{HeldChange, Store, StoreRefusal};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
+use potluck_core::chunk_file::{TRAILER, tail_len};
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::SegmentHashes;
 use potluck_core::policy::AckLevel;

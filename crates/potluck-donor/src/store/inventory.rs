@@ -1,9 +1,10 @@
 //! The inventory: all chunks that are held, page by page in order of names, so that the list is never in memory as a
 //! whole.
 
+use super::Store;
 use super::layout::chunk_of;
-use super::{Store, file_len, stored_len, taken};
 use potluck_core::chunk::ChunkName;
+use potluck_core::chunk_file::{disk_bytes, file_len, stored_len};
 use potluck_wire::control::{Holding, INVENTORY_PAGE};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -94,15 +95,15 @@ impl Store {
     /// Counts the files anew, so that files that vanished take no room any more.
     pub fn recount(&self) -> io::Result<()> {
         self.usage.begin_recount();
-        let mut found = taken(self.disk().len(self.layout().marker())?);
+        let mut found = disk_bytes(self.disk().len(self.layout().marker())?);
         for bucket in 0..=u8::MAX {
             let held = self.bucket(bucket, None)?;
-            found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
+            found += held.iter().map(|holding| disk_bytes(file_len(holding.len))).sum::<u64>();
         }
         // The quarantine is counted last, so that a chunk that is quarantined meanwhile is counted twice at worst. One
         // that is taken out of quarantine meanwhile may be missed, and is noted as a file that may be.
         self.disk().list(self.layout().quarantine(), &mut |entry| {
-            found += entry.file.map_or(0, taken);
+            found += entry.file.map_or(0, disk_bytes);
         })?;
         if !self.present() {
             return Ok(()); // the store went away meanwhile, so what was counted says nothing

@@ -6,8 +6,9 @@
 //! needed (the catalog's `dispensable`), or when it was stored here again.
 
 use super::copy_health::CopyHealth;
-use super::{HeldChange, Store, stored_len, taken};
+use super::{HeldChange, Store};
 use potluck_core::chunk::ChunkName;
+use potluck_core::chunk_file::{disk_bytes, stored_len};
 use potluck_core::clock::Tick;
 use potluck_wire::control::Holding;
 use std::collections::{BTreeSet, VecDeque};
@@ -75,12 +76,12 @@ impl Quarantine {
     /// Removes the file at the position `at` from the list.
     fn take(&mut self, at: usize) -> Option<Quarantined> {
         let file = self.files.remove(at)?;
-        self.bytes = self.bytes.saturating_sub(taken(file.len));
+        self.bytes = self.bytes.saturating_sub(disk_bytes(file.len));
         Some(file)
     }
 
     fn add(&mut self, file: Quarantined) {
-        self.bytes += taken(file.len);
+        self.bytes += disk_bytes(file.len);
         self.files.push_back(file);
     }
 
@@ -134,7 +135,7 @@ impl Store {
             let odd = quarantine.files.iter().position(|file| file.chunk.is_none());
             let Some(file) = odd.and_then(|at| quarantine.take(at)) else { break };
             drop(quarantine);
-            left = left.saturating_sub(taken(file.len));
+            left = left.saturating_sub(disk_bytes(file.len));
             if !self.remove_quarantined(file) {
                 break; // tried again at the next check of the disk
             }
@@ -153,7 +154,7 @@ impl Store {
                 break;
             }
             chunks.extend(file.chunk);
-            left = left.saturating_sub(taken(file.len));
+            left = left.saturating_sub(disk_bytes(file.len));
         }
         chunks
     }

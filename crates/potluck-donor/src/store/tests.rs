@@ -6,6 +6,7 @@ use crate::disk::SystemDisk;
 use crate::store::copy_health::CopyHealth;
 use crate::store::incoming::NotPlaced;
 use potluck_core::chunk::{ChunkKind, Digest};
+use potluck_core::chunk_file::{disk_bytes, tail_len};
 use potluck_core::clock::Tick;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use potluck_core::ids::{DonorId, SessionId};
@@ -427,14 +428,14 @@ fn a_chunk_that_leaves_quarantine_during_a_recount_stays_counted_s2() {
     // The recount lists the bucket, the chunk is found sound, and the recount lists the quarantine.
     store.usage().begin_recount();
     assert_eq!(store.look_at_quarantined(Tick::ZERO), 1);
-    assert_eq!(store.usage().end_recount(used - taken(file_len(100))), 0);
+    assert_eq!(store.usage().end_recount(used - disk_bytes(file_len(100))), 0);
     assert_eq!(store.report().0.lent_used, used);
     // The next recount finds the chunk, and nothing is forgotten of files that vanish.
     store.recount().expect("counted");
     assert_eq!(store.report().0.lent_used, used);
     std::fs::remove_file(&path).expect("removed");
     store.recount().expect("counted");
-    assert_eq!(store.report().0.lent_used, used - taken(file_len(100)));
+    assert_eq!(store.report().0.lent_used, used - disk_bytes(file_len(100)));
 }
 
 #[test]

@@ -1,14 +1,9 @@
 //! The end of a chunk file: the hashes of the chunk's segments, of which proofs for ranges of segments are made, and a
 //! trailer that identifies the bytes to a reader that has nothing but the file.
 
-use potluck_core::chunk::{ChunkKind, ChunkName, MAX_CHUNK};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::chunk_file::TRAILER;
 use potluck_core::ids::SessionId;
-use potluck_core::merkle::{SEGMENT, segment_count};
-
-/// The size of the trailer in bytes.
-pub const TRAILER: usize = 64;
-/// The size of a segment's hash in bytes.
-const HASH: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
 /// The version of the trailer. Version 1 had no hashes of segments before it.
@@ -102,24 +97,6 @@ impl Trailer {
     }
 }
 
-/// Returns the number of stored bytes in a chunk file of `file` bytes; `None` if no chunk has a file of that size.
-pub fn stored_len(file: u64) -> Option<u32> {
-    let front = file.checked_sub(TRAILER as u64)?;
-    let segments = front.div_ceil(u64::from(SEGMENT) + HASH);
-    let stored = u32::try_from(front.checked_sub(segments * HASH)?).ok()?;
-    ((1..=MAX_CHUNK).contains(&stored) && file_len(stored) == file).then_some(stored)
-}
-
-/// Returns the number of bytes that a chunk file has after its `stored` bytes: the hashes and the trailer.
-pub fn tail_len(stored: u32) -> usize {
-    (segment_count(stored.into()) * HASH) as usize + TRAILER
-}
-
-/// Returns the size in bytes of the chunk file of `stored` bytes.
-pub fn file_len(stored: u32) -> u64 {
-    u64::from(stored) + tail_len(stored) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,18 +142,5 @@ mod tests {
             changed[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Trailer::decode(&changed), None, "bit {bit}");
         }
-    }
-
-    #[test]
-    fn only_possible_chunks_have_a_length() {
-        assert_eq!(stored_len(TRAILER as u64), None);
-        assert_eq!(stored_len(TRAILER as u64 + 1), None);
-        for len in [1, 65_535, 65_536, 65_537, 1 << 22, MAX_CHUNK] {
-            assert_eq!(stored_len(file_len(len)), Some(len));
-        }
-        assert_eq!(file_len(65_537) - file_len(65_536), 1 + HASH);
-        assert_eq!(stored_len(file_len(65_536) + 1), None, "half a hash");
-        assert_eq!(stored_len(file_len(MAX_CHUNK) + 1), None);
-        assert_eq!(stored_len(0), None);
     }
 }

@@ -4,17 +4,9 @@
 //! pool moves that many bytes to other donors.
 
 use crate::disk::DiskSpace;
+use potluck_core::chunk_file::disk_bytes;
 use potluck_core::owner_limits::{DiskState, Limits, disk_lacks, excess, room};
 use std::sync::{Mutex, MutexGuard};
-
-/// The size in bytes of the blocks in which file systems give space. Because whole blocks are counted, the cap holds
-/// whether an owner adds up file sizes or asks `du`.
-const BLOCK: u64 = 4096;
-
-/// Returns the number of bytes that a file of `len` bytes takes on the disk.
-pub fn taken(len: u64) -> u64 {
-    len.div_ceil(BLOCK).saturating_mul(BLOCK)
-}
 
 /// The faults of a disk, from bad to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +103,7 @@ impl StoreUsage {
 
     /// Promises room for a file of `len` bytes; returns `None` if there is not enough.
     pub fn reserve(&self, len: u64) -> Option<PromisedBytes<'_>> {
-        let bytes = taken(len);
+        let bytes = disk_bytes(len);
         let mut counts = self.counts();
         if counts.room() < bytes {
             return None;
@@ -124,13 +116,13 @@ impl StoreUsage {
 
     /// Counts a file of `len` bytes that was found when the store was looked through.
     pub fn found(&self, len: u64) {
-        self.counts().used += taken(len);
+        self.counts().used += disk_bytes(len);
     }
 
     /// Notes that a file of `len` bytes is about to be removed, or moved to where a recount may have looked already: a
     /// recount may miss it from now on.
     pub fn removal(&self, len: u64) -> Removal<'_> {
-        let bytes = taken(len);
+        let bytes = disk_bytes(len);
         let mut counts = self.counts();
         counts.removing += bytes;
         counts.churn += bytes;
@@ -301,6 +293,8 @@ impl Drop for Removal<'_> {
 mod tests {
     use super::*;
     use potluck_core::owner_limits::KeepFree;
+
+    const BLOCK: u64 = 4096;
 
     fn usage(max: u64, keep: u64, available: u64) -> StoreUsage {
         let limits = Limits { max, keep_free: KeepFree::Bytes(keep) };

@@ -104,8 +104,13 @@ impl Answer<Stat> for NamingCalls {
             donors: Vec::new(),
             health: None,
             chunk_list: Vec::new(),
+            free: None,
             next: None,
         };
+        if call.room {
+            let pool = self.pool.lock();
+            stated.free = Some(pool.storable(&stated.policy, self.time.tick()));
+        }
         if let Some(version) = facts.version {
             stated.inline = version.inline;
             stated.chunks = version.chunks;

@@ -209,7 +209,7 @@ async fn whoever_finds_a_file_less_safe_has_the_files_of_its_donor_looked_at_and
     let before = incomplete();
     manager.pool.lock().quarantine(DonorId(11), Some("it lied".into()));
     let path = || "pot://lab/d0/0".parse().expect("a path");
-    let stat = Stat { path: path(), chunks: false, unjudged: false, after: None };
+    let stat = Stat { path: path(), chunks: false, unjudged: false, room: false, after: None };
     let health = asked(&manager, &stat).await.health.expect("it is on donors");
     assert_eq!(health.level, HealthLevel::Incomplete);
     let fsck = Fsck { path: PoolPath::root(), incomplete: true, after: None };

@@ -375,7 +375,7 @@ impl Crew {
 
     pub async fn health(&self, at: &str) -> Health {
         let path = at.parse().expect("path");
-        let stat = Stat { path, chunks: false, unjudged: false, after: None };
+        let stat = Stat { path, chunks: false, unjudged: false, room: false, after: None };
         self.user.call(&stat).await.expect("stat").health.expect("a file")
     }
 

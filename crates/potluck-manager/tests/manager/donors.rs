@@ -15,7 +15,7 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     let path = "pot://lab/a".parse().expect("path");
-    let stat = Stat { path, chunks: false, unjudged: false, after: None };
+    let stat = Stat { path, chunks: false, unjudged: false, room: false, after: None };
     let copies = async || user.call(&stat).await.expect("stat").live_copies;
     let state = async || lab.admin().call(&Status {}).await.expect("status").donors[0].state;
     eventually("a copy while it is heard", async || {
@@ -74,7 +74,7 @@ async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
     let seen = &status.donors[0];
     assert_eq!((seen.chunks, seen.bad, seen.unclaimed), (2, 1, 1));
     let path = "pot://lab/1".parse().expect("path");
-    let stat = Stat { path, chunks: false, unjudged: false, after: None };
+    let stat = Stat { path, chunks: false, unjudged: false, room: false, after: None };
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0);
 
     // The chunk is found again, and counts.
@@ -153,7 +153,7 @@ async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     let path = "pot://lab/a".parse().expect("path");
-    let stat = Stat { path, chunks: false, unjudged: false, after: None };
+    let stat = Stat { path, chunks: false, unjudged: false, room: false, after: None };
     let mut heartbeat = donor.heartbeat(1);
     heartbeat.disk_fault = Some(DiskFault { missing: true, why: "pulled".into() });
     donor.send_heartbeat(heartbeat.clone()).await;
@@ -187,7 +187,7 @@ async fn a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count
     }
     let live = async |n: u64| {
         let path = format!("pot://lab/{n}").parse().expect("path");
-        let stat = Stat { path, chunks: false, unjudged: false, after: None };
+        let stat = Stat { path, chunks: false, unjudged: false, room: false, after: None };
         user.call(&stat).await.expect("stat").live_copies
     };
     let page = |page, of: &[u64], last| {

@@ -43,7 +43,7 @@ fn list(at: &str) -> List {
 }
 
 fn stat(at: &str) -> Stat {
-    Stat { path: path(at), chunks: true, unjudged: false, after: None }
+    Stat { path: path(at), chunks: true, unjudged: false, room: false, after: None }
 }
 
 fn open(at: &str) -> Open {

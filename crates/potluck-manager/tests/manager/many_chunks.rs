@@ -151,7 +151,7 @@ async fn written_read_and_removed(chunks: u64) {
     assert_eq!(user.call(&list).await.expect("listed").entries.len(), 1);
 
     let call = now();
-    let stat = |after| Stat { path: path(), chunks: false, unjudged: false, after };
+    let stat = |after| Stat { path: path(), chunks: false, unjudged: false, room: false, after };
     let mut stated = user.call(&stat(None)).await.expect("judged");
     let mut pages = 1;
     while let Some(after) = stated.next.take() {

@@ -70,7 +70,7 @@ fn refusal(outcome: &Outcome) -> &Failure {
 }
 
 async fn stat(caller: &Caller, at: &str) -> Stated {
-    let stat = Stat { path: path(at), chunks: true, unjudged: false, after: None };
+    let stat = Stat { path: path(at), chunks: true, unjudged: false, room: false, after: None };
     caller.call(&stat).await.expect("stat")
 }
 

@@ -100,7 +100,8 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let grant =
         ticket.public.grant(&donor.key, donor.id, TicketTime::default()).expect("for this donor");
     assert!(grant.ops.allows(Ops::GET) && !grant.ops.allows(Ops::PUT));
-    let stat = Stat { path: open.path.clone(), chunks: false, unjudged: false, after: None };
+    let stat =
+        Stat { path: open.path.clone(), chunks: false, unjudged: false, room: false, after: None };
     let stated = user.call(&stat).await.expect("stat");
     assert_eq!((stated.chunks, stated.live_copies, stated.donors[0].bytes), (1, 1, 1000));
     let unjudged = user.call(&Stat { unjudged: true, ..stat }).await.expect("stat");

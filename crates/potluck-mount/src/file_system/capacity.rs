@@ -1,7 +1,6 @@
 //! The capacity of the pool and the room that is left, as `df` shows them.
 
 use super::FileSystem;
-use super::reservations::ReservedBytes;
 use crate::draft::Draft;
 use crate::errno::errno;
 use crate::known_capacities::{Capacity, KnownCapacities};
@@ -73,32 +72,28 @@ impl FileSystem {
         }
     }
 
-    /// Asks the manager for the capacity and the room that donors have by a directory's policy: it counts only as far as
-    /// each group of shards finds enough donors with room. For the root of the pool the bytes of donors count as they
-    /// are. Returns also the bytes of the space that are reserved for other directories.
+    /// Asks the manager for the capacity and the room for files by a directory's policy, whose room is what the manager
+    /// would promise to writers. For the root of the pool the bytes of donors count as they are. Returns also the bytes
+    /// of the space that are reserved for other directories.
     async fn capacity_of_donors(&self, dir: &PoolPath) -> Result<(Capacity, u64), Errno> {
         let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
-        let (shards, data) = match dir.space().is_empty() {
-            true => (1, 1),
-            false => {
-                let policy = self.pool.stat(dir).await.map_err(|failure| errno(&failure))?.policy;
-                match policy.ec {
-                    Some(ec) => (ec.width(), ec.data()),
-                    None => (policy.copies as usize, 1),
-                }
-            }
-        };
-        let rooms: Vec<u64> =
-            status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let reserved = match dir.space().is_empty() {
-            true => ReservedBytes::default(),
-            false => self.reserved_for(dir).await?,
+        let rooms = status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised));
+        let free = rooms.sum();
+        if dir.space().is_empty() {
+            return Ok((Capacity { total: free + used, free }, 0));
+        }
+        let stated = self.pool.stat_room(dir).await.map_err(|failure| errno(&failure))?;
+        let (shards, data) = match stated.policy.ec {
+            Some(ec) => (ec.width() as u64, ec.data() as u64),
+            None => (stated.policy.copies.into(), 1),
         };
-        // The rooms of donors exclude all promised bytes, so the bytes that are reserved for this directory are added.
-        let free = storable(&rooms, shards, data) + reserved.here;
-        let capacity = Capacity { total: free + used / shards as u64 * data as u64, free };
-        Ok((capacity, reserved.elsewhere))
+        let of_files = |stored: u64| stored / shards * data;
+        let reserved = self.reserved_for(dir).await?;
+        // The manager leaves out all promised bytes, so the bytes that are reserved for this directory are added. One of
+        // an earlier version tells no room.
+        let free = stated.free.unwrap_or_else(|| of_files(free)) + reserved.here;
+        Ok((Capacity { total: free + of_files(used), free }, reserved.elsewhere))
     }
 
     /// Checks a draft that is to be at `path`, of which `spooled` bytes wait on this machine. If donors have room for
@@ -164,21 +159,6 @@ impl FileSystem {
     }
 }
 
-/// Returns the bytes of files that fit on donors with these rooms, if each group has `shards` shards of one size on
-/// different donors, `data` of them with data.
-fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
-    let (mut fits, mut too_much) = (0, rooms.iter().sum::<u64>() + 1);
-    while too_much - fits > 1 {
-        let shard = fits + (too_much - fits) / 2;
-        let takes: u128 = rooms.iter().map(|room| u128::from(*room.min(&shard))).sum();
-        match takes >= u128::from(shard) * shards as u128 {
-            true => fits = shard,
-            false => too_much = shard,
-        }
-    }
-    fits.saturating_mul(data as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,15 +173,5 @@ mod tests {
         assert_eq!(within(100, 130), Capacity { total: 130, free: 0 }, "a quota that was lowered");
         let beside = pool.within(Some(BytesQuota { most: 100, used: 30 }), 60);
         assert_eq!(beside, Capacity { total: 100, free: 10 }, "what is reserved elsewhere counts");
-    }
-
-    #[test]
-    fn what_fits_is_bounded_by_the_donors_that_each_group_needs() {
-        assert_eq!(storable(&[100, 100], 1, 1), 200);
-        assert_eq!(storable(&[100, 100], 2, 1), 100);
-        assert_eq!(storable(&[1000, 10], 2, 1), 10);
-        assert_eq!(storable(&[30, 30, 30], 3, 2), 60);
-        assert_eq!(storable(&[30, 30], 3, 2), 0);
-        assert_eq!(storable(&[], 1, 1), 0);
     }
 }

@@ -273,19 +273,25 @@ impl Pool {
     }
 
     /// Returns how many donors take files, now or when they are back. Donors that were never heard, that leave or are
-    /// not trusted are left out, and so are those that are away and have no room for `bytes`.
-    pub fn expected_donors(&self, bytes: u64, now: Tick) -> usize {
+    /// not trusted are left out, and so are those that are away and have no room for a chunk of `chunk_size`.
+    pub fn expected_donors(&self, chunk_size: u32, now: Tick) -> usize {
         let expected = |(id, donor): &(DonorId, &KnownDonor)| {
             let willing = donor.record.is_willing() && !donor.is_being_removed();
             let joined = self.donors.state(*id, now, &self.limits) == DonorState::Joined;
-            let full = || donor.registration.is_some() && self.free_at(*id) < bytes;
+            let free = || self.free_in_chunks(*id, chunk_size);
+            let full = || donor.registration.is_some() && free() < u64::from(chunk_size);
             willing && !joined && (self.is_heard(*id, now) || !full())
         };
         self.donors.iter().filter(expected).count()
     }
 
-    /// Returns the donors that can be written to now, without those in `avoid`.
-    pub(super) fn candidates(&self, avoid: &[DonorId], now: Tick) -> Vec<Candidate> {
+    /// Returns the donors that can be written to now in chunks of `chunk_size`, without those in `avoid`.
+    pub(super) fn candidates(
+        &self,
+        avoid: &[DonorId],
+        chunk_size: u32,
+        now: Tick,
+    ) -> Vec<Candidate> {
         self.donors
             .iter()
             .filter(|(id, _)| !avoid.contains(id) && self.takes(*id, now))
@@ -293,7 +299,7 @@ impl Pool {
                 let registration = donor.registration.as_ref()?;
                 Some(Candidate {
                     donor: id,
-                    free: self.free_at(id),
+                    free: self.free_in_chunks(id, chunk_size),
                     load: registration.load.score(),
                     label: donor.record.label.clone(),
                     host: registration.addresses.first().map(|address| address.host().to_owned()),

@@ -6,7 +6,8 @@ use crate::donor_snapshot::DonorSnapshot;
 use crate::donor_table::KnownDonor;
 use crate::pool_view::{DonorView, LeavingRule, PoolView};
 use crate::record::{DonorRecord, Giving};
-use potluck_core::chunk::{ChunkName, PARTS};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, PARTS};
+use potluck_core::chunk_file::stored_bytes_within;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Helper, Worth};
@@ -155,10 +156,17 @@ impl Pool {
         (!named.is_empty()).then(|| named.join(", "))
     }
 
-    /// Returns how many bytes a donor can still take, with promises to sessions and to repair taken off.
+    /// Returns how many stored bytes a donor can still take in chunks of the usual size or in a single one of any, with
+    /// promises to sessions taken off.
     pub(super) fn free_at(&self, id: DonorId) -> u64 {
+        self.free_in_chunks(id, DEFAULT_CHUNK)
+    }
+
+    /// Returns how many stored bytes a donor can still take in chunks of `chunk_size`, with promises to sessions taken
+    /// off. That is less than the room on its disk by what the donor's files take beside the chunks.
+    pub(super) fn free_in_chunks(&self, id: DonorId, chunk_size: u32) -> u64 {
         let room = self.donors.registration(id).map_or(0, |registration| registration.room);
-        room.saturating_sub(self.ledger.promised(id))
+        stored_bytes_within(room, chunk_size).saturating_sub(self.ledger.promised(id))
     }
 
     /// Returns how many donors would be left for files to lie on if those in `but` left: donors that have lent space,

@@ -7,6 +7,7 @@ use crate::write_session::{
     Ticketed, TooManyOffered,
 };
 use potluck_core::chunk::ChunkName;
+use potluck_core::chunk_file::disk_bytes_of_chunks;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
@@ -48,18 +49,22 @@ impl Pool {
         bytes: Option<u64>,
         now: Tick,
     ) -> Result<Ticketed, Refusal> {
+        let (member, policy, guessed) = (new.member, &new.policy, bytes.is_none());
         let (plan, bytes) = match bytes {
-            Some(0) => (no_plan(&new.policy), 0),
+            Some(0) => (no_plan(policy), 0),
             Some(bytes) => {
-                let bytes = stored(&new.policy, bytes);
-                (self.plan(new.member, &new.policy, bytes, &[], false, now)?, bytes)
+                let bytes = stored(policy, bytes);
+                let plan = |pool: &Self| pool.plan(member, policy, bytes, &[], false, now);
+                (self.taking_guesses_back(member, None, plan)?, bytes)
             }
-            None => self.starting_plan(new.member, &new.policy, now)?,
+            None => self.taking_guesses_back(member, None, |pool| {
+                pool.starting_plan(member, policy, now)
+            })?,
         };
         let bytes = bytes.saturating_mul(data_chunks(&new.policy));
         self.ledger.reserve(new.id, plan.promised());
         let id = new.id;
-        let session = OpenSession::new(new, plan, bytes, now);
+        let session = OpenSession { guessed, ..OpenSession::new(new, plan, bytes, now) };
         let ticketed = session.ticketed();
         self.insert_session(id, session);
         Ok(ticketed)
@@ -117,16 +122,47 @@ impl Pool {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let (member, policy) = (session.member, session.policy.clone());
         let (stored, draws_on) = (stored(&policy, bytes), session.draws_on);
-        let plan =
-            self.drawing(draws_on, |pool| pool.plan(member, &policy, stored, avoid, whole, now))?;
+        let plan = self.drawing(draws_on, |pool| {
+            let plan = |pool: &Self| pool.plan(member, &policy, stored, avoid, whole, now);
+            pool.taking_guesses_back(member, Some(*id), plan)
+        })?;
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
+            session.guessed = false;
             session.plan.extend(plan.clone());
             let stored = stored.saturating_mul(data_chunks(&policy));
             session.bytes = session.bytes.saturating_add(stored);
             session.pay(bytes, most);
         }
         Ok(plan)
+    }
+
+    /// Plans for a session of a member. If there is no room, plans again without what was promised to other sessions of
+    /// the member by guess, not because they asked for it: a session may be kept open for files that are yet to come. As
+    /// long as there is room, they write all the same.
+    fn taking_guesses_back<T>(
+        &mut self,
+        member: MemberId,
+        but: Option<SessionId>,
+        plan: impl Fn(&Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let planned = plan(self);
+        if !matches!(planned, Err(Refusal::NoSpace { .. })) {
+            return planned;
+        }
+        let is_guess = |(id, session): &(SessionId, &OpenSession)| {
+            let is_free = session.goes_on() && session.draws_on.is_none();
+            session.guessed && is_free && Some(*id) != but
+        };
+        let guesses = self.own_sessions(member).filter(is_guess);
+        let guesses =
+            guesses.map(|(id, session)| (id, session.untold(&self.ledger.held(id)).collect()));
+        let guesses: Vec<(SessionId, BTreeMap<DonorId, u64>)> = guesses.collect();
+        if guesses.is_empty() {
+            return planned;
+        }
+        guesses.into_iter().for_each(|(id, untold)| self.ledger.reserve(id, untold));
+        plan(self)
     }
 
     /// Plans where a member writes: not at donors of which it brought false receipts, unless it could not write without
@@ -157,7 +193,7 @@ impl Pool {
         whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
-        let candidates = self.candidates(avoid, now);
+        let candidates = self.candidates(avoid, policy.chunk_size, now);
         let request = self.placement(policy, bytes, whole, candidates.len(), now);
         placement::plan(&candidates, &request)
     }
@@ -165,7 +201,7 @@ impl Pool {
     /// Returns how many bytes of files can be stored by a policy now, in files of a few chunks or more. The last bytes
     /// at donors that are less than a chunk do not count.
     pub fn storable(&self, policy: &Policy, now: Tick) -> u64 {
-        let candidates = self.candidates(&[], now);
+        let candidates = self.candidates(&[], policy.chunk_size, now);
         let request = self.placement(policy, 0, false, candidates.len(), now);
         let chunks = placement::room(&candidates, &request) / u64::from(request.chunk_size);
         chunks.saturating_mul(group(policy))
@@ -183,8 +219,8 @@ impl Pool {
         let copies = policy.redundancy().donors();
         // Donors that are away come back, and repair completes what was written without them. Donors that
         // leave or are not trusted do not, and a full donor takes nothing when it is back either.
-        let chunk = u64::from(policy.chunk_size);
-        let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
+        let expected = self.expected_donors(policy.chunk_size, now);
+        let may_be_short = !whole && expected >= copies as usize;
         PlacementRequest {
             bytes,
             chunk_size: policy.chunk_size,
@@ -503,13 +539,9 @@ impl Pool {
             let unused = self.ledger.release(*id);
             // Bytes that donors have stored and not yet told of are no room for others. The next heartbeats say anew
             // how much room there is.
-            let planned = session.plan.promised();
-            for (donor, bytes) in &session.acknowledged {
-                let (Some(planned), Some(left)) = (planned.get(donor), unused.get(donor)) else {
-                    continue;
-                };
-                let untold = bytes.saturating_sub(planned.saturating_sub(*left));
-                if let Some(registration) = self.donors.registration_mut(*donor) {
+            for (donor, untold) in session.untold(&unused) {
+                if let Some(registration) = self.donors.registration_mut(donor) {
+                    let untold = disk_bytes_of_chunks(untold, session.policy.chunk_size);
                     registration.room = registration.room.saturating_sub(untold);
                 }
             }

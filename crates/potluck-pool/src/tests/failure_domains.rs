@@ -32,9 +32,9 @@ fn second_copies_need_room_beside_the_machine_that_has_the_first() {
     assert!(!pool.has_room_for_second_copies(MIB, at(1.0)), "there is one machine");
     assert!(pool.has_room_for_second_copies(0, at(1.0)));
     register(&mut pool, 2, 1, 0.0);
-    tell(&mut pool, 2, 0, 100 * MIB);
+    tell(&mut pool, 2, 0, 101 * MIB);
     assert!(pool.has_room_for_second_copies(100 * MIB, at(1.0)));
     assert!(!pool.has_room_for_second_copies(400 * MIB, at(1.0)), "1000 MiB are at the first");
-    tell(&mut pool, 2, 400 * MIB, 200 * MIB);
+    tell(&mut pool, 2, 400 * MIB, 201 * MIB);
     assert!(pool.has_room_for_second_copies(400 * MIB, at(1.0)), "half of the first are there");
 }

@@ -1,6 +1,7 @@
 //! The wrong bytes that a bad disk, or a donor that lies, returns for a chunk.
 
 use super::{Inode, Node, Tree, lock};
+use potluck_core::chunk_file::TRAILER;
 use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_donor::disk::OldFile;
 use potluck_wire::bulk::ReadAt;
@@ -9,9 +10,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
-
-/// Bytes of the trailer at the end of a chunk file. Between it and the chunk are the hashes of its segments.
-const TRAILER: usize = 64;
 
 /// A way to lie about chunk files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

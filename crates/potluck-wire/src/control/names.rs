@@ -125,6 +125,9 @@ pub struct Stat {
     /// takes many pages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unjudged: bool,
+    /// True if [`Stated::free`] is asked for, which takes a look at all donors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub room: bool,
     /// The page continues after this [`Stated::next`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -166,6 +169,10 @@ pub struct Stated {
     /// The chunks of the file, data before parity, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunk_list: Vec<ChunkFacts>,
+    /// The bytes of files that can be stored now by the policy that holds at the path, in files of a few chunks or more,
+    /// when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<u64>,
     /// The place to pass as [`Stat::after`] for the next page; set when there is more. A page tells only of some of the
     /// file's chunks; all else is in each.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -442,6 +442,7 @@ fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() 
         path: "pot://lab/tree/first".parse().expect("a path"),
         chunks: false,
         unjudged: false,
+        room: false,
         after: None,
     };
     let mut copying = lab.cli.start(&["cp", "-r", "--atomic", arg(&tree), "pot://lab/"]);

@@ -83,7 +83,7 @@ fn however_many_calls_a_member_has_under_way_they_take_few_threads_and_little_me
 
     let at = |dir: &str, n: usize| format!("pot://lab/{dir}/{n}").parse::<PoolPath>();
     let paths = |dir: &str| (0..CALLS).map(|n| at(dir, n).expect("a path")).collect::<Vec<_>>();
-    let stat = |path| Stat { path, chunks: false, unjudged: false, after: None };
+    let stat = |path| Stat { path, chunks: false, unjudged: false, room: false, after: None };
     many.take_little(paths("many").into_iter().map(stat).collect());
     let moved = paths("many").into_iter().zip(paths("many"));
     let moved = moved.map(|(from, to)| {

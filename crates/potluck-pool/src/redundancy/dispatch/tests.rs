@@ -12,6 +12,8 @@ use potluck_wire::control::{Holding, Task, Work};
 use std::collections::BTreeSet;
 
 const CHUNK: u64 = 4 * MIB;
+/// The room on a disk that a chunk takes.
+const ON_DISK: u64 = CHUNK + 4096;
 
 /// Makes a pool of so many live donors, with room for 10,000 chunks each.
 fn with_donors(donors: u32) -> Pool {
@@ -176,7 +178,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     for full in [1, 3] {
         pool.donors.registration_mut(DonorId(full)).expect("registered").room = 0;
     }
-    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = ON_DISK;
     let mut findings = found([goal(1), goal(2), job(3, 1, 1)].into_iter());
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     assert_eq!(pool.repair_state(at(0.0)).queued, [0, 1], "no goal is called endangered");
@@ -191,7 +193,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
         big
     };
     let mut pool = with_donors(2);
-    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = ON_DISK;
     let mut findings = found([big(3), goal(1)].into_iter());
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     (0..4).for_each(|step| pool.hand_out(at(f64::from(step) / 4.0), &|_| None));
@@ -386,7 +388,7 @@ fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_roo
     let goal = RepairJob { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let mut big = job(3, 1, 1);
     big.shards[0].len = 2 * CHUNK as u32;
-    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = ON_DISK;
     let why = |pool: &mut Pool, now| {
         // The first hand-out still has to try what is promised.
         (0..2).for_each(|_| pool.hand_out(at(now), &|_| None));
