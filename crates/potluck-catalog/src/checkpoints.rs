@@ -13,13 +13,14 @@ pub(crate) mod open_checkpoint;
 pub(crate) mod publishing;
 
 use crate::checkpoints::{
-    checkpoint_rows::{COLUMNS, Kept, find, insert, kept, style_number, used},
+    checkpoint_rows::{COLUMNS, Kept, find, kept, style_number, used},
     open_checkpoint::OpenCheckpoint,
     publishing::{Conditions, PublishedEntries},
 };
 use crate::error::Error;
 use crate::history::{self, trash};
 use crate::log::{
+    apply,
     changes::{self, ChangeOp},
     notes,
     records::Record,
@@ -94,43 +95,30 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     if open >= MOST_OPEN {
         return Err(Error::TooManyCheckpoints(open));
     }
-    let Holder { dir: holder, depth, attributes } = holder(db, new, when)?;
-    let name = new.id.staging_name();
+    let (depth, attributes) = holder(db, new, when)?;
     // Those above the target that are missing are made by the commit, which asks again.
     names::admit_dirs(db, &new.target, entries::missing_dirs(db, &new.target)?.max(1))?;
-    let dir = entries::make_dir(db, holder, &name, attributes)?;
-    let kept = Kept {
-        space: spaces::named(db, new.target.space())?.id,
+    let staging = new.target.ancestor(depth).join(&new.id.staging_name());
+    let open = OpenCheckpoint {
         id: new.id,
-        dir: Some(dir),
-        target: new.target.names()[depth..].join("/"),
+        staging: staging.map_err(|_| Error::NoCheckpoint(new.id))?,
+        target: new.target.clone(),
         style: new.style,
         made_by: new.made_by,
         begun_wall_ms: when.wall_ms,
         used_ms: notes::without_leaps(db, when.pool_ms)?,
         idle_ms: new.idle_ms,
-        committed: None,
     };
-    insert(db, &kept)?;
-    let open = kept.open(db)?.ok_or(Error::NoCheckpoint(new.id))?;
-    changes::tell(db, Record::Dir { path: open.staging.clone(), attributes })?;
-    changes::tell(db, Record::Checkpoint(open.clone()))?;
+    apply::write(db, Record::Dir { path: open.staging.clone(), attributes })?;
+    apply::write(db, Record::Checkpoint(open.clone()))?;
     Ok(open)
 }
 
-/// The place where the staging directory of a checkpoint goes.
-struct Holder {
-    dir: DirId,
-    /// The number of names of the target that lead to the directory.
-    depth: usize,
-    /// The attributes of the staging directory: those of a new one, with the permissions and the owner of the
-    /// directory that it is to replace.
-    attributes: EntryAttributes,
-}
-
-/// Returns the deepest directory that is there above the target, or the target itself if files are merged into it: what
-/// holds there holds for the target, and no directory has to be made before the commit.
-fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
+/// Returns how many names of the target lead to the deepest directory that is there above it, or to the target itself
+/// if files are merged into it: what holds there holds for the target, and no directory has to be made before the
+/// commit. The attributes are those of the staging directory: of a new one, with the permissions and the owner of the
+/// directory that it is to replace.
+fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<(usize, EntryAttributes), Error> {
     let target = &new.target;
     if target.space().is_empty() {
         return Err(Error::OutsideSpaces(target.clone()));
@@ -140,18 +128,18 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
     for (depth, name) in target.names().iter().enumerate() {
         let is_last = depth + 1 == target.names().len();
         match entries::lookup(db, dir, name)? {
-            None => return Ok(Holder { dir, depth, attributes }),
+            None => return Ok((depth, attributes)),
             Some(found) => match found.place {
                 EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Replace => {
                     let EntryAttributes { permissions, owner, .. } = found.attributes;
                     attributes = EntryAttributes { permissions, owner, ..attributes };
-                    return Ok(Holder { dir, depth, attributes });
+                    return Ok((depth, attributes));
                 }
                 EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Share => {
                     return Err(Error::IsADirectory(target.clone()));
                 }
                 EntryPlace::File(_) if is_last && new.style == CommitStyle::Share => {
-                    return Ok(Holder { dir, depth, attributes });
+                    return Ok((depth, attributes));
                 }
                 EntryPlace::Dir(next) => dir = next,
                 EntryPlace::File(_) | EntryPlace::Link(_) => {
@@ -161,7 +149,7 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
         }
     }
     match new.style {
-        CommitStyle::Merge => Ok(Holder { dir, depth: target.names().len(), attributes }),
+        CommitStyle::Merge => Ok((target.names().len(), attributes)),
         // Spaces are made and removed by calls of their own.
         CommitStyle::Replace | CommitStyle::Share => Err(Error::OutsideSpaces(target.clone())),
     }
@@ -197,7 +185,7 @@ pub(crate) fn commit(
     ended(db, (in_space, id), Some(&to), when.pool_ms)?;
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
-    pinned.iter().try_for_each(|path| history::tell_pinned(db, path))?;
+    pinned.iter().try_for_each(|path| history::stay_pinned(db, path))?;
     entry_attributes::is_renamed(db, &to, when)?;
     Ok(CheckpointOutcome::Now(to))
 }

@@ -3,6 +3,7 @@
 use crate::chunks::units;
 use crate::engine::{self, Database};
 use crate::log::changes;
+use crate::operations;
 use crate::pool_records::{
     donors,
     sessions::{self, StoredSession},
@@ -104,7 +105,7 @@ impl Fixture {
         engine::create(&file, "test pool").expect("created");
         let db = engine::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
-        spaces::create(&db, &new_space("lab", policy, None), 0).expect("a space");
+        operations::spaces::create(&db, &new_space("lab", policy, None), 0).expect("a space");
         Self::of(dir, db)
     }
 

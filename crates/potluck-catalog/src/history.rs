@@ -20,11 +20,7 @@ pub(crate) mod trash;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::history::{bygone::BygoneRow, kept_entry::KeptEntry, kept_rows::HistoryRow};
-use crate::log::{
-    changes::{self, ChangeOp},
-    notes,
-    records::Record,
-};
+use crate::log::{changes, notes, records::Record};
 use crate::names::{
     dir_policies,
     dir_times::touched,
@@ -189,8 +185,10 @@ fn end_by(
     Ok(())
 }
 
-/// Tells the log that what has taken the place of a pinned entry is pinned, too: a pin stays with the name.
-pub(crate) fn tell_pinned(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+/// Pins what has taken the place of a pinned entry: a pin stays with the name.
+pub(crate) fn stay_pinned(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    let (above, name) = split(path)?;
+    entries::set_pinned(db, entries::existing_dir(db, &above)?, name, true)?;
     changes::tell(db, Record::Pinned { path: path.clone(), pinned: true })
 }
 
@@ -215,7 +213,8 @@ fn put_away(
         shown,
     };
     let at = move_to(db, (dir, leaving.name()), &above, &row)?;
-    changes::append(db, &ChangeOp::Kept { from: path.clone(), entry: entry(row, at) })
+    let from = Some(path.clone());
+    changes::tell(db, Record::Kept(KeptEntry { from, ..entry(row, at) }))
 }
 
 /// Returns the number under which something is kept.
@@ -354,16 +353,18 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
 
 /// Writes a row that was changed, and tells the log of it if a path leads to what the row is about.
 fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
+    let place = |dir| KeptPlace { dir, number: row.number }.path().ok();
     kept_rows::put(db, &row)?;
-    let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
-    let place = KeptPlace { dir, number: row.number };
-    place.path().map_or(Ok(()), |at| changes::tell(db, Record::Kept(entry(row, at))))
+    match entries::path_of(db, row.dir)?.and_then(place) {
+        Some(at) => changes::tell(db, Record::Kept(entry(row, at))),
+        None => Ok(()),
+    }
 }
 
 /// Returns a row in the form in which the log tells of it.
 fn entry(row: HistoryRow, at: PoolPath) -> KeptEntry {
     let HistoryRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
-    KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
+    KeptEntry { from: None, at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
 }
 
 /// Returns the row about what a path leads to, as the log tells of it.
@@ -372,20 +373,25 @@ pub(crate) fn entry_at(db: &Tx, at: &PoolPath) -> Result<Option<KeptEntry>, Erro
     Ok(kept_rows::get(db, place.number)?.map(|row| entry(row, at.clone())))
 }
 
-/// Takes over a row that the log tells of.
-pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
+/// Writes the row of something that is kept, and moves it there if the record says from where.
+pub(crate) fn put(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     let outside = || Error::OutsideSpaces(told.at.clone());
     let place = KeptPlace::of(&told.at).ok_or_else(outside)?;
     let dir = entries::existing_dir(db, &place.dir)?;
     let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = told.clone();
     let number = place.number;
     let row = HistoryRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown };
-    kept_rows::put(db, &row)?;
+    match &told.from {
+        Some(from) => {
+            move_to(db, (dir, from.file_name().unwrap_or_default()), &place.dir, &row)?;
+        }
+        None => kept_rows::put(db, &row)?,
+    }
     Counter::Version.pass(db, number.0 as i64)
 }
 
-/// Sets the time at which the things that are kept of a name are let go at the latest, as the log tells.
-pub(crate) fn replay_end(
+/// Sets the time at which the things that are kept of a name are let go at the latest.
+pub(crate) fn end_at(
     db: &Tx,
     path: &PoolPath,
     until_ms: u64,
@@ -566,8 +572,8 @@ pub(crate) fn bring_back(
     entries::set_used(db, parent, name, 0)?; // a step of a series counts as used now, when it is looked at next
     changes::tell(db, Record::Moved { from, to: path.clone() })?;
     entry_attributes::is_renamed(db, path, when)?;
-    if was_pinned && entries::set_pinned(db, parent, name, true)? {
-        tell_pinned(db, path)?;
+    if was_pinned {
+        stay_pinned(db, path)?;
     }
     leave(db, parent, &above, holder)?;
     if current.is_none() {

@@ -1,5 +1,6 @@
 //! The metadata log: changes of the catalog as records that know no engine, and the rebuilding of a catalog from them.
 
+pub(crate) mod apply;
 pub(crate) mod changes;
 pub(crate) mod committed;
 pub(crate) mod export;

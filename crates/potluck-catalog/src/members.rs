@@ -10,26 +10,12 @@ pub(crate) mod stored_member;
 pub(crate) mod tokens;
 
 use crate::error::Error;
-use crate::log::{changes, records::Record};
 use crate::members::stored_member::StoredMember;
-use crate::pool_records::key_changes;
+use crate::pool_records::{donors, spaces};
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
-
-/// A person or donor that is about to become a member.
-#[derive(Debug, Clone)]
-pub struct NewMember<'a> {
-    /// The role of the new member.
-    pub role: Role,
-    /// The name by which people know the member.
-    pub name: &'a str,
-    /// The wall time at which the member joins, in milliseconds.
-    pub joined_wall_ms: i64,
-    /// The member that made the invitation; `None` for an admin that is made with the pool or at a restore.
-    pub invited_by: Option<MemberId>,
-}
 
 const SELECT: &str = "SELECT id, role, name, fingerprint, revoked, joined_wall_ms, invited_by, \
                       seen_wall_ms FROM members";
@@ -61,39 +47,6 @@ pub(crate) fn role(text: &str) -> Result<Role, Error> {
     text.parse().map_err(|why: String| Error::Damaged(format!("a role: {why}")))
 }
 
-/// Adds a member, whose certificate `certify` makes once the number is known.
-pub(crate) fn add(
-    db: &Tx,
-    new: NewMember<'_>,
-    certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
-) -> Result<StoredMember, Error> {
-    // No number is given twice, so a placement never changes its donor.
-    let placeholder: [u8; 0] = [];
-    let NewMember { role, name, joined_wall_ms, invited_by } = new;
-    let mut insert = db.prepare(
-        "INSERT INTO members (role, name, fingerprint, joined_wall_ms, invited_by)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
-    let by = invited_by.map(|by| by.0);
-    let number = insert.insert(params![role.to_string(), name, placeholder, joined_wall_ms, by])?;
-    let id = MemberId(number as u32);
-    let fingerprint = certify(id)?;
-    db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
-    let (name, revoked, seen_wall_ms) = (name.into(), false, None);
-    let member = StoredMember {
-        id,
-        role,
-        name,
-        fingerprint,
-        revoked,
-        joined_wall_ms,
-        invited_by,
-        seen_wall_ms,
-    };
-    changes::tell(db, Record::Member(member.clone()))?;
-    Ok(member)
-}
-
 /// Returns the member with a number, also one whose membership ended; `None` if there never was one.
 pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<StoredMember>, Error> {
     db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
@@ -105,7 +58,7 @@ pub(crate) fn is_user(db: &Tx, name: &str) -> Result<bool, Error> {
     Ok(users.any(|user| user.name == name))
 }
 
-/// Writes a member of an earlier catalog down under its former number, in the place of any row with that number.
+/// Writes a member down in the place of any row with its number, and ends the rights of one whose membership ended.
 pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
@@ -147,27 +100,6 @@ pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends a member's rights, and returns the member. A member whose rights ended before stays as it is.
-///
-/// Errors: [`Error::NoMember`], or [`Error::LastAdmin`] if no other admin is left.
-pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
-    let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
-    if found.revoked {
-        return Ok(found);
-    }
-    let admins: u32 = db.query_row(
-        "SELECT count(*) FROM members WHERE role = 'admin' AND revoked = 0 AND id <> ?1",
-        params![id.0],
-        |row| row.get(0),
-    )?;
-    if found.role == Role::Admin && admins == 0 {
-        return Err(Error::LastAdmin(id.0));
-    }
-    end(db, id)?;
-    found.revoked = true;
-    Ok(found)
-}
-
 /// Returns the donors that were removed from the pool, or left it.
 pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
     let mut select =
@@ -197,23 +129,15 @@ pub(crate) fn forget_ended_donors(db: &Tx) -> Result<Vec<MemberId>, Error> {
     Ok(ended)
 }
 
-/// Forgets what was granted to a member whose membership ended, who may have kept the keys of spaces.
+/// Forgets what was granted to a member whose membership ended, who may have kept the keys of spaces, and the facts
+/// about a donor.
 fn forget_rights(db: &Tx, member: &StoredMember) -> Result<(), Error> {
-    if member.role != Role::Donor {
+    if member.role == Role::Donor {
+        donors::forget(db, DonorId(member.id.0))?;
+    } else {
         for space in grants::sealed_spaces_of(db, member.id, member.role == Role::Admin)? {
-            key_changes::expose(db, space)?;
+            spaces::expose(db, space)?;
         }
     }
     grantees::forget_member(db, member.id)
-}
-
-/// Ends a member's rights, even if no admin is left. The invitations that the member made and that nobody used are
-/// void: otherwise a removed admin would come back by one, or let others in.
-pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
-    db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
-    if let Some(member) = get(db, id)? {
-        forget_rights(db, &member)?;
-    }
-    tokens::void_of(db, id)?;
-    get(db, id)?.map_or(Ok(()), |member| changes::tell(db, Record::Member(member)))
 }

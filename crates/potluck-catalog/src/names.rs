@@ -45,19 +45,14 @@ pub(crate) fn make_dir(
     parents: bool,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    if parents && !path.space().is_empty() {
-        admit_dirs(db, path, entries::missing_dirs(db, path)?)?;
-        return visible::make_dirs(db, path, attributes, attributes.mtime).map(drop);
+    if !parents || path.space().is_empty() {
+        let (above, name) = split(path)?;
+        if entries::lookup(db, entries::existing_dir(db, &above)?, name)?.is_some() {
+            return Err(Error::Exists(path.clone()));
+        }
     }
-    let (above, name) = split(path)?;
-    let parent = entries::existing_dir(db, &above)?;
-    if entries::lookup(db, parent, name)?.is_some() {
-        return Err(Error::Exists(path.clone()));
-    }
-    admit_dirs(db, path, 1)?;
-    entries::make_dir(db, parent, name, attributes)?;
-    changes::tell(db, Record::Dir { path: path.clone(), attributes })?;
-    touched(db, &above, parent, attributes.mtime)
+    admit_dirs(db, path, entries::missing_dirs(db, path)?)?;
+    visible::make_dirs(db, path, attributes, attributes.mtime).map(drop)
 }
 
 /// Refuses to add so many directories to the space of a path where a quota leaves no room for them.
@@ -179,8 +174,8 @@ pub(crate) fn move_entry(
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::tell(db, Record::Moved { from: from.clone(), to: to.clone() })?;
     entry_attributes::is_renamed(db, to, when)?;
-    if was_pinned && entries::set_pinned(db, to_dir, to_name, true)? {
-        history::tell_pinned(db, to)?;
+    if was_pinned {
+        history::stay_pinned(db, to)?;
     }
     if let Some(dir) = moved_dir {
         snapshots::moved(db, dir, from_dir, to_dir)?;

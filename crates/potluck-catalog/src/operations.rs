@@ -31,16 +31,16 @@
 
 mod checkpoints;
 mod commits;
-mod donors;
+pub(crate) mod donors;
 mod files;
 mod founding;
 mod garbage;
-mod grants;
+pub(crate) mod grants;
 mod history;
 mod log;
-mod members;
+pub(crate) mod members;
 mod names;
-mod quotas;
+pub(crate) mod quotas;
 mod redundancy;
 mod series;
 mod sessions;

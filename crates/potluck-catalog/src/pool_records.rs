@@ -1,7 +1,6 @@
 //! The records that the pool keeps of itself: spaces, donors, write sessions, terms.
 
 pub(crate) mod donors;
-pub(crate) mod key_changes;
 pub(crate) mod meta;
 pub(crate) mod rekeying;
 pub(crate) mod reservations;

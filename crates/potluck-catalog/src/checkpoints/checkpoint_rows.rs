@@ -119,8 +119,7 @@ fn open(db: &Tx, space: &str, id: &CheckpointId) -> Result<OpenCheckpoint, Error
     kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
 }
 
-/// Inserts the row of a checkpoint that begins.
-pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
+fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
     let Kept { space, id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
     db.prepare(
         "INSERT INTO checkpoints
@@ -148,10 +147,8 @@ pub(crate) fn used(db: &Tx, open: OpenCheckpoint, pool_ms: u64) -> Result<OpenCh
     if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
         return Ok(open);
     }
-    let space = spaces::named(db, open.staging.space())?.id;
-    db.prepare("UPDATE checkpoints SET used_ms = ?3 WHERE space = ?1 AND id = ?2")?
-        .execute(params![space.0, open.id.0, now_ms as i64])?;
     let open = OpenCheckpoint { used_ms: now_ms, ..open };
+    put(db, &open)?;
     changes::tell(db, Record::Checkpoint(open.clone()))?;
     Ok(open)
 }
@@ -281,7 +278,7 @@ pub(crate) fn strays(db: &Tx) -> Result<Vec<PoolPath>, Error> {
     Ok(strays)
 }
 
-/// Makes the row and the staging directory of a checkpoint that a log tells of.
+/// Writes the row of an open checkpoint, and makes its staging directory if that is not there.
 pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
     let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;

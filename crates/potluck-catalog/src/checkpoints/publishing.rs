@@ -51,7 +51,7 @@ pub(crate) struct PublishedEntries {
     /// The paths of the entries that a merge put into directories that were there; none where the staging directory
     /// became the target.
     pub merged: Vec<PoolPath>,
-    /// The paths of those entries, or of the target, that are pinned because what they replaced was.
+    /// The paths of those entries, or of the target, that are to be pinned because what they replaced was.
     pub pinned: Vec<PoolPath>,
 }
 
@@ -109,7 +109,7 @@ struct Staged<'a> {
 }
 
 /// Puts a staging directory in the place of the target, with the policies that directories of the same names had. Returns
-/// whether it is pinned, as what was there before was.
+/// whether it is to be pinned, as what was there before was.
 fn replace(
     db: &Tx,
     staged: &Staged<'_>,
@@ -140,9 +140,6 @@ fn replace(
         }
     }
     entries::rename(db, staged.at, (parent, name))?;
-    if was_pinned {
-        entries::set_pinned(db, parent, name, true)?;
-    }
     Ok(was_pinned)
 }
 
@@ -236,7 +233,6 @@ impl Merge<'_> {
             }
             entries::rename(self.db, (from, &name), (to, &name))?;
             if was_pinned {
-                entries::set_pinned(self.db, to, &name, true)?;
                 self.entries.pinned.push(at.clone());
             }
             self.entries.merged.push(at);

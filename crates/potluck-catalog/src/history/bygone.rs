@@ -62,10 +62,10 @@ pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Resu
         return Ok(());
     }
     let Some((since, until, snapshot)) = showing(db, (dir, path))? else { return Ok(()) };
-    let name = path.file_name().unwrap_or_default();
-    insert(db, (dir, name), (since, until, snapshot))?;
     let (path, at) = (path.clone(), path.clone());
-    changes::tell(db, Record::Bygone(BygoneName { path, at, link: None, since, until, snapshot }))
+    let shown = BygoneName { path, at, link: None, since, until, snapshot };
+    put(db, &shown)?;
+    changes::tell(db, Record::Bygone(shown))
 }
 
 /// Returns the bounds of the numbers of the snapshots that show what a name leads to now, as a row has them, and the
@@ -90,15 +90,6 @@ fn showing(
 /// Returns whether a snapshot shows the thing that a name leads to, under this name or one that it had.
 pub(crate) fn is_shown(db: &Tx, at: (DirId, &PoolPath), place: &EntryPlace) -> Result<bool, Error> {
     Ok(showing(db, at)?.is_some() || of_place(db, place)?.is_some())
-}
-
-/// Writes a row about what is in a directory under a name.
-fn insert(
-    db: &Tx,
-    (dir, name): (DirId, &str),
-    (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
-) -> Result<(), Error> {
-    insert_as(db, (dir, name), (dir, name), (since, until, snapshot))
 }
 
 /// Writes a row about what is in a directory under a name now, as what another name led to.
@@ -156,8 +147,8 @@ fn insert_link(
     Ok(())
 }
 
-/// Takes over a row that a log tells of.
-pub(crate) fn replay(db: &Tx, told: &BygoneName) -> Result<(), Error> {
+/// Writes a row that the log tells of.
+pub(crate) fn put(db: &Tx, told: &BygoneName) -> Result<(), Error> {
     let (above, name) = entries::split(&told.path)?;
     let name = (entries::existing_dir(db, &above)?, name);
     let shown = (told.since, told.until, told.snapshot);

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// A version, a directory or a link that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEntry {
+    /// The path from which the entry was put away by this change; `None` if it was where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<PoolPath>,
     /// The path that leads to the entry now ([`potluck_core::kept_place`]).
     pub at: PoolPath,
     /// The name that the entry had in its directory.

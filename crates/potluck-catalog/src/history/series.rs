@@ -5,7 +5,7 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::history::kept_rows;
-use crate::log::{changes, notes, records::Record};
+use crate::log::{apply, notes, records::Record};
 use crate::names;
 use crate::names::{
     dir_policies,
@@ -268,8 +268,8 @@ pub(crate) fn pin(db: &Tx, path: &PoolPath, pinned: bool) -> Result<(), Error> {
     let (above, name) = split(path)?;
     let dir = entries::existing_dir(db, &above)?;
     entries::existing(db, path)?;
-    if entries::set_pinned(db, dir, name, pinned)? {
-        changes::tell(db, Record::Pinned { path: path.clone(), pinned })?;
+    match entries::is_pinned(db, dir, name)? == pinned {
+        true => Ok(()),
+        false => apply::write(db, Record::Pinned { path: path.clone(), pinned }),
     }
-    Ok(())
 }

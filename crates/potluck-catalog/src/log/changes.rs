@@ -8,11 +8,10 @@
 //! base costs less.
 
 use crate::error::Error;
-use crate::history::kept_entry::KeptEntry;
 use crate::log::records::Record;
 use crate::sql::{Tx, params};
 use potluck_core::checkpoint::CommitStyle;
-use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use serde::{Deserialize, Serialize};
 
@@ -35,13 +34,6 @@ pub enum ChangeOp {
     Version(VersionId),
     /// The content of a version was sealed with another key.
     SealedAgain(VersionId),
-    /// A file, directory or link was replaced or removed, and is kept.
-    Kept {
-        /// The path that the entry had.
-        from: PoolPath,
-        /// The place where the entry is kept, and until when.
-        entry: KeptEntry,
-    },
     /// The staged files of a checkpoint became visible.
     Published {
         /// The path of the staging directory.
@@ -54,10 +46,6 @@ pub enum ChangeOp {
         /// became the target.
         merged: Vec<PoolPath>,
     },
-    /// Room was reserved, or a reservation changed or is over.
-    Reservation(SessionId),
-    /// A fact that is remembered about a donor changed.
-    Donor(DonorId),
 }
 
 impl ChangeOp {
@@ -67,12 +55,8 @@ impl ChangeOp {
         match self {
             Self::Told(record) => record.space(),
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
-            Self::Published { from, .. } | Self::Kept { from, .. } => Some(from.space()),
-            Self::Part(..)
-            | Self::Version(_)
-            | Self::SealedAgain(_)
-            | Self::Reservation(_)
-            | Self::Donor(_) => None,
+            Self::Published { from, .. } => Some(from.space()),
+            Self::Part(..) | Self::Version(_) | Self::SealedAgain(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! of which path.
 
 use crate::error::Error;
+use crate::history::kept_entry::KeptEntry;
 use crate::log::{
     changes::{self, ChangeOp},
     records::Record,
@@ -95,9 +96,9 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
             told.extend(std::iter::successors(Some(taken.at), above).map(there));
         }
         ChangeOp::Told(Record::Moved { from, to }) => told.extend([gone(from), there(to)]),
-        ChangeOp::Told(Record::Removed { path }) | ChangeOp::Kept { from: path, .. } => {
-            told.push(gone(path));
-        }
+        ChangeOp::Told(
+            Record::Removed { path } | Record::Kept(KeptEntry { from: Some(path), .. }),
+        ) => told.push(gone(path)),
         ChangeOp::Published { style: CommitStyle::Share, .. } => {
             return Err(Error::Bug("a shared file is no directory".into()));
         }
@@ -125,9 +126,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Told(_)
         | ChangeOp::Part(..)
         | ChangeOp::Version(_)
-        | ChangeOp::SealedAgain(_)
-        | ChangeOp::Reservation(_)
-        | ChangeOp::Donor(_) => {}
+        | ChangeOp::SealedAgain(_) => {}
     }
     Ok(())
 }

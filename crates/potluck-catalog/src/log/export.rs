@@ -7,6 +7,7 @@ use crate::history::{bygone, snapshot_rows, snapshots};
 use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
     log_position::{LogCopy, Position},
+    logged_reservation::LoggedReservation,
     notes,
     records::{Keeping, PARITY_NAMES, Record, VersionFacts},
     restored,
@@ -64,7 +65,7 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogCha
     let latest = latest_of_reservations(&rows);
     for (row, op) in rows {
         last = row;
-        if matches!(&op, ChangeOp::Reservation(id) if latest[id] > row) {
+        if reservation_of(&op).is_some_and(|id| latest[&id] > row) {
             continue;
         }
         change(db, op, &mut out)?;
@@ -81,11 +82,16 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogCha
 /// Returns the number of the last of the given rows about each reservation. A reservation changes with each session
 /// that takes room of it, and is told of once.
 fn latest_of_reservations(rows: &[(i64, ChangeOp)]) -> HashMap<SessionId, i64> {
-    let about = |(row, op): &(i64, ChangeOp)| match op {
-        ChangeOp::Reservation(id) => Some((*id, *row)),
+    rows.iter().filter_map(|(row, op)| Some((reservation_of(op)?, *row))).collect()
+}
+
+fn reservation_of(op: &ChangeOp) -> Option<SessionId> {
+    match op {
+        ChangeOp::Told(
+            Record::Reservation(LoggedReservation { id, .. }) | Record::ReservationEnded { id },
+        ) => Some(*id),
         _ => None,
-    };
-    rows.iter().filter_map(about).collect()
+    }
 }
 
 /// Records that are being collected for one read.
@@ -220,15 +226,6 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         ChangeOp::Published { from, to, style, .. } => {
             out.add(Record::Published { from, to, style });
         }
-        ChangeOp::Kept { from, entry } => {
-            out.add(Record::Moved { from, to: entry.at.clone() });
-            out.add(Record::Kept(entry));
-        }
-        ChangeOp::Reservation(id) => out.add(match reservations::get(db, &id)? {
-            Some(reservation) => Record::Reservation(reservation),
-            None => Record::ReservationEnded { id },
-        }),
-        ChangeOp::Donor(donor) => out.records.extend(donors::get(db, donor)?.map(Record::Donor)),
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Single facts, as texts by key, that must outlive the manager's process.
 
 use crate::error::Error;
-use crate::log::{changes, records::Record};
 use crate::sql::{Tx, params};
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
@@ -54,7 +53,7 @@ pub(crate) fn set(db: &Tx, key: &str, value: &str) -> Result<(), Error> {
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     )?
     .execute(params![key, value])?;
-    changed(db, key, Some(value))
+    Ok(())
 }
 
 /// Returns the donors that were noted under a key; none if there is no note or it cannot be read.
@@ -63,13 +62,10 @@ pub(crate) fn donors(db: &Tx, key: &str) -> Result<BTreeSet<DonorId>, Error> {
     Ok(noted.unwrap_or_default())
 }
 
-/// Notes donors under a key, or removes the note if there are none.
-pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
-    if donors.is_empty() {
-        return clear(db, key);
-    }
-    let text = serde_json::to_string(donors).map_err(|why| Error::Bug(why.to_string()))?;
-    set(db, key, &text)
+/// Returns the note of these donors; `None` if there are none.
+pub(crate) fn of_donors(donors: &BTreeSet<DonorId>) -> Result<Option<String>, Error> {
+    let text = (!donors.is_empty()).then(|| serde_json::to_string(donors));
+    text.transpose().map_err(|why| Error::Bug(why.to_string()))
 }
 
 /// Returns the milliseconds by which the pool's time leapt at all starts of managers together.
@@ -87,12 +83,5 @@ pub(crate) fn without_leaps(db: &Tx, pool_ms: u64) -> Result<u64, Error> {
 /// Removes the note with this key.
 pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
     db.prepare("DELETE FROM notes WHERE key = ?1")?.execute(params![key])?;
-    changed(db, key, None)
-}
-
-fn changed(db: &Tx, key: &str, value: Option<&str>) -> Result<(), Error> {
-    if !LOGGED.contains(&key) {
-        return Ok(());
-    }
-    changes::tell(db, Record::Note { key: key.into(), value: value.map(String::from) })
+    Ok(())
 }

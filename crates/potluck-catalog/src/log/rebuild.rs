@@ -7,9 +7,8 @@ use crate::log::{
     replay::Replay,
     restored::{self, RestoredContent},
 };
-use crate::members::{
-    authority, {self, NewMember},
-};
+use crate::members::{self, authority};
+use crate::operations::{self, members::NewMember};
 use crate::pool_records::meta;
 use crate::{Error, OpenError};
 use potluck_core::chunk::Digest;
@@ -98,14 +97,14 @@ fn revive(
     for member in members::all(&tx)? {
         let by_a_restore = member.invited_by.is_none() && member.name == revival.admin;
         if member.role == Role::Admin && by_a_restore && !member.revoked {
-            members::end(&tx, member.id)?;
+            operations::members::end(&tx, member)?;
         }
     }
     meta::raise_epoch(&tx, revival.above)?;
     authority::note(&tx, &revival.authority)?;
     let (name, joined_wall_ms) = (revival.admin, revival.wall_ms);
     let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
-    members::add(&tx, admin, certify)?;
+    operations::members::add(&tx, admin, certify)?;
     let content = restored::content(&tx)?;
     tx.commit()?;
     Ok(content)

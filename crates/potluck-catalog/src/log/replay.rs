@@ -7,19 +7,16 @@
 use crate::checkpoints::{checkpoint_rows, publishing};
 use crate::chunks::ReferenceCounts;
 use crate::history;
-use crate::history::{bygone, reaping, snapshot_rows, snapshots};
+use crate::history::{kept_entry::KeptEntry, reaping, snapshots};
 use crate::log::{
-    notes,
+    apply,
     records::{Keeping, Record, VersionFacts},
 };
-use crate::members::{grants, groups, quotas};
 use crate::names;
-use crate::names::{dir_policies, entries, entry_attributes};
+use crate::names::entries;
 use crate::pool_records::{
-    donors, key_changes,
-    meta::{self, Counter},
-    reservations,
-    spaces::{self, NewSpace, Sums},
+    meta::Counter,
+    spaces::{self, Sums},
 };
 use crate::sql::Tx;
 use crate::versions;
@@ -30,13 +27,12 @@ use crate::versions::{
     wholes,
 };
 use crate::when::{WhatIsKept, When};
-use crate::{Durability, Error, members};
+use crate::{Durability, Error};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{KeyNumber, SpaceId, VersionId};
-use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
 use potluck_pool::redundancy::Version;
@@ -82,49 +78,20 @@ impl Replay {
 
     fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
         match record {
-            Record::Space { name, policy, keys, made_by } => match spaces::named(db, &name) {
-                Ok(space) => {
-                    key_changes::set(db, space.id, keys.as_ref())?;
-                    spaces::set_policy(db, space.id, &policy)
-                }
-                Err(Error::NoSpaceNamed(_)) => {
-                    let new = NewSpace { name, policy, key: None, made_by };
-                    spaces::create_with(db, &new, keys, WHEN.wall_ms)
-                }
-                Err(why) => Err(why),
-            },
-            Record::Grant { space, to, rights } => grants::set(db, &space, &to, rights),
-            Record::Quota { of, quota } => quotas::put(db, &of, quota),
-            Record::Group { name, there } => groups::put(db, &name, there),
-            Record::GroupMember { group, member, within } => {
-                groups::put_member(db, &group, member, within)
-            }
             Record::SpaceRemoved { name } => {
                 self.passed.retain(|path| path.space() != name);
-                match spaces::remove(db, &name, true) {
-                    Ok(_) => empty_trash(db),
+                match apply::apply(db, &Record::SpaceRemoved { name }) {
+                    Ok(()) => empty_trash(db),
                     Err(Error::NoSpaceNamed(_)) => Ok(()), // the space was made and removed between two blocks
                     Err(why) => Err(why),
                 }
             }
-            Record::Dir { path, attributes } => entries::make_dirs(db, &path, attributes).map(drop),
-            Record::Link { path, target, attributes } => {
-                self.settled(&path);
-                link(db, &path, &target, attributes)
-            }
-            Record::PathAttributes { path, attributes } => {
-                let place = entries::existing(db, &path)?.place;
-                entry_attributes::put(db, &path, &place, attributes)
-            }
-            Record::DirModified { path, mtime_ns } => {
-                entries::touch(db, entries::existing_dir(db, &path)?, mtime_ns).map(drop)
-            }
-            Record::VersionAttributes { version, attributes } => {
-                versions::set_attributes(db, version, attributes)
-            }
-            Record::Policy { path, over } => {
-                let space = spaces::named(db, path.space())?.id;
-                dir_policies::set(db, space, entries::existing_dir(db, &path)?, &over)
+            Record::Link { ref path, attributes, .. } => {
+                self.settled(path);
+                remove(db, path)?;
+                let of_dir = EntryAttributes::of_dir(attributes.mtime.ms());
+                entries::make_dirs(db, &entries::split(path)?.0, of_dir)?;
+                apply::apply(db, &record)
             }
             Record::Page { version, page } => {
                 self.pages.entry(version).or_default().push(page.0);
@@ -168,28 +135,14 @@ impl Replay {
                 history::forget_at(db, &from)?;
                 moved(db, &from, &to)
             }
-            Record::Pinned { path, pinned } => {
-                let (above, name) = entries::split(&path)?;
-                let dir = entries::existing_dir(db, &above)?;
-                entries::set_pinned(db, dir, name, pinned).map(drop)
+            Record::Kept(KeptEntry { from: Some(ref from), ref at, .. }) => {
+                self.settled(from);
+                remove(db, at)?;
+                match entries::resolve(db, from)? {
+                    Some(_) => apply::apply(db, &record),
+                    None => Ok(()), // the log has nothing of the entry that was put away (`Record::Passed`)
+                }
             }
-            Record::Snapshot(taken) => snapshots::put(db, &taken),
-            Record::Covered { path, snapshot } => {
-                snapshot_rows::cover(db, entries::existing_dir(db, &path)?, snapshot)
-            }
-            Record::Bygone(told) => bygone::replay(db, &told),
-            // A base has this record after all its entries, so that an entry without a `Since` record counts as older
-            // than the first snapshot.
-            Record::NextSnapshot { next } => Counter::Snapshot.pass(db, next.0 as i64 - 1),
-            Record::Since { path, since } => {
-                let (above, name) = entries::split(&path)?;
-                entries::set_since(db, entries::existing_dir(db, &above)?, name, since)
-            }
-            Record::Kept(entry) => history::replay(db, &entry),
-            Record::KeptUntil { path, until_ms, only_endless } => {
-                history::replay_end(db, &path, until_ms, only_endless)
-            }
-            Record::Checkpoint(open) => checkpoint_rows::put(db, &open),
             Record::Published { from, to, style } => {
                 self.settled(&from);
                 if style == CommitStyle::Replace {
@@ -197,16 +150,7 @@ impl Replay {
                 }
                 published(db, &from, &to, style)
             }
-            Record::Reservation(told) => reservations::put(db, told),
-            Record::ReservationEnded { id } => reservations::forget(db, &id),
-            Record::Member(member) => members::put(db, &member),
-            Record::Donor(known) => donors::put(db, &known),
-            Record::Note { key, value: Some(value) } => notes::set(db, &key, &value),
-            Record::Note { key, value: None } => notes::clear(db, &key),
-            Record::Time { pool_ms, leapt_ms } => {
-                notes::set(db, notes::TIME_LEAPT, &leapt_ms.to_string())?;
-                meta::save_pool_time(db, pool_ms)
-            }
+            record => apply::apply(db, &record),
         }
     }
 
@@ -433,22 +377,6 @@ fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
         Ok(None) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(()),
         Err(why) => Err(why),
     }
-}
-
-/// Makes a link in the place of what was there.
-fn link(
-    db: &Tx,
-    path: &PoolPath,
-    target: &LinkTarget,
-    attributes: EntryAttributes,
-) -> Result<(), Error> {
-    let outside = || Error::OutsideSpaces(path.clone());
-    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
-    remove(db, path)?;
-    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?.dir;
-    entries::make_link(db, dir, name, target, attributes)?;
-    let space = spaces::named(db, path.space())?;
-    spaces::add_sums(db, space.id, Sums { files: 1, ..Sums::default() })
 }
 
 fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {

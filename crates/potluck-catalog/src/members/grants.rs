@@ -4,13 +4,8 @@
 //! however many other grants there are.
 
 use crate::error::Error;
-use crate::log::{changes, records::Record};
-use crate::members;
-use crate::members::{grantees, groups};
-use crate::pool_records::{
-    key_changes,
-    spaces::{self, Space},
-};
+use crate::members::grantees;
+use crate::pool_records::spaces::{self, Space};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
@@ -93,7 +88,7 @@ pub(crate) fn set(db: &Tx, space: &str, to: &Grantee, rights: Rights) -> Result<
     let found = spaces::named(db, space)?;
     let space = found.id;
     if before.allow(Right::Read) && !rights.allow(Right::Read) {
-        key_changes::expose(db, found)?;
+        spaces::expose(db, found)?;
     }
     if rights.is_none() {
         db.prepare("DELETE FROM grants WHERE space = ?1 AND grantee = ?2")?
@@ -118,7 +113,7 @@ pub(crate) fn expose_spaces_of(db: &Tx, to: &Grantee) -> Result<(), Error> {
         if rights.allow(Right::Read)
             && let Some(space) = spaces::numbered(db, space)?
         {
-            key_changes::expose(db, space)?;
+            spaces::expose(db, space)?;
         }
     }
     Ok(())
@@ -136,42 +131,6 @@ pub(crate) fn sealed_spaces_of(
     let mut all = spaces::all(db)?;
     all.retain(|space| space.keys.is_some() && (is_admin || reads(&space.name)));
     Ok(all)
-}
-
-/// Grants or takes rights: `change` makes the new rights from the old ones. Returns the old and the new rights.
-///
-/// Errors: [`Error::NoSpaceNamed`] also for the space of the pool's own metadata, and what `check_there` refuses.
-pub(crate) fn change(
-    db: &Tx,
-    space: &str,
-    whom: &Grantee,
-    change: impl FnOnce(Rights) -> Rights,
-) -> Result<(Rights, Rights), Error> {
-    if space == SYSTEM_SPACE {
-        return Err(Error::NoSpaceNamed(space.into()));
-    }
-    spaces::named(db, space)?;
-    check_there(db, whom)?;
-    let before = to(db, space, whom)?;
-    let after = change(before);
-    if after != before {
-        set(db, space, whom, after)?;
-        let (space, to) = (space.into(), whom.clone());
-        changes::tell(db, Record::Grant { space, to, rights: after })?;
-    }
-    Ok((before, after))
-}
-
-/// Refuses a member whose membership ended, and a member or group that does not exist.
-fn check_there(db: &Tx, whom: &Grantee) -> Result<(), Error> {
-    match whom {
-        Grantee::Member(id) => match members::get(db, *id)? {
-            Some(member) if !member.revoked => Ok(()),
-            _ => Err(Error::NoMember(id.0)),
-        },
-        Grantee::Group(name) if name == EVERYONE || groups::is_there(db, name)? => Ok(()),
-        Grantee::Group(name) => Err(Error::NoGroup(name.clone())),
-    }
 }
 
 /// The spaces that a caller who asks about the whole pool may know of, with the caller's rights in each.

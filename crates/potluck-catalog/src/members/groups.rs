@@ -1,12 +1,10 @@
 //! Groups of members, to whom rights are granted together. Every member is in the group `everyone`, which has no row.
 
 use crate::error::Error;
-use crate::log::{changes, records::Record};
-use crate::members;
 use crate::members::{grantees, grants};
 use crate::sql::{Tx, params};
 use potluck_core::ids::MemberId;
-use potluck_core::rights::{EVERYONE, Grantee};
+use potluck_core::rights::Grantee;
 use std::collections::BTreeMap;
 
 /// Returns whether a group called `name` was made; `everyone` was not.
@@ -60,51 +58,6 @@ pub(crate) fn put_member(
     let changed = db.prepare(sql)?.execute(params![member.0, group])?;
     if changed > 0 && !within {
         grants::expose_spaces_of(db, &Grantee::Group(group.into()))?;
-    }
-    Ok(())
-}
-
-/// Makes a group without members.
-pub(crate) fn create(db: &Tx, name: &str) -> Result<(), Error> {
-    if name == EVERYONE || is_there(db, name)? {
-        return Err(Error::GroupExists(name.into()));
-    }
-    // Rights are granted to members and to groups by name, so no two of them may share one.
-    if members::is_user(db, name)? {
-        return Err(Error::NameTaken { name: name.into(), holder: "a member" });
-    }
-    put(db, name, true)?;
-    changes::tell(db, Record::Group { name: name.into(), there: true })
-}
-
-/// Removes a group, with all that was granted to it.
-pub(crate) fn remove(db: &Tx, name: &str) -> Result<(), Error> {
-    if !is_there(db, name)? {
-        return Err(Error::NoGroup(name.into()));
-    }
-    put(db, name, false)?;
-    changes::tell(db, Record::Group { name: name.into(), there: false })
-}
-
-/// Puts members into a group, and takes others out.
-pub(crate) fn change(
-    db: &Tx,
-    group: &str,
-    add: &[MemberId],
-    remove: &[MemberId],
-) -> Result<(), Error> {
-    if !is_there(db, group)? {
-        return Err(Error::NoGroup(group.into()));
-    }
-    for (members, within) in [(add, true), (remove, false)] {
-        for id in members {
-            if within && members::get(db, *id)?.is_none_or(|member| member.revoked) {
-                return Err(Error::NoMember(id.0));
-            }
-            put_member(db, group, *id, within)?;
-            let (group, member) = (group.into(), *id);
-            changes::tell(db, Record::GroupMember { group, member, within })?;
-        }
     }
     Ok(())
 }

@@ -2,12 +2,11 @@
 //! made, whoever writes there, so that a check reads the running sums of a few spaces and no file.
 
 use crate::error::Error;
-use crate::log::{changes, records::Record};
 use crate::members;
 use crate::pool_records::spaces::{self, Space, Sums};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
-use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
+use potluck_core::quota::{Quota, QuotaOf};
 use potluck_wire::control::QuotaUse;
 use potluck_wire::token::Role;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,21 +59,6 @@ pub(crate) fn put(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
     )?
     .execute(params![of, limit(quota.bytes), limit(quota.files)])?;
     Ok(())
-}
-
-/// Changes a quota, or removes it, and returns what it is now.
-///
-/// Errors: [`Error::NoMember`] for a member whose membership ended or never was, and [`Error::NoSpaceNamed`].
-pub(crate) fn set(db: &Tx, of: &QuotaOf, change: QuotaChange) -> Result<Quota, Error> {
-    if let QuotaOf::Member(id) = of
-        && members::get(db, *id)?.is_none_or(|member| member.revoked)
-    {
-        return Err(Error::NoMember(id.0));
-    }
-    let quota = change.of(get(db, of)?);
-    put(db, of, quota)?;
-    changes::tell(db, Record::Quota { of: of.clone(), quota })?;
-    Ok(quota)
 }
 
 fn forget(db: &Tx, of: &str) -> Result<(), Error> {

@@ -364,21 +364,22 @@ pub(crate) fn make_link(
     add(db, parent, name, (None, Some(target)), attributes)
 }
 
-/// Sets the attributes of a directory or a link.
+/// Sets the attributes of a directory or a link, and returns whether it is there.
 pub(crate) fn set_attributes(
     db: &Tx,
     parent: DirId,
     name: &str,
     attributes: EntryAttributes,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let (mtime, permissions, uid, gid, ctime, atime) = columns(attributes);
-    db.prepare(
+    let mut update = db.prepare(
         "UPDATE entries
          SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6, ctime_ns = ?7, atime_ns = ?8
          WHERE parent = ?1 AND name = ?2",
-    )?
-    .execute(params![parent.0, name, mtime, permissions, uid, gid, ctime, atime])?;
-    Ok(())
+    )?;
+    let set =
+        update.execute(params![parent.0, name, mtime, permissions, uid, gid, ctime, atime])?;
+    Ok(set > 0)
 }
 
 /// Sets the modification time of a directory, which is changed by that. Returns false if it had these times before, or
@@ -427,12 +428,11 @@ pub(crate) fn set_since(
     Ok(())
 }
 
-/// Sets whether an entry is never purged, and returns whether that changed.
-pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Result<bool, Error> {
-    let changed = db
-        .prepare("UPDATE entries SET pinned = ?3 WHERE parent = ?1 AND name = ?2 AND pinned <> ?3")?
+/// Sets whether an entry is never purged.
+pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET pinned = ?3 WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.changing()?, name, pinned])?;
-    Ok(changed > 0)
+    Ok(())
 }
 
 /// Returns whether an entry is never purged; false if there is none.

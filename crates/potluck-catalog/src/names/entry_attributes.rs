@@ -20,12 +20,24 @@ pub(crate) fn put(
         versions::set_attributes(db, version, attributes)?;
         return changes::tell(db, Record::VersionAttributes { version, attributes });
     }
+    put_in_entry(db, path, attributes)?;
+    changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
+}
+
+/// Gives the directory, the link or the space at a path these attributes.
+pub(crate) fn put_in_entry(
+    db: &Tx,
+    path: &PoolPath,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
     let (parent, name) = match entries::split(path) {
         Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
         Err(_) => (DirId::ROOT, path.space()),
     };
-    entries::set_attributes(db, parent, name, attributes)?;
-    changes::tell(db, Record::PathAttributes { path: path.clone(), attributes })
+    match entries::set_attributes(db, parent, name, attributes)? {
+        true => Ok(()),
+        false => Err(Error::NoEntry(path.clone())),
+    }
 }
 
 /// Notes that an entry was renamed, and so changed, at `when`. The log tells it by a record of its own.

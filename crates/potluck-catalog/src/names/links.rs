@@ -9,7 +9,7 @@ use crate::log::{changes, records::Record};
 use crate::members::quotas;
 use crate::names::{
     dir_times::touched,
-    entries::{self, EntryPlace},
+    entries::{self, EntryPlace, split},
 };
 use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
@@ -65,8 +65,7 @@ pub(crate) fn make(
 ) -> Result<(), Error> {
     let LinkToMake { path, target, attributes } = link;
     let now = FileTime::of_ms(when.wall_ms);
-    let outside = || Error::OutsideSpaces(path.clone());
-    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    let (above, _) = split(path)?;
     checkpoint_rows::check_writable(db, path, None)?;
     let there = entries::resolve(db, path)?.map(|found| found.place);
     let replaces = match there {
@@ -76,11 +75,10 @@ pub(crate) fn make(
         Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path.clone())),
         Some(EntryPlace::File(_)) => return Err(Error::IsAFile(path.clone())),
     };
-    let space = spaces::named(db, path.space())?;
-    let one = Sums { files: 1, ..Sums::default() };
     if !replaces {
-        let missing = if parents { entries::missing_dirs(db, &above)? } else { 0 };
-        quotas::admit(db, space.id, Sums { dirs: missing as i64, ..one })?;
+        let dirs = if parents { entries::missing_dirs(db, &above)? as i64 } else { 0 };
+        let space = spaces::named(db, path.space())?.id;
+        quotas::admit(db, space, Sums { files: 1, dirs, ..Sums::default() })?;
     }
     let dir = match parents {
         true => {
@@ -91,15 +89,27 @@ pub(crate) fn make(
     };
     if replaces {
         bygone::note(db, (dir, path), when)?;
-        entries::delete(db, dir, name)?;
     }
-    entries::make_link(db, dir, name, target, *attributes)?;
-    if !replaces {
-        spaces::add_sums(db, space.id, one)?;
-    }
-    changes::tell(
-        db,
-        Record::Link { path: path.clone(), target: target.clone(), attributes: *attributes },
-    )?;
+    put(db, path, target, *attributes)?;
+    let (path, target, attributes) = (path.clone(), target.clone(), *attributes);
+    changes::tell(db, Record::Link { path, target, attributes })?;
     touched(db, &above, dir, now)
+}
+
+/// Puts a link where nothing is, or in the place of another.
+pub(crate) fn put(
+    db: &Tx,
+    path: &PoolPath,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let (above, name) = split(path)?;
+    let dir = entries::existing_dir(db, &above)?;
+    if entries::lookup(db, dir, name)?.is_some() {
+        entries::delete(db, dir, name)?;
+    } else {
+        let space = spaces::named(db, path.space())?.id;
+        spaces::add_sums(db, space, Sums { files: 1, ..Sums::default() })?;
+    }
+    entries::make_link(db, dir, name, target, attributes)
 }

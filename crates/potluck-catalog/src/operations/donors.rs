@@ -6,8 +6,12 @@ use crate::chunks::{
     referrers::{self, Referrers},
     unused_chunks, {self, CatalogChunk},
 };
-use crate::log::notes;
-use crate::pool_records::{donors, stored_donor::Goal};
+use crate::log::{apply, notes, records::Record};
+use crate::pool_records::{
+    donors,
+    stored_donor::{Goal, StoredDonor},
+};
+use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{ChunkId, DonorId};
@@ -23,7 +27,7 @@ const PAGE_COPIES: usize = 65_536;
 const TOLD_PER_JOB: usize = 1024;
 
 /// A fact about a donor that outlives the manager's term.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum DonorNote {
     /// The addresses of the donor, for a manager that starts elsewhere.
     At(Addresses),
@@ -58,11 +62,13 @@ impl Catalog {
             DonorNote::At(_) => Durability::Process,
             _ => Durability::Disk,
         };
-        let note = move |db: &_| match &note {
-            DonorNote::At(addresses) => donors::located(db, donor, addresses),
-            DonorNote::AwayUntil(until_ms) => donors::announce(db, donor, *until_ms),
-            DonorNote::GivesBack(goal) => donors::give_back(db, donor, goal.as_ref()),
-            DonorNote::Quarantined(why) => donors::quarantine(db, donor, why.as_deref()),
+        let note = move |db: &_| {
+            change(db, donor, |known| match note.clone() {
+                DonorNote::At(addresses) => known.addresses = addresses,
+                DonorNote::AwayUntil(until_ms) => known.away_until_ms = until_ms,
+                DonorNote::GivesBack(goal) => known.giving = goal,
+                DonorNote::Quarantined(why) => known.quarantined = why,
+            })
         };
         self.write(durability, note).await
     }
@@ -75,13 +81,11 @@ impl Catalog {
         circuit_breaker: CircuitBreaker,
     ) -> Result<(), Error> {
         let note = move |db: &_| {
-            match &paused {
-                Some(why) => notes::set(db, notes::REPAIR_PAUSED, why)?,
-                None => notes::clear(db, notes::REPAIR_PAUSED)?,
-            }
+            let note = |key: &str, value| apply::write(db, Record::Note { key: key.into(), value });
+            note(notes::REPAIR_PAUSED, paused.clone())?;
             let CircuitBreaker { tripped, declared_dead } = &circuit_breaker;
-            notes::set_donors(db, notes::REPAIR_TRIPPED, tripped)?;
-            notes::set_donors(db, notes::REPAIR_DECLARED_DEAD, declared_dead)
+            note(notes::REPAIR_TRIPPED, notes::of_donors(tripped)?)?;
+            note(notes::REPAIR_DECLARED_DEAD, notes::of_donors(declared_dead)?)
         };
         self.write(Durability::Disk, note).await
     }
@@ -222,4 +226,16 @@ impl Catalog {
     ) -> Result<Referrers, Error> {
         self.read(move |db| referrers::of_copies_at(db, donor, after, limit)).await
     }
+}
+
+/// Changes what is remembered about a donor.
+pub(crate) fn change(
+    db: &Tx,
+    donor: DonorId,
+    change: impl FnOnce(&mut StoredDonor),
+) -> Result<(), Error> {
+    let nothing = || StoredDonor { donor, ..StoredDonor::default() };
+    let mut known = donors::get(db, donor)?.unwrap_or_else(nothing);
+    change(&mut known);
+    apply::write(db, Record::Donor(known))
 }

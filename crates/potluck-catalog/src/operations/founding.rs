@@ -1,9 +1,8 @@
 //! The catalog of a pool that is being made.
 
 use crate::engine::{self, Database};
-use crate::members::{
-    authority, {self, NewMember},
-};
+use crate::members::{self, authority};
+use crate::operations::members::{NewMember, add};
 use crate::pool_records::meta;
 use crate::{Error, OpenError};
 use potluck_core::chunk::Digest;
@@ -48,7 +47,7 @@ impl Founding {
             let tx = self.db.begin()?;
             authority::note(&tx, authority)?;
             let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
-            members::add(&tx, admin, &certify)?;
+            add(&tx, admin, &certify)?;
             tx.commit()
         };
         found().map_err(|why| self.failed(why))

@@ -1,12 +1,17 @@
 //! The rights of members in spaces, and the groups that members are in.
 
+use crate::log::{apply, records::Record};
 use crate::members::{
+    self,
     grants::{self, SeenSpaces},
     groups,
 };
+use crate::pool_records::spaces;
+use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::ids::MemberId;
-use potluck_core::rights::{Grantee, Rights};
+use potluck_core::path::SYSTEM_SPACE;
+use potluck_core::rights::{EVERYONE, Grantee, Rights};
 use std::collections::BTreeMap;
 
 /// A change to a group of members.
@@ -54,8 +59,7 @@ impl Catalog {
         give: Rights,
         take: Rights,
     ) -> Result<(Rights, Rights), Error> {
-        let change =
-            move |db: &_| grants::change(db, &space, &of, |held| held.with(give).without(take));
+        let change = move |db: &_| change(db, &space, &of, |held| held.with(give).without(take));
         self.write(Durability::Disk, change).await
     }
 
@@ -66,11 +70,71 @@ impl Catalog {
 
     /// Makes a group, removes it with all that was granted to it, or changes its members.
     pub async fn edit_group(&self, name: String, edit: GroupEdit) -> Result<(), Error> {
-        let edit = move |db: &_| match &edit {
-            GroupEdit::Create => groups::create(db, &name),
-            GroupEdit::Remove => groups::remove(db, &name),
-            GroupEdit::Members { add, remove } => groups::change(db, &name, add, remove),
-        };
-        self.write(Durability::Disk, edit).await
+        self.write(Durability::Disk, move |db| self::edit(db, &name, &edit)).await
     }
+}
+
+/// Grants or takes rights: `change` makes the new rights from the old ones. Returns the old and the new rights.
+///
+/// Errors: [`Error::NoSpaceNamed`] also for the space of the pool's own metadata, and what `check_there` refuses.
+pub(crate) fn change(
+    db: &Tx,
+    space: &str,
+    whom: &Grantee,
+    change: impl FnOnce(Rights) -> Rights,
+) -> Result<(Rights, Rights), Error> {
+    if space == SYSTEM_SPACE {
+        return Err(Error::NoSpaceNamed(space.into()));
+    }
+    spaces::named(db, space)?;
+    check_there(db, whom)?;
+    let before = grants::to(db, space, whom)?;
+    let after = change(before);
+    if after != before {
+        let (space, to) = (space.into(), whom.clone());
+        apply::write(db, Record::Grant { space, to, rights: after })?;
+    }
+    Ok((before, after))
+}
+
+/// Refuses a member whose membership ended, and a member or group that does not exist.
+fn check_there(db: &Tx, whom: &Grantee) -> Result<(), Error> {
+    match whom {
+        Grantee::Member(id) => match members::get(db, *id)? {
+            Some(member) if !member.revoked => Ok(()),
+            _ => Err(Error::NoMember(id.0)),
+        },
+        Grantee::Group(name) if name == EVERYONE || groups::is_there(db, name)? => Ok(()),
+        Grantee::Group(name) => Err(Error::NoGroup(name.clone())),
+    }
+}
+
+/// Makes a group, removes it with all that was granted to it, or changes its members.
+pub(crate) fn edit(db: &Tx, name: &str, edit: &GroupEdit) -> Result<(), Error> {
+    let is_there = groups::is_there(db, name)?;
+    if matches!(edit, GroupEdit::Create) {
+        if name == EVERYONE || is_there {
+            return Err(Error::GroupExists(name.into()));
+        }
+        // Rights are granted to members and to groups by name, so no two of them may share one.
+        if members::is_user(db, name)? {
+            return Err(Error::NameTaken { name: name.into(), holder: "a member" });
+        }
+    } else if !is_there {
+        return Err(Error::NoGroup(name.into()));
+    }
+    let GroupEdit::Members { add, remove } = edit else {
+        let there = matches!(edit, GroupEdit::Create);
+        return apply::write(db, Record::Group { name: name.into(), there });
+    };
+    for (members, within) in [(add, true), (remove, false)] {
+        for id in members {
+            if within {
+                check_there(db, &Grantee::Member(*id))?;
+            }
+            let (group, member) = (name.into(), *id);
+            apply::write(db, Record::GroupMember { group, member, within })?;
+        }
+    }
+    Ok(())
 }

@@ -1,15 +1,15 @@
 //! Members and the tokens by which they join.
 
+use crate::log::{apply, records::Record};
 use crate::members::{
-    donor_names, groups,
+    self, donor_names, groups,
     stored_member::StoredMember,
     tokens::{self, Certified, Moment, NewToken, Token},
-    {self, NewMember},
 };
-use crate::pool_records::donors;
+use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::ids::MemberId;
 use potluck_wire::token::Role;
 
 impl Catalog {
@@ -76,7 +76,7 @@ impl Catalog {
                     joined_wall_ms: now.wall_ms,
                     invited_by: Some(invited.by),
                 };
-                let member = members::add(db, new, |id| {
+                let member = add(db, new, |id| {
                     let (digest, issued) = certify(id, invited.role)?;
                     certificate = issued;
                     Ok(digest)
@@ -91,11 +91,68 @@ impl Catalog {
     /// ([`Upkeep::RemovedDonors`](crate::Upkeep::RemovedDonors)). Also returns donors whose membership ended long ago and
     /// that are forgotten now.
     pub async fn revoke(&self, id: MemberId) -> Result<(StoredMember, Vec<MemberId>), Error> {
-        let revoke = move |db: &_| {
-            let member = members::revoke(db, id)?;
-            donors::forget(db, DonorId(id.0))?;
-            Ok((member, members::forget_ended_donors(db)?))
-        };
+        let revoke = move |db: &_| Ok((revoke(db, id)?, members::forget_ended_donors(db)?));
         self.write(Durability::Disk, revoke).await
     }
+}
+
+/// A person or donor that is about to become a member.
+#[derive(Debug, Clone)]
+pub struct NewMember<'a> {
+    /// The role of the new member.
+    pub role: Role,
+    /// The name by which people know the member.
+    pub name: &'a str,
+    /// The wall time at which the member joins, in milliseconds.
+    pub joined_wall_ms: i64,
+    /// The member that made the invitation; `None` for an admin that is made with the pool or at a restore.
+    pub invited_by: Option<MemberId>,
+}
+
+/// Adds a member, whose certificate `certify` makes once the number is known.
+pub(crate) fn add(
+    db: &Tx,
+    new: NewMember<'_>,
+    certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+) -> Result<StoredMember, Error> {
+    let NewMember { role, name, joined_wall_ms, invited_by } = new;
+    // No number is given twice, so a placement never changes its donor.
+    let id = MemberId(db.last_number("members")? as u32 + 1);
+    let (fingerprint, name, revoked, seen_wall_ms) = (certify(id)?, name.into(), false, None);
+    let member = StoredMember {
+        id,
+        role,
+        name,
+        fingerprint,
+        revoked,
+        joined_wall_ms,
+        invited_by,
+        seen_wall_ms,
+    };
+    apply::write(db, Record::Member(member.clone()))?;
+    Ok(member)
+}
+
+/// Ends a member's rights, and returns the member. A member whose rights ended before stays as it is.
+///
+/// Errors: [`Error::NoMember`], or [`Error::LastAdmin`] if no other admin is left.
+pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
+    let found = members::get(db, id)?.ok_or(Error::NoMember(id.0))?;
+    if found.revoked {
+        return Ok(found);
+    }
+    let is_other = |it: &StoredMember| it.role == Role::Admin && !it.revoked && it.id != id;
+    if found.role == Role::Admin && !members::all(db)?.iter().any(is_other) {
+        return Err(Error::LastAdmin(id.0));
+    }
+    end(db, found)
+}
+
+/// Ends a member's rights, even if no admin is left, and returns the member. The invitations that the member made and
+/// that nobody used are void: otherwise a removed admin would come back by one, or let others in.
+pub(crate) fn end(db: &Tx, member: StoredMember) -> Result<StoredMember, Error> {
+    tokens::void_of(db, member.id)?;
+    let ended = StoredMember { revoked: true, ..member };
+    apply::write(db, Record::Member(ended.clone()))?;
+    Ok(ended)
 }

@@ -1,6 +1,11 @@
 //! Quotas of spaces and of members.
 
-use crate::members::quotas::{self, StoredQuota};
+use crate::log::{apply, records::Record};
+use crate::members::{
+    self,
+    quotas::{self, StoredQuota},
+};
+use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 
@@ -12,7 +17,7 @@ impl Catalog {
         change: impl Into<QuotaChange>,
     ) -> Result<Quota, Error> {
         let change = change.into();
-        self.write(Durability::Disk, move |db| quotas::set(db, &of, change)).await
+        self.write(Durability::Disk, move |db| set(db, &of, change)).await
     }
 
     /// Returns all quotas that bind anybody, those of spaces first, or only the quota of the space or member that is
@@ -25,4 +30,18 @@ impl Catalog {
         };
         self.read(named).await
     }
+}
+
+/// Changes a quota, or removes it, and returns what it is now.
+///
+/// Errors: [`Error::NoMember`] for a member whose membership ended or never was, and [`Error::NoSpaceNamed`].
+pub(crate) fn set(db: &Tx, of: &QuotaOf, change: QuotaChange) -> Result<Quota, Error> {
+    if let QuotaOf::Member(id) = of
+        && members::get(db, *id)?.is_none_or(|member| member.revoked)
+    {
+        return Err(Error::NoMember(id.0));
+    }
+    let quota = change.of(quotas::get(db, of)?);
+    apply::write(db, Record::Quota { of: of.clone(), quota })?;
+    Ok(quota)
 }

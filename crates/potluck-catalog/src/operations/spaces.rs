@@ -1,16 +1,21 @@
 //! Operations on spaces and on the policies of the files in them.
 
-use crate::members::grants;
+use crate::log::{apply, records::Record};
+use crate::names::entries::{self, DirId};
+use crate::operations::grants;
 use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
 use crate::pool_records::{
+    meta::Counter,
     rekeying::{self, ContentUnderOldKeys, Rekey},
     reservations,
+    space_keys::KeyRing,
     spaces::{self, NewSpace, Space},
 };
 use crate::sql::Tx;
 use crate::versions::open::{self, OldPage};
 use crate::{Catalog, Durability, Error};
-use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::ids::{KeyNumber, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::{Grantee, Rights};
@@ -24,7 +29,7 @@ impl Catalog {
         most: Option<u64>,
         wall_ms: i64,
     ) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| create(db, &new, most, wall_ms)).await
+        self.write(Durability::Disk, move |db| create_for_maker(db, &new, most, wall_ms)).await
     }
 
     /// Removes a space, with `recursive` also one that has files, and ends the reservations in it. Returns the number that
@@ -108,19 +113,45 @@ impl Catalog {
     }
 }
 
+/// Removes a space with the reservations in it, and returns its number. One that is not empty is removed only if
+/// `recursive`.
 pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
-    let space = spaces::remove(db, name, recursive)?;
-    reservations::end_in(db, space)?;
-    Ok(space)
+    let space = spaces::named(db, name)?;
+    if !recursive && entries::has_children(db, space.root)? {
+        let files = space.sums.files.max(0) as u64;
+        return Err(Error::SpaceNotEmpty { name: name.into(), files });
+    }
+    apply::write(db, Record::SpaceRemoved { name: name.into() })?;
+    reservations::end_in(db, space.id)?;
+    Ok(space.id)
 }
 
-fn create(db: &Tx, new: &NewSpace, most: Option<u64>, wall_ms: i64) -> Result<(), Error> {
-    let Some(maker) = new.made_by else { return spaces::create(db, new, wall_ms) };
+/// Makes a space. Nobody but admins may do anything in it until that is granted.
+pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error> {
+    let NewSpace { name, policy, key, made_by } = new.clone();
+    if entries::lookup(db, DirId::ROOT, &name)?.is_some() {
+        return Err(Error::SpaceExists(name));
+    }
+    let keys = match key {
+        Some(key) => Some(KeyRing::new(KeyNumber(Counter::Key.take(db, 1)? as u32), key)),
+        None => None,
+    };
+    let root = PoolPath::space_root(&name);
+    apply::write(db, Record::Space { name, policy, keys, made_by })?;
+    let attributes = EntryAttributes::of_dir(wall_ms);
+    match root {
+        Ok(path) => apply::write(db, Record::PathAttributes { path, attributes }),
+        Err(_) => Ok(()), // nobody sees the root of the pool's own space
+    }
+}
+
+fn create_for_maker(db: &Tx, new: &NewSpace, most: Option<u64>, wall_ms: i64) -> Result<(), Error> {
+    let Some(maker) = new.made_by else { return create(db, new, wall_ms) };
     if let Some(most) = most
         && spaces::made_by(db, maker)? >= most
     {
         return Err(Error::TooManySpaces(most));
     }
-    spaces::create(db, new, wall_ms)?;
+    create(db, new, wall_ms)?;
     grants::change(db, &new.name, &Grantee::Member(maker), |_| Rights::ALL).map(drop)
 }

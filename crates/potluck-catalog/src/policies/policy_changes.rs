@@ -4,6 +4,7 @@ use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::log::{
+    apply,
     changes::{self, ChangeOp},
     records::Record,
 };
@@ -83,14 +84,13 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
                 .policy
                 .with(over)
                 .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
-            put(db, space, policy)
+            apply::write(db, Space { policy, ..space }.record())
         }
         EntryPlace::Dir(dir) => {
             let space = spaces::named(db, path.space())?;
             dir_policies::admit(db, &space, dir)?;
             let over = dir_policies::get(db, dir)?.then(over);
-            dir_policies::set(db, space.id, dir, &over)?;
-            changes::tell(db, Record::Policy { path: path.clone(), over })
+            apply::write(db, Record::Policy { path: path.clone(), over })
         }
     }
 }
@@ -104,14 +104,12 @@ pub(crate) fn replace(
     policy: &Policy,
 ) -> Result<bool, Error> {
     match spaces::numbered(db, space)?.filter(|space| space.policy == *before) {
-        Some(space) => put(db, space, policy.clone()).map(|()| true),
+        Some(space) => {
+            apply::write(db, Space { policy: policy.clone(), ..space }.record())?;
+            Ok(true)
+        }
         None => Ok(false),
     }
-}
-
-fn put(db: &Tx, space: Space, policy: Policy) -> Result<(), Error> {
-    spaces::set_policy(db, space.id, &policy)?;
-    changes::tell(db, Space { policy, ..space }.record())
 }
 
 /// The work that one page of a change did, or would do.

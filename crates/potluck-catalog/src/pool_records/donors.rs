@@ -1,14 +1,10 @@
 //! The facts about donors that a restart of the manager must not lose.
 
 use crate::error::Error;
-use crate::log::{
-    changes::{self, ChangeOp},
-    notes,
-};
+use crate::log::notes;
 use crate::pool_records::stored_donor::{Goal, StoredDonor};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_wire::addresses::Addresses;
 use std::ops::RangeInclusive;
 
 /// Reads the facts kept about all donors, in the order of their ids.
@@ -23,10 +19,29 @@ pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<StoredDonor>, Error>
 
 /// Remembers all facts about a donor, except when it was heard.
 pub(crate) fn put(db: &Tx, known: &StoredDonor) -> Result<(), Error> {
-    located(db, known.donor, &known.addresses)?;
-    announce(db, known.donor, known.away_until_ms)?;
-    give_back(db, known.donor, known.giving.as_ref())?;
-    quarantine(db, known.donor, known.quarantined.as_deref())
+    let StoredDonor { donor, away_until_ms, giving, quarantined, addresses, .. } = known;
+    let bug = |why: serde_json::Error| Error::Bug(why.to_string());
+    let key = notes::may_lose(*donor);
+    match giving.as_ref().map(|goal| &goal.lose).filter(|lose| !lose.is_empty()) {
+        Some(lose) => notes::set(db, &key, &serde_json::to_string(lose).map_err(bug)?)?,
+        None => notes::clear(db, &key)?,
+    }
+    db.prepare(
+        "INSERT INTO donors (id, away_until_ms, start_bytes, at_once, quarantined, addresses)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms,
+             start_bytes = excluded.start_bytes, at_once = excluded.at_once,
+             quarantined = excluded.quarantined, addresses = excluded.addresses",
+    )?
+    .execute(params![
+        donor.0,
+        away_until_ms.map(|ms| ms as i64),
+        giving.as_ref().map(|goal| goal.start as i64),
+        giving.as_ref().is_some_and(|goal| goal.at_once),
+        quarantined,
+        serde_json::to_string(addresses).map_err(bug)?,
+    ])?;
+    Ok(())
 }
 
 fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<StoredDonor>, Error> {
@@ -84,58 +99,4 @@ pub(crate) fn heard(db: &Tx, heard: &[(DonorId, u64)]) -> Result<(), Error> {
         upsert.execute(params![donor.0, *ms as i64])?;
     }
     Ok(())
-}
-
-/// Remembers the addresses at which a donor is reached.
-pub(crate) fn located(db: &Tx, donor: DonorId, addresses: &Addresses) -> Result<(), Error> {
-    let text = serde_json::to_string(addresses).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare(
-        "INSERT INTO donors (id, addresses) VALUES (?1, ?2)
-         ON CONFLICT (id) DO UPDATE SET addresses = excluded.addresses",
-    )?
-    .execute(params![donor.0, text])?;
-    changes::append(db, &ChangeOp::Donor(donor))
-}
-
-/// Remembers until when a donor's absence is announced, or with `None` that none is.
-pub(crate) fn announce(db: &Tx, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
-    db.prepare(
-        "INSERT INTO donors (id, away_until_ms) VALUES (?1, ?2)
-         ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms",
-    )?
-    .execute(params![donor.0, until_ms.map(|ms| ms as i64)])?;
-    changes::append(db, &ChangeOp::Donor(donor))
-}
-
-/// Remembers a donor's give-back and what may be lost for it, or with `None` that there is none.
-pub(crate) fn give_back(db: &Tx, donor: DonorId, goal: Option<&Goal>) -> Result<(), Error> {
-    let key = notes::may_lose(donor);
-    match goal.map(|goal| &goal.lose).filter(|lose| !lose.is_empty()) {
-        Some(lose) => {
-            let text = serde_json::to_string(lose).map_err(|why| Error::Bug(why.to_string()))?;
-            notes::set(db, &key, &text)?;
-        }
-        None => notes::clear(db, &key)?,
-    }
-    db.prepare(
-        "INSERT INTO donors (id, start_bytes, at_once) VALUES (?1, ?2, ?3)
-         ON CONFLICT (id) DO UPDATE SET
-             start_bytes = excluded.start_bytes, at_once = excluded.at_once",
-    )?
-    .execute(params![
-        donor.0,
-        goal.map(|goal| goal.start as i64),
-        goal.is_some_and(|goal| goal.at_once),
-    ])?;
-    changes::append(db, &ChangeOp::Donor(donor))
-}
-
-/// Remembers why a donor is quarantined, or with `None` that it is not.
-pub(crate) fn quarantine(db: &Tx, donor: DonorId, why: Option<&str>) -> Result<(), Error> {
-    db.prepare(
-        "INSERT INTO donors (id, quarantined) VALUES (?1, ?2)
-         ON CONFLICT (id) DO UPDATE SET quarantined = excluded.quarantined",
-    )?
-    .execute(params![donor.0, why])?;
-    changes::append(db, &ChangeOp::Donor(donor))
 }

@@ -1,8 +1,8 @@
 //! New keys for sealed spaces, and what is left under earlier ones.
 
 use crate::error::Error;
+use crate::log::apply;
 use crate::pool_records::{
-    key_changes,
     meta::Counter,
     space_keys::KeyRing,
     spaces::{self, Space},
@@ -64,7 +64,7 @@ pub(crate) fn rekey(db: &Tx, name: &str, key: &SpaceKey, how: Rekey) -> Result<b
     keys.current = KeyNumber(Counter::Key.take(db, 1)? as u32);
     keys.keys.0.insert(keys.current, key.clone());
     keys.exposed = false;
-    key_changes::change(db, space, keys)?;
+    apply::write(db, Space { keys: Some(keys), ..space }.record())?;
     drop_unused(db, name)?;
     Ok(true)
 }
@@ -135,7 +135,7 @@ pub(crate) fn drop_unused(db: &Tx, name: &str) -> Result<usize, Error> {
     }
     let dropped = before - keys.keys.0.len();
     if dropped > 0 {
-        key_changes::change(db, space, keys)?;
+        apply::write(db, Space { keys: Some(keys), ..space }.record())?;
     }
     Ok(dropped)
 }

@@ -2,10 +2,7 @@
 //! reserved room may be away until using it. Other write sessions are over then, and their clients open new ones.
 
 use crate::error::Error;
-use crate::log::{
-    changes::{self, ChangeOp},
-    logged_reservation::LoggedReservation,
-};
+use crate::log::{changes, logged_reservation::LoggedReservation, records::Record};
 use crate::pool_records::{
     sessions::{self, StoredSession},
     spaces,
@@ -16,10 +13,16 @@ use potluck_core::policy::AskedPolicy;
 
 /// Has the log record a session in its present state, if it is a reservation.
 pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
-    match session.room {
-        Some(_) => changes::append(db, &ChangeOp::Reservation(session.id)),
-        None => Ok(()),
+    if session.room.is_none() {
+        return Ok(());
     }
+    changes::tell(
+        db,
+        match logged(db, session.clone())? {
+            Some(reservation) => Record::Reservation(reservation),
+            None => Record::ReservationEnded { id: session.id },
+        },
+    )
 }
 
 /// Ends the reservations in a space that was removed: nobody could list or release them any more, because the rights in
@@ -31,11 +34,6 @@ pub(crate) fn end_in(db: &Tx, space: SpaceId) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Returns the reservation with this identifier, unless it has ended or its space is gone.
-pub(crate) fn get(db: &Tx, id: &SessionId) -> Result<Option<LoggedReservation>, Error> {
-    sessions::get(db, id)?.map_or(Ok(None), |session| logged(db, session))
 }
 
 /// Returns all reservations that have not ended and whose spaces are there.

@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::history::trash;
-use crate::log::{changes, records::Record};
+use crate::log::records::Record;
 use crate::members::grantees;
-use crate::names::entries::{self, DirId};
+use crate::names::entries::{self, DirId, EntryPlace, FoundEntry};
 use crate::pool_records::{
     meta::Counter,
     space_keys::{self, KeyRing},
@@ -12,7 +12,7 @@ use crate::pool_records::{
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkKind;
-use potluck_core::ids::{KeyNumber, MemberId, SpaceId};
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
@@ -159,34 +159,40 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<Space>, Error> {
     db.prepare(&format!("{COLUMNS} ORDER BY name"))?.query_map(params![], space)?.collect()
 }
 
-/// Makes a space. Nobody but admins may do anything in it until that is granted.
-pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error> {
-    let keys = match new.key.clone() {
-        Some(key) => Some(KeyRing::new(KeyNumber(Counter::Key.take(db, 1)? as u32), key)),
-        None => None,
+/// Makes a space if it is not there, and gives it this policy and these keys.
+pub(crate) fn put(
+    db: &Tx,
+    name: &str,
+    policy: &Policy,
+    keys: Option<&KeyRing>,
+    made_by: Option<MemberId>,
+) -> Result<(), Error> {
+    let last = keys.and_then(|keys| keys.keys.0.last_key_value()).map_or(0, |(last, _)| last.0);
+    Counter::Key.pass(db, last.into())?;
+    let root = match entries::lookup(db, DirId::ROOT, name)? {
+        Some(FoundEntry { place: EntryPlace::Dir(root), .. }) => root,
+        _ => entries::make_dir(db, DirId::ROOT, name, EntryAttributes::of_dir(0))?,
     };
-    create_with(db, new, keys, wall_ms)
+    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
+    let (keys, made_by) = (space_keys::written(keys)?, made_by.map(|member| member.0));
+    db.prepare(
+        "INSERT INTO spaces (name, root, policy, keys, made_by) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (name) DO UPDATE SET policy = excluded.policy, keys = excluded.keys",
+    )?
+    .execute(params![name, root.0, policy, keys, made_by])?;
+    Ok(())
 }
 
-/// Makes a space with these keys, whatever key `new` has.
-pub(crate) fn create_with(
-    db: &Tx,
-    new: &NewSpace,
-    keys: Option<KeyRing>,
-    wall_ms: i64,
-) -> Result<(), Error> {
-    let NewSpace { name, policy, made_by, .. } = new;
-    if entries::lookup(db, DirId::ROOT, name)?.is_some() {
-        return Err(Error::SpaceExists(name.clone()));
+/// Notes that somebody who could read a space cannot any more, and may have kept its present key. The log has it in the
+/// record by which that right ended.
+pub(crate) fn expose(db: &Tx, space: Space) -> Result<(), Error> {
+    match &space.keys {
+        Some(keys) if !keys.exposed => {
+            let keys = KeyRing { exposed: true, ..keys.clone() };
+            put(db, &space.name, &space.policy, Some(&keys), space.made_by)
+        }
+        _ => Ok(()),
     }
-    let root = entries::make_dir(db, DirId::ROOT, name, EntryAttributes::of_dir(wall_ms))?;
-    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
-    let (keys, made_by) = (space_keys::written(keys.as_ref())?, made_by.map(|member| member.0));
-    db.execute(
-        "INSERT INTO spaces (name, root, policy, keys, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![name, root.0, policy, keys, made_by],
-    )?;
-    changes::tell(db, named(db, name)?.record())
 }
 
 /// Counts the spaces that a member made and that are still there.
@@ -196,26 +202,13 @@ pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
     Ok(made.unwrap_or(0) as u64)
 }
 
-/// Removes a space, and returns its number. One that is not empty is removed only if `recursive`.
-pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
+/// Forgets a space, and leaves what is in it to be taken apart.
+pub(crate) fn forget(db: &Tx, name: &str) -> Result<(), Error> {
     let space = named(db, name)?;
-    if !recursive && entries::has_children(db, space.root)? {
-        let files = space.sums.files.max(0) as u64;
-        return Err(Error::SpaceNotEmpty { name: name.into(), files });
-    }
     db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
     grantees::forget_space(db, space.id)?;
     entries::delete(db, DirId::ROOT, name)?;
-    trash::throw(db, space.root, space.id)?;
-    changes::tell(db, Record::SpaceRemoved { name: name.into() })?;
-    Ok(space.id)
-}
-
-/// Changes a space's policy.
-pub(crate) fn set_policy(db: &Tx, space: SpaceId, policy: &Policy) -> Result<(), Error> {
-    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare("UPDATE spaces SET policy = ?2 WHERE id = ?1")?.execute(params![space.0, policy])?;
-    Ok(())
+    trash::throw(db, space.root, space.id)
 }
 
 /// Adds to a space's sums.

@@ -6,9 +6,10 @@ use crate::checkpoints::{
     {self, CheckpointOutcome, NewCheckpoint},
 };
 use crate::fixture::{Fixture, new_space, path};
-use crate::members::{self, NewMember, quotas};
+use crate::members::quotas;
+use crate::operations::{self, members::NewMember};
 use crate::policies::policy_changes;
-use crate::pool_records::spaces::{self, Sums};
+use crate::pool_records::spaces::Sums;
 use crate::sql::params;
 use crate::when::When;
 use crate::{Error, names};
@@ -63,7 +64,7 @@ fn so_many_directories_of_a_space_have_a_policy_of_their_own() {
     assert_eq!(set("pot://lab/more"), Err(more));
     assert_eq!(set("pot://lab/7"), Ok(()), "it has one already");
     let policy = Policy { sealed: false, ..Policy::default() };
-    spaces::create(&db, &new_space("other", policy, None), 0).expect("made");
+    operations::spaces::create(&db, &new_space("other", policy, None), 0).expect("made");
     assert_eq!(set("pot://other/d"), Ok(()), "of another space");
 }
 
@@ -74,7 +75,7 @@ fn a_user_fills_the_managers_disk_only_as_far_as_an_admin_allows() {
     let joins = |role, name: &str| {
         let new = NewMember { role, name, joined_wall_ms: 0, invited_by: None };
         let print = Digest::of(name.as_bytes());
-        members::add(&db, new, |_| Ok(print)).expect("a member").id
+        operations::members::add(&db, new, |_| Ok(print)).expect("a member").id
     };
     let (ada, admin) = (joins(Role::User, "ada"), joins(Role::Admin, "root"));
     let one_more = Sums { files: 1, ..Sums::default() };

@@ -11,7 +11,7 @@ use crate::engine::{self, Database};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::history::reaping;
 use crate::log::{
-    changes,
+    apply, changes,
     export::{self, CatalogSnapshot},
     log_position::{Advance, LogCopy, Position},
     notes,
@@ -19,11 +19,7 @@ use crate::log::{
     replay::Replay,
     restored,
 };
-use crate::members::{
-    grants, groups, quotas,
-    stored_member::StoredMember,
-    {self, NewMember},
-};
+use crate::members::{self, grants, groups, quotas, stored_member::StoredMember};
 use crate::names;
 use crate::names::{
     dir_policies,
@@ -31,11 +27,12 @@ use crate::names::{
     links,
     walk::{Walk, What},
 };
+use crate::operations::{self, GroupEdit, members::NewMember};
 use crate::policies::{conversions, policy_changes};
 use crate::pool_records::{
     donors, meta, sessions,
     spaces::{self, NewSpace},
-    stored_donor::Goal,
+    stored_donor::{Goal, StoredDonor},
 };
 use crate::sql::{Tx, params};
 use crate::versions::{commit::PreparedFile, parts};
@@ -88,6 +85,13 @@ impl Target {
             let record = serde_json::from_str(&text).expect("a record");
             self.replay.apply(&self.db, record).expect("applied");
         }
+    }
+}
+
+fn noting(db: &Tx) -> impl Fn(&str, Option<&str>) {
+    move |key, value| {
+        let value = value.map(String::from);
+        apply::write(db, Record::Note { key: key.into(), value }).expect("noted");
     }
 }
 
@@ -188,7 +192,7 @@ fn told(db: &Tx) -> Vec<String> {
 fn member(db: &Tx, name: &str) -> StoredMember {
     let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
     let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
-    members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
+    operations::members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
 }
 
 fn small(at: &str, content: &[u8]) -> PreparedFile {
@@ -263,11 +267,16 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let key = SpaceKey::from_bytes([7; 32]);
             let policy = Policy::default();
-            spaces::create(&f.db, &new_space("other", policy.clone(), Some(key.clone())), 0)
+            operations::spaces::create(
+                &f.db,
+                &new_space("other", policy.clone(), Some(key.clone())),
+                0,
+            )
+            .expect("a space");
+            operations::spaces::create(&f.db, &new_space("third", policy.clone(), None), 0)
                 .expect("a space");
-            spaces::create(&f.db, &new_space("third", policy.clone(), None), 0).expect("a space");
             names::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
-            spaces::remove(&f.db, "third", true).expect("removed");
+            operations::spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
             policy_changes::set(&f.db, &path("pot://other"), &over).expect("set");
@@ -276,24 +285,30 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             let joined = member(&f.db, "donor-1");
             member(&f.db, "donor-2");
             members::seen(&f.db, &[(joined.id, 1_700_000_000_001)]).expect("seen");
-            members::revoke(&f.db, joined.id).expect("revoked");
+            operations::members::revoke(&f.db, joined.id).expect("revoked");
         },
         |f| {
             let [ada, bert] = ["ada", "bert"].map(|name| member(&f.db, name).id);
-            groups::create(&f.db, "students").expect("made");
-            groups::change(&f.db, "students", &[ada, bert], &[]).expect("changed");
+            operations::grants::edit(&f.db, "students", &GroupEdit::Create).expect("made");
+            operations::grants::edit(
+                &f.db,
+                "students",
+                &GroupEdit::Members { add: vec![ada, bert], remove: vec![] },
+            )
+            .expect("changed");
             let group = |name: &str| Grantee::Group(name.into());
             let grant = |space: &str, to: &Grantee, rights: &[Right]| {
                 let rights = rights.iter().copied().collect();
-                grants::change(&f.db, space, to, |held| held.with(rights)).expect("granted");
+                operations::grants::change(&f.db, space, to, |held| held.with(rights))
+                    .expect("granted");
             };
             let name = "of-ada".to_owned();
             let of_ada =
                 NewSpace { made_by: Some(ada), ..new_space(&name, Policy::default(), None) };
-            spaces::create(&f.db, &of_ada, 0).expect("a space");
+            operations::spaces::create(&f.db, &of_ada, 0).expect("a space");
             let quota = Quota { bytes: Some(1 << 40), files: None };
             for of in [QuotaOf::Space(name.clone()), QuotaOf::Member(ada), QuotaOf::Member(bert)] {
-                quotas::set(&f.db, &of, quota.into()).expect("set");
+                operations::quotas::set(&f.db, &of, quota.into()).expect("set");
             }
             grant(&name, &Grantee::Member(ada), &Right::ALL);
             grant("lab", &Grantee::Member(bert), &[Right::Read]);
@@ -303,37 +318,50 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let bert = members::all(&f.db).expect("read").pop().expect("bert").id;
             let take = |_| Rights::NONE;
-            grants::change(&f.db, "lab", &Grantee::Group(EVERYONE.into()), take).expect("taken");
-            groups::change(&f.db, "students", &[], &[bert]).expect("changed");
-            members::revoke(&f.db, bert).expect("revoked");
+            operations::grants::change(&f.db, "lab", &Grantee::Group(EVERYONE.into()), take)
+                .expect("taken");
+            operations::grants::edit(
+                &f.db,
+                "students",
+                &GroupEdit::Members { add: vec![], remove: vec![bert] },
+            )
+            .expect("changed");
+            operations::members::revoke(&f.db, bert).expect("revoked");
         },
         |f| {
             let lab = QuotaOf::Space("lab".into());
             for quota in [Quota { bytes: None, files: Some(7) }, Quota::NONE] {
-                quotas::set(&f.db, &lab, quota.into()).expect("set");
+                operations::quotas::set(&f.db, &lab, quota.into()).expect("set");
             }
             // A group and a space that are made again have none of the rights of before.
-            groups::remove(&f.db, "students").expect("removed");
-            groups::create(&f.db, "students").expect("made");
-            spaces::remove(&f.db, "of-ada", true).expect("removed");
+            operations::grants::edit(&f.db, "students", &GroupEdit::Remove).expect("removed");
+            operations::grants::edit(&f.db, "students", &GroupEdit::Create).expect("made");
+            operations::spaces::remove(&f.db, "of-ada", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
-            spaces::create(&f.db, &new_space("of-ada", Policy::default(), None), 0)
+            operations::spaces::create(&f.db, &new_space("of-ada", Policy::default(), None), 0)
                 .expect("a space");
         },
         |f| {
             let donor = DonorId(2);
+            let note = noting(&f.db);
             let addresses = "[2001:db8::7]:7701".parse().expect("addresses");
-            donors::located(&f.db, donor, &addresses).expect("noted");
-            donors::announce(&f.db, donor, Some(99)).expect("noted");
-            donors::quarantine(&f.db, DonorId(3), Some("it lied")).expect("noted");
+            operations::donors::change(&f.db, donor, |known| known.addresses = addresses)
+                .expect("noted");
+            operations::donors::change(&f.db, donor, |known| known.away_until_ms = Some(99))
+                .expect("noted");
+            let lied = |known: &mut StoredDonor| known.quarantined = Some("it lied".into());
+            operations::donors::change(&f.db, DonorId(3), lied).expect("noted");
             let goal = Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
-            donors::give_back(&f.db, DonorId(3), Some(&goal)).expect("noted");
-            notes::set(&f.db, notes::REPAIR_PAUSED, "maintenance").expect("noted");
+            operations::donors::change(&f.db, DonorId(3), |known| known.giving = Some(goal))
+                .expect("noted");
+            note(notes::REPAIR_PAUSED, Some("maintenance"));
         },
         |f| {
-            donors::announce(&f.db, DonorId(2), None).expect("noted");
-            notes::clear(&f.db, notes::REPAIR_PAUSED).expect("noted");
-            notes::set(&f.db, notes::REPAIR_DECLARED_DEAD, "[2]").expect("noted");
+            let note = noting(&f.db);
+            operations::donors::change(&f.db, DonorId(2), |known| known.away_until_ms = None)
+                .expect("noted");
+            note(notes::REPAIR_PAUSED, None);
+            note(notes::REPAIR_DECLARED_DEAD, Some("[2]"));
         },
         |f| {
             // The file is changed from a code to copies.
@@ -421,7 +449,8 @@ fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
 fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     target.apply(&drain(&fixture.db));
-    spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0).expect("a space");
+    operations::spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0)
+        .expect("a space");
     drain(&fixture.db); // and nobody has it
     names::make_dir(&fixture.db, &path("pot://lost/dir"), false, MADE).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
@@ -529,7 +558,8 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
     let (records, _) = base(&fixture);
     for records in [records, drain(&fixture.db)] {
         let mut target = Target::new();
-        spaces::create(&target.db, &new_space("lab", Policy::default(), None), 0).expect("a space");
+        operations::spaces::create(&target.db, &new_space("lab", Policy::default(), None), 0)
+            .expect("a space");
         target.apply(&records);
         assert_eq!(target.replay.left_out, 0);
         assert!(there(&target.db, "pot://lab/a") && there(&target.db, "pot://lab/e"));

@@ -3,7 +3,8 @@
 use crate::chunks::{placements, referrers, unused_chunks};
 use crate::fixture::{Fixture, ReadClock, file, new_space, path};
 use crate::log::{changes, records::Record};
-use crate::pool_records::{meta, spaces};
+use crate::operations;
+use crate::pool_records::meta;
 use crate::sql::Tx;
 use crate::{Catalog, ChangeListener, CommittedChange, Durability, Error, Upkeep, When};
 use potluck_core::attributes::EntryAttributes;
@@ -319,7 +320,7 @@ fn a_change_that_is_durable_soon_waits_for_no_disk_and_is_on_it_with_the_next_sy
  {
     let mut fixture = Fixture::new();
     let disk = Policy { sealed: false, ack: AckLevel::Disk, ..Policy::default() };
-    spaces::create(&fixture.db, &new_space("safe", disk, None), 0).expect("a space");
+    operations::spaces::create(&fixture.db, &new_space("safe", disk, None), 0).expect("a space");
     let files = (0..30).map(|n| file(&format!("pot://lab/{n}"), &[n], &[1])).collect();
     assert!(fixture.commit(files).iter().all(Result::is_ok));
     let catalog = Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0));

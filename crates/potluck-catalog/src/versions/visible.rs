@@ -58,7 +58,7 @@ pub struct Visible<'db> {
     /// The paths of those `files` whose replaced versions are kept: the log must tell of a version before it tells that
     /// this version is kept.
     untold: BTreeSet<PoolPath>,
-    /// The paths of those `files` that are pinned because they replaced pinned ones.
+    /// The paths of those `files` that are to be pinned because they replaced pinned ones.
     pinned: Vec<PoolPath>,
     /// The directories to which files came.
     grown: BTreeMap<PoolPath, DirId>,
@@ -276,7 +276,6 @@ impl<'db> Visible<'db> {
         }
         entries::put_file(self.db, dir, name, id)?;
         if was_pinned {
-            entries::set_pinned(self.db, dir, name, true)?;
             self.pinned.push(path.clone());
         }
         self.sums.add(data as i64);
@@ -316,7 +315,7 @@ impl<'db> Visible<'db> {
             files => changes::append(self.db, &ChangeOp::Files(files))?,
         }
         let mut pinned = std::mem::take(&mut self.pinned).into_iter();
-        pinned.try_for_each(|path| history::tell_pinned(self.db, &path))
+        pinned.try_for_each(|path| history::stay_pinned(self.db, &path))
     }
 
     /// Writes a version that no path names yet. If `target` asks for another redundancy, that is the version's goal.

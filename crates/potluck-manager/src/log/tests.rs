@@ -95,7 +95,7 @@ async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
         catch_up(&mut busy, &manager.catalog, epoch, 0, offload).await.expect("written");
         assert_eq!(busy.written, round, "a base, and then once a round");
         let ahead = manager.catalog.log_ahead(LogCopy::InFile, 0).await.expect("read");
-        assert_eq!(ahead.waiting(), 1);
+        assert_eq!(ahead.waiting(), 2, "a space, and the attributes of its root");
     }
 }
 

@@ -73,9 +73,9 @@ fn reserved_room_comes_back_as_it_was_and_what_has_ended_does_not_f4() {
         |db| sessions::end(db, &id(12)).expect("ended"),
         |db| {
             let policy = Policy::default();
-            spaces::create(db, &new_space("other", policy, None), 0).expect("a space");
+            operations::spaces::create(db, &new_space("other", policy, None), 0).expect("a space");
             reserve(db, 13, "pot://other/x", 1);
-            spaces::remove(db, "other", true).expect("removed");
+            operations::spaces::remove(db, "other", true).expect("removed");
         },
         |db| {
             meta::save_pool_time(db, 88).expect("saved");
@@ -111,7 +111,7 @@ fn reserved_room_comes_back_as_it_was_and_what_has_ended_does_not_f4() {
 fn a_reservation_ends_with_its_space_although_the_manager_is_killed_right_after_f4() {
     let fixture = Fixture::new();
     let other = new_space("other", Policy::default(), None);
-    spaces::create(&fixture.db, &other, 0).expect("a space");
+    operations::spaces::create(&fixture.db, &other, 0).expect("a space");
     reserve(&fixture.db, 13, "pot://other/x", 1);
     reserve(&fixture.db, 14, "pot://lab/run", 1);
     operations::spaces::remove(&fixture.db, "other", true).expect("removed");

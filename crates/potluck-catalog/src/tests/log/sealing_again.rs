@@ -13,7 +13,7 @@ fn sealed_lab() -> Fixture {
     engine::create(&at, "test pool").expect("created");
     let db = engine::open_existing(&at).expect("opened");
     let key = Some(SpaceKey::from_bytes([1; 32]));
-    spaces::create(&db, &new_space("lab", Policy::default(), key), 0).expect("a space");
+    operations::spaces::create(&db, &new_space("lab", Policy::default(), key), 0).expect("a space");
     let fixture = Fixture::of(dir, db);
     of_key(&fixture, 1);
     fixture
@@ -131,14 +131,21 @@ fn a_key_that_somebody_without_a_right_may_have_kept_is_changed_though_a_change_
     let mut fixture = sealed_lab();
     let [ada, bert] = ["ada", "bert"].map(|name| {
         let new = NewMember { role: Role::User, name, joined_wall_ms: 0, invited_by: None };
-        members::add(&fixture.db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member").id
+        operations::members::add(&fixture.db, new, |_| Ok(Digest::of(name.as_bytes())))
+            .expect("a member")
+            .id
     });
-    groups::create(&fixture.db, "students").expect("made");
-    groups::change(&fixture.db, "students", &[ada, bert], &[]).expect("changed");
+    operations::grants::edit(&fixture.db, "students", &GroupEdit::Create).expect("made");
+    operations::grants::edit(
+        &fixture.db,
+        "students",
+        &GroupEdit::Members { add: vec![ada, bert], remove: vec![] },
+    )
+    .expect("changed");
     let students = Grantee::Group("students".into());
     let change = |fixture: &Fixture, to: &Grantee, rights: &[Right]| {
         let rights: Rights = rights.iter().copied().collect();
-        grants::change(&fixture.db, "lab", to, |_| rights).expect("changed");
+        operations::grants::change(&fixture.db, "lab", to, |_| rights).expect("changed");
     };
     let exposed = |fixture: &Fixture| {
         spaces::named(&fixture.db, "lab").expect("lab").keys.expect("sealed").exposed
@@ -156,11 +163,19 @@ fn a_key_that_somebody_without_a_right_may_have_kept_is_changed_though_a_change_
     assert!(!rekey(&fixture, 3), "unfinished");
     let losses: [fn(&Fixture, MemberId, MemberId); 4] = [
         |f, ada, _| {
-            grants::change(&f.db, "lab", &Grantee::Member(ada), |_| Rights::NONE).expect("taken");
+            operations::grants::change(&f.db, "lab", &Grantee::Member(ada), |_| Rights::NONE)
+                .expect("taken");
         },
-        |f, ada, _| groups::change(&f.db, "students", &[], &[ada]).expect("changed"),
-        |f, _, bert| drop(members::revoke(&f.db, bert).expect("revoked")),
-        |f, _, _| groups::remove(&f.db, "students").expect("removed"),
+        |f, ada, _| {
+            operations::grants::edit(
+                &f.db,
+                "students",
+                &GroupEdit::Members { add: vec![], remove: vec![ada] },
+            )
+            .expect("changed")
+        },
+        |f, _, bert| drop(operations::members::revoke(&f.db, bert).expect("revoked")),
+        |f, _, _| operations::grants::edit(&f.db, "students", &GroupEdit::Remove).expect("removed"),
     ];
     for (n, loses) in (4..).zip(losses) {
         loses(&fixture, ada, bert);
