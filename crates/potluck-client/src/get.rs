@@ -334,7 +334,7 @@ async fn tree(
             match result {
                 Ok(file) => {
                     report.files += 1;
-                    report.bytes += file.size();
+                    report.bytes = report.bytes.saturating_add(file.size());
                     report.data += file.data();
                 }
                 Err(failure) => report.failed.push((name, failure)),

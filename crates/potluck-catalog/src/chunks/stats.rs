@@ -17,11 +17,11 @@ pub(crate) const COPIES_BY_DONOR: &str =
 pub struct Stats {
     /// The number of files, links included, in all spaces but that of the pool's own metadata.
     pub files: u64,
-    /// The size of those files together, in bytes of plaintext.
+    /// The bytes of those files together that are in no hole, as plaintext.
     pub bytes: u64,
     /// The number of files whose redundancy is being changed.
     pub changing: u64,
-    /// The size of the files being changed together, in bytes of plaintext.
+    /// The bytes of the files being changed together that are in no hole, as plaintext.
     pub changing_bytes: u64,
     /// The number of chunks that no file uses and that are not known to be gone, without those of `condemned_at_dead`.
     pub condemned: u64,
@@ -56,7 +56,7 @@ pub(crate) fn count(db: &Tx, dead: &BTreeSet<DonorId>) -> Result<Stats, Error> {
     let condemned_at_dead = if dead.is_empty() { 0 } else { only_at(db, dead)? };
     // The content of a file without chunks is in the catalog, so its redundancy is never being changed.
     let (changing, changing_bytes): (i64, i64) = db.query_row(
-        "SELECT count(*), coalesce(sum(size), 0) FROM versions
+        "SELECT count(*), coalesce(sum(size - holes), 0) FROM versions
          WHERE chunks > 0 AND goal IS NOT NULL
              AND NOT EXISTS (SELECT 1 FROM parts WHERE part = versions.id)",
         params![],

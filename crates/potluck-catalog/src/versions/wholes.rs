@@ -43,7 +43,7 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
         let number: u32 = found.get(0)?;
         let Some(part) = versions::of_row(&found, 1)? else { return Ok(None) };
         let same = part.chunk_size == file.chunk_size && part.redundancy() == file.redundancy();
-        let before = u64::from(number) * row;
+        let before = u64::from(number).saturating_mul(row);
         if before >= file.size || part.size != row.min(file.size - before) || !same {
             return Ok(None);
         }

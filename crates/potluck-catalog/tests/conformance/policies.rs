@@ -4,9 +4,11 @@ use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
+use potluck_catalog::fixture::sparse;
 use potluck_catalog::{Computed, Encoded};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{Override, Policy, Race, Redundancy, Width};
+use potluck_core::recipe::LARGEST_FILE;
 use potluck_wire::control::Condition;
 
 const TREE: [&str; 4] = ["pot://lab/a", "pot://lab/d/b", "pot://lab/d/e/c", "pot://lab/d/e/f/g"];
@@ -199,6 +201,18 @@ async fn a_large_tree_follows_page_by_page() {
     assert_eq!(stage.follow("pot://lab", false).await, (3000, 3_000_000));
     let stats = stage.catalog.stats(Default::default()).await.expect("counted");
     assert_eq!((stats.changing, stats.changing_bytes), (3000, 3_000_000));
+}
+
+#[tokio::test]
+async fn no_number_of_the_longest_holes_makes_a_sum_overflow() {
+    let mut stage = Stage::new().await;
+    let files = (0..9).map(|n| sparse(&format!("pot://lab/{n}"), &[n], LARGEST_FILE - 1000, &[1]));
+    assert!(stage.commit(files.collect()).await.iter().all(Result::is_ok));
+    stage.set("pot://lab", copies(2)).await;
+    assert_eq!(stage.follow("pot://lab", false).await, (9, 9000));
+    let stats = stage.catalog.stats(Default::default()).await.expect("counted");
+    assert_eq!((stats.files, stats.bytes), (9, 9000));
+    assert_eq!((stats.changing, stats.changing_bytes), (9, 9000));
 }
 
 #[tokio::test]

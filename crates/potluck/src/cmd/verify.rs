@@ -145,7 +145,7 @@ impl ReadBack {
     ) -> Result<(), Failure> {
         let done = check_tree(client, path, Arc::clone(progress)).await?;
         self.files += done.files;
-        self.bytes += done.bytes;
+        self.bytes = self.bytes.saturating_add(done.bytes);
         // A file that failed may have been replaced or removed since its page was opened. What is there now is
         // read once more.
         for (file, _) in done.failed {
@@ -162,7 +162,7 @@ impl ReadBack {
             Ok(CheckedFile { unreadable, why: Some(why), .. }) => failed(unreadable, why),
             Ok(checked) => {
                 self.files += 1;
-                self.bytes += checked.bytes;
+                self.bytes = self.bytes.saturating_add(checked.bytes);
             }
             // The file was removed after it was listed.
             Err(error) if error.code == code::NO_ENTRY => {}

@@ -157,7 +157,8 @@ impl Window {
 
     /// Puts a file or part into the next commit.
     pub(super) fn make_ready(&mut self, commit: FileCommit, finished: Option<Finished>) {
-        self.committing.ready_bytes += commit.size;
+        let ready_bytes = self.committing.ready_bytes.saturating_add(commit.size);
+        self.committing.ready_bytes = ready_bytes;
         if self.committing.ready_since.is_none() {
             self.committing.ready_since = Some(self.client.env.clock.now());
             self.events.push(Box::pin(async {
@@ -269,7 +270,7 @@ impl Window {
                 (Outcome::Refused(failure), Some(part)) => self.fail_part(part, file.path, failure),
                 (Outcome::Stored { version, below_policy, at_risk, dir_modified }, None) => {
                     self.rereads.local.forget(&file.path);
-                    self.report.bytes += file.size;
+                    self.report.bytes = self.report.bytes.saturating_add(file.size);
                     self.report.at_risk += u64::from(at_risk);
                     self.report.below_policy += u64::from(below_policy);
                     match finished {

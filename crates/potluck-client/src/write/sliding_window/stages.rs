@@ -189,7 +189,8 @@ impl Committing {
     /// all was, because an event is scheduled for the end of the time that this one waits, and none for a later one.
     pub fn note_left(&mut self) {
         self.ready_since = self.ready_since.filter(|_| !self.ready.is_empty());
-        self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
+        let sizes = self.ready.iter().map(|(file, _)| file.size);
+        self.ready_bytes = sizes.fold(0, u64::saturating_add);
     }
 
     /// Returns whether any commit was begun.

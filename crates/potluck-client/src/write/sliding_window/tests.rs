@@ -11,10 +11,10 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::Policy;
-use potluck_core::recipe::Entry;
+use potluck_core::recipe::{Entry, LARGEST_FILE};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
-use potluck_wire::control::Reserved;
+use potluck_wire::control::{Outcome, Reserved};
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::net::{BoxStream, SystemNet};
 use potluck_wire::tls::Dial;
@@ -114,6 +114,28 @@ async fn files_that_a_commit_leaves_are_ready_since_the_first_of_all_was() {
     assert!(window.committing.under_way);
     // One event is scheduled, for the end of the time that the first one waits.
     assert_eq!((window.committing.ready.len(), window.committing.ready_since), (72, since));
+}
+
+#[tokio::test]
+async fn any_number_of_the_largest_files_may_be_ready() {
+    let mut window = window();
+    cut_part(&mut window, 0, "pot://lab/a", 1);
+    cut_part(&mut window, 0, "pot://lab/a", 2);
+    let (part, _) = window.committing.ready.pop().expect("a part that is stored");
+    let file = FileCommit { in_parts: None, size: LARGEST_FILE, ..part };
+    (0..17).for_each(|_| window.make_ready(file.clone(), None));
+    window.committing.note_left();
+    assert_eq!(window.committing.ready_bytes, u64::MAX);
+    let stored = Outcome::Stored {
+        version: VersionId(1),
+        below_policy: false,
+        at_risk: false,
+        dir_modified: None,
+    };
+    let files = (0..17).map(|_| (file.clone(), None)).collect();
+    let committed = Committed { files: vec![stored; 17] };
+    window.take_committed(files, committed);
+    assert_eq!(window.report.bytes, u64::MAX);
 }
 
 #[tokio::test]

@@ -203,7 +203,7 @@ impl CpReport {
         let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
         self.files += done.stored.len() as u64;
         self.links += done.links;
-        self.bytes += done.bytes;
+        self.bytes = self.bytes.saturating_add(done.bytes);
         self.data += done.data;
         add(&mut self.sent_chunks, done.sent_chunks);
         add(&mut self.sent_bytes, done.sent_bytes);

@@ -57,7 +57,7 @@ impl CpReport {
     fn add(&mut self, done: GetReport) {
         self.files += done.files;
         self.links += done.links;
-        self.bytes += done.bytes;
+        self.bytes = self.bytes.saturating_add(done.bytes);
         self.data += done.data;
         self.failovers = self.failovers.map(|so_far| so_far + done.failovers);
         let failed = done.failed.into_iter();

@@ -213,7 +213,7 @@ impl CpReport {
     fn copied(&mut self, done: CopyReport) {
         self.files += done.files.len() as u64;
         self.links += done.links;
-        self.bytes += done.files.iter().map(|file| file.bytes).sum::<u64>();
+        self.bytes = done.files.iter().map(|it| it.bytes).fold(self.bytes, u64::saturating_add);
         let changing = done.files.iter().filter(|file| file.changing_to.is_some()).count() as u64;
         *self.without_moving.get_or_insert(0) += done.files.len() as u64;
         *self.changing.get_or_insert(0) += changing;
