@@ -94,6 +94,17 @@ async fn holes_use_nothing_of_a_quota() {
 }
 
 #[tokio::test]
+async fn a_quota_binds_whoever_had_long_holes_before_it_was_set() {
+    let mut stage = Stage::new().await;
+    stage.put(sparse("pot://lab/a", &[1], 1 << 32, &[1])).await;
+    stage.catalog.set_quota(lab(), bytes(10)).await.expect("set");
+    assert!(store(&mut stage, vec![sized("pot://lab/a", 2)]).await.is_err(), "more data");
+    let admitted = stage.catalog.admit_write(path("pot://lab/a"), Condition::Always, 2000).await;
+    assert!(matches!(admitted, Err(Error::OverQuota { .. })), "{admitted:?}");
+    store(&mut stage, vec![sized("pot://lab/a", 1)]).await.expect("as much data");
+}
+
+#[tokio::test]
 async fn a_write_that_will_not_fit_is_refused_before_it_is_sent() {
     let mut stage = Stage::new().await;
     stage.put(sized("pot://lab/a", 2)).await;

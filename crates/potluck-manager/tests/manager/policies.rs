@@ -1,16 +1,18 @@
 //! Redundancy and policies, as callers and donors see them.
 
-use crate::lab::{Donor, LEN, Lab, chunk, commit, file, offer, refused, write};
+use crate::lab::{Donor, LEN, Lab, chunk, commit, eventually, file, offer, refused, write};
 use potluck_core::ids::SessionId;
+use potluck_core::owner_limits::DiskState;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{Mirror, Override, Redundancy, Width};
+use potluck_core::policy::{Follows, Mirror, Override, Policy, Redundancy, Width};
+use potluck_core::recipe::{self, Content};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Condition, CopyFiles, FileCommit, GiveBack, Grow, MirrorState, Open, Outcome, PolicySet,
-    RepairStatus, Reserve, Reserved, Stat, Stated,
+    Condition, CopyFiles, FileCommit, GiveBack, Grow, Heartbeat, MirrorState, Open, Outcome,
+    PolicySet, RepairStatus, Reserve, Reserved, SpaceCreate, Stat, Stated,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::packed::Packed;
+use potluck_wire::packed::{Blob, Packed};
 
 fn ec(code: &str) -> Override {
     Override { ec: Some(code.parse().expect("a code")), ..Override::default() }
@@ -254,6 +256,34 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     let changed = admin.call(&set("pot://lab", wide)).await.expect("set");
     assert_eq!(changed.files, 0, "what is no redundancy concerns new files only");
     assert_eq!(goal("pot://lab/b").await.map(|goal| goal.to_string()), Some("2+1".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_that_no_machine_has_room_for_keeps_no_space_at_one_copy() {
+    let lab = Lab::new().await;
+    let (admin, first) = (lab.admin(), lab.donor("first").await);
+    let policy = Policy { sealed: false, follows: Follows::ALL, ..Policy::default() };
+    let space = SpaceCreate { name: "auto".into(), policy };
+    assert_eq!(admin.call(&space).await.expect("made").policy.copies, 1);
+    let session = reserved(&admin, "pot://auto", Some(0), Override::default()).await.session;
+    offer(&admin, session, &[1]).await;
+    let mut sparse = file(&session, "pot://auto/f", &[1], &[&first]);
+    let pages = sparse.pages.iter().map(|page| &page.0[..]);
+    let mut content = Content::default();
+    content.push_hole(1 << 59);
+    recipe::unpack(&sparse.digest, pages).expect("read").chunks.into_iter().for_each(|chunk| {
+        content.push(chunk);
+    });
+    (sparse.size, sparse.digest) = (content.size(), content.digest().expect("of whole subtrees"));
+    sparse.pages = recipe::pack(&sparse.digest, &content).into_iter().map(Blob).collect();
+    assert!(matches!(put(&admin, session, 0, sparse).await, Outcome::Stored { .. }));
+    let disk = DiskState { lent_used: 1 << 20, ..DiskState::default() };
+    first.send_heartbeat(Heartbeat { disk, ..first.heartbeat(1) }).await;
+    let _second = lab.donor("second").await;
+    eventually("a second copy", async || {
+        (stat(&admin, "pot://auto").await.policy.copies == 2).then_some(())
+    })
+    .await;
 }
 
 /// A donor that leaves does not come back, so a change that counts on it would wait for ever.
