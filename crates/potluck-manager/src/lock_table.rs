@@ -202,6 +202,16 @@ impl LockTable {
         Some(Arc::clone(&holder.wanted))
     }
 
+    /// Refuses a holder that says that it has so many authorities and names if its member may not have as many.
+    ///
+    /// Errors: [`code::TOO_MANY_LOCKS`].
+    pub fn check_claim(said: usize) -> Result<(), Failure> {
+        match said {
+            0..=LOCKED_OF_MEMBER => Ok(()),
+            _ => Err(too_many("files locked", LOCKED_OF_MEMBER)),
+        }
+    }
+
     /// Believes what a holder says that it has, as far as nobody else has it and the limit of its member allows it,
     /// and returns the files that the holder has lost. Without `is_believed` it has lost all.
     ///

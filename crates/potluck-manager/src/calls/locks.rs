@@ -14,7 +14,7 @@ use potluck_wire::control::{
     LockTaken, NameFree, NameReserve, NameReserved,
 };
 use potluck_wire::error::Failure;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 
 handles! {
@@ -135,35 +135,21 @@ impl Answer<LockKeep> for LockCalls {
         let key = (caller.member()?.member, holder);
         let (mut lost, mut lost_names) = (Vec::new(), Vec::new());
         let says_all = held.is_some();
+        let said = held.as_ref().map_or(0, Vec::len) + reserved.len();
+        LockTable::check_claim(said.max(busy.len()))?;
+        let busy: BTreeSet<PoolPath> = busy.into_iter().collect();
         if let Some(held) = held {
-            let (mut allowed, mut spaces) = (Vec::new(), BTreeSet::new());
-            for authority in held {
-                let question = (authority.path.space().to_owned(), authority.level);
-                let is_known = spaces.contains(&question);
-                let is_allowed = is_known || {
-                    let right = needed(authority.level);
-                    self.access.need_in_a_space(&caller, right, &authority.path).await.is_ok()
-                };
-                match is_allowed {
-                    true => {
-                        spaces.insert(question);
-                        allowed.push(authority);
-                    }
-                    false => lost.push(authority.path),
-                }
-            }
-            let (mut names, mut writable) = (Vec::new(), BTreeMap::new());
-            for path in reserved {
-                let may_write = match writable.get(path.space()) {
-                    Some(known) => *known,
-                    None => {
-                        let asked = self.access.need_in_a_space(&caller, Right::Write, &path).await;
-                        writable.insert(path.space().to_owned(), asked.is_ok());
-                        asked.is_ok()
-                    }
-                };
-                if may_write { names.push(path) } else { lost_names.push(path) }
-            }
+            // Read once, because a call may name very many spaces, of which there need not be one.
+            let seen = self.access.seen(&caller).await?;
+            let may = |path: &PoolPath, right| {
+                !path.space().is_empty() && seen.rights(path.space()).allow(right)
+            };
+            let (allowed, refused): (Vec<_>, Vec<_>) =
+                held.into_iter().partition(|it| may(&it.path, needed(it.level)));
+            let (names, refused_names): (Vec<_>, Vec<_>) =
+                reserved.into_iter().partition(|path| may(path, Right::Write));
+            lost.extend(refused.into_iter().map(|authority| authority.path));
+            lost_names.extend(refused_names);
             let (is_believed, now) = (self.is_just_restarted(), self.time.tick());
             let mut table = self.table();
             lost.extend(table.reclaim(key, allowed, is_believed, now)?);
