@@ -184,6 +184,11 @@ pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
 
 /// Returns whether a directory of a pool is mounted at the mount point `dir`, whether it is served or not.
 pub fn is_mounted(dir: &Path) -> io::Result<bool> {
+    Ok(mounted_device(dir)?.is_some())
+}
+
+/// Returns the number of the device that a directory of a pool is as it is mounted at the mount point `dir`, if one is.
+pub fn mounted_device(dir: &Path) -> io::Result<Option<String>> {
     let mounts = std::fs::read("/proc/self/mountinfo")?;
     let shown: Vec<u8> =
         dir.as_os_str().as_bytes().iter().flat_map(|byte| escaped(*byte)).collect();
@@ -191,12 +196,20 @@ pub fn is_mounted(dir: &Path) -> io::Result<bool> {
     let last = mounts
         .split(|byte| *byte == b'\n')
         .rfind(|line| line.split(|byte| *byte == b' ').nth(4).is_some_and(|place| place == shown));
-    let kind = last.and_then(|line| {
+    Ok(last.and_then(|line| {
+        let device = line.split(|byte| *byte == b' ').nth(2)?;
         let mut words = line.split(|byte| *byte == b' ');
         words.find(|word| *word == b"-")?;
-        words.next()
-    });
-    Ok(kind == Some(TYPE.as_bytes()))
+        let is_pool = words.next() == Some(TYPE.as_bytes());
+        is_pool.then(|| String::from_utf8_lossy(device).into_owned())
+    }))
+}
+
+/// Returns whether the device is mounted anywhere, by a list of mounts.
+pub fn is_device_mounted(device: &str, mountinfo: &Path) -> io::Result<bool> {
+    let mounts = std::fs::read(mountinfo)?;
+    let mut lines = mounts.split(|byte| *byte == b'\n');
+    Ok(lines.any(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())))
 }
 
 /// Returns a byte of a name as /proc/self/mountinfo shows it (proc_pid_mountinfo(5)).

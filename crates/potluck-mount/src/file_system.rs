@@ -124,6 +124,8 @@ pub struct FileSystem {
     locks: Arc<MountLocks>,
     /// True if this mount made changes that a power cut of the manager may undo for a moment, since it synced all.
     has_unsynced: AtomicBool,
+    /// True once requests are served no more.
+    has_ended: AtomicBool,
     /// The function that makes the kernel forget the attributes of a number.
     forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
@@ -161,6 +163,7 @@ impl FileSystem {
             capacities,
             locks,
             has_unsynced: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             forgetting,
         }
     }

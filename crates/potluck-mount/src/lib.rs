@@ -24,6 +24,7 @@ mod kernel_retries;
 mod known_capacities;
 mod locks;
 mod metadata_cache;
+mod mount_point;
 mod mounting;
 #[cfg(test)]
 mod no_manager;

@@ -4,6 +4,7 @@ use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmo
 use crate::coherent_metadata::CoherentMetadata;
 use crate::file_system::FileSystem;
 use crate::kernel_cache;
+use crate::mount_point::MountPoint;
 use crate::ops::KernelRequests;
 use crate::record::{FoundRecord, MountRecord, RecordedMount, Unpublished};
 use crate::spool::Spool;
@@ -57,6 +58,7 @@ pub struct Mounted {
     files: Arc<FileSystem>,
     record: Arc<MountRecord>,
     dir: PathBuf,
+    place: MountPoint,
     serving: JoinHandle<io::Result<()>>,
 }
 
@@ -83,8 +85,8 @@ pub fn mount(
     if served.is_err() {
         record.end();
     }
-    let (files, serving) = served?;
-    Ok(Mounted { files, record, dir: dir.into(), serving })
+    let Serving { files, place, task } = served?;
+    Ok(Mounted { files, record, dir: dir.into(), place, serving: task })
 }
 
 /// Makes sure that no other mount of this user shares files with this one, and returns a lock that keeps others from
@@ -109,7 +111,11 @@ fn attached_alone(mount: &RecordedMount, options: &MountOptions) -> Result<File,
     Ok(lock)
 }
 
-type Serving = (Arc<FileSystem>, JoinHandle<io::Result<()>>);
+struct Serving {
+    files: Arc<FileSystem>,
+    place: MountPoint,
+    task: JoinHandle<io::Result<()>>,
+}
 
 fn serve_kernel(
     pool: Pool,
@@ -130,13 +136,15 @@ fn serve_kernel(
     config.n_threads = Some(THREADS);
     config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
     let ops = KernelRequests::new(Arc::clone(&files), Handle::current());
-    let session = Session::from_fd(ops, device, config.acl, config).inspect_err(|_| {
+    let served = || {
+        let session = Session::from_fd(ops, device, config.acl, config)?;
+        kernel_cache::keep_true(&files, session.notifier())?;
+        let place = MountPoint::find(dir)?;
+        Ok(Serving { files, place, task: spawn_blocking(move || session.run()) })
+    };
+    served().inspect_err(|_| {
         let _ = detach(dir);
-    })?;
-    kernel_cache::keep_true(&files, session.notifier()).inspect_err(|_| {
-        let _ = detach(dir);
-    })?;
-    Ok((files, spawn_blocking(move || session.run())))
+    })
 }
 
 impl Mounted {
@@ -144,7 +152,8 @@ impl Mounted {
     /// closed. Returns the files that are not in the pool as they were written; the mount's record names them, too.
     ///
     /// When `stopped` completes the directory is unmounted. Programs that write may go on with their open files for
-    /// [`CLOSING_LIMIT`], or until the future that `stopped_again` makes completes.
+    /// [`CLOSING_LIMIT`], or until the future that `stopped_again` makes completes. So may those that have the mount in
+    /// another mount namespace when it is unmounted in that of this process.
     pub async fn serve<F: Future<Output = ()>>(
         mut self,
         stopped: impl Future<Output = ()>,
@@ -153,10 +162,18 @@ impl Mounted {
         let mut stopped = std::pin::pin!(stopped);
         let served = tokio::select! {
             ended = &mut self.serving => ended.map_err(io::Error::other)?,
+            () = is_left(&self.place, &self.record) => {
+                tracing::info!("unmounted here: copies of the mount in other namespaces are answered no more");
+                tokio::select! {
+                    () = self.publish_for_good() => {}
+                    () = &mut stopped => {}
+                }
+                return Ok(self.record.end());
+            }
             () = &mut stopped => {
                 let ended_well = async {
-                    let all_closed = self.unmount_for_good().await;
-                    self.files.publish_closed(all_closed).await;
+                    self.unmount_for_good().await;
+                    self.publish_for_good().await;
                 };
                 tokio::select! {
                     () = ended_well => {}
@@ -187,35 +204,43 @@ impl Mounted {
         served.map(|()| unpublished)
     }
 
-    /// Unmounts the directory, and waits for programs that write; returns whether all programs have closed their files.
-    async fn unmount_for_good(&mut self) -> bool {
+    /// Unmounts the directory, whether programs have something open in it or not.
+    async fn unmount_for_good(&self) {
         let dir = self.dir.clone();
         let unmounted = spawn_blocking(move || match unmount(&dir) {
-            Err(why) if why.kind() == io::ErrorKind::ResourceBusy => detach(&dir).map(|()| false),
+            Err(why) if why.kind() == io::ErrorKind::ResourceBusy => detach(&dir),
             // Somebody else detached it first.
-            Err(_) if !is_mounted(&dir)? => Ok(true),
-            done => done.map(|()| true),
+            Err(_) if !is_mounted(&dir)? => Ok(()),
+            done => done,
         });
-        match unmounted.await.map_err(io::Error::other).flatten() {
-            Ok(true) => {
-                let _ = (&mut self.serving).await;
-                return true;
-            }
-            Ok(false) => {}
-            Err(why) => tracing::error!("cannot unmount {}: {why}", self.dir.display()),
+        if let Err(why) = unmounted.await.map_err(io::Error::other).flatten() {
+            tracing::error!("cannot unmount {}: {why}", self.dir.display());
         }
-        if self.files.is_written() {
+    }
+
+    /// Waits for programs that write, and publishes what was closed.
+    async fn publish_for_good(&self) {
+        let has_ended = || self.serving.is_finished() || !self.files.is_written();
+        if !has_ended() {
             tracing::warn!(
                 "files are being written: {} seconds are left to close them; a second signal ends the mount at once",
                 CLOSING_LIMIT.as_secs()
             );
         }
         let all_closed = async {
-            while self.files.is_written() {
+            while !has_ended() {
                 tokio::time::sleep(LOOK).await;
             }
         };
         let _ = tokio::time::timeout(CLOSING_LIMIT, all_closed).await;
-        self.serving.is_finished()
+        self.files.publish_closed(self.serving.is_finished()).await;
+    }
+}
+
+/// Waits until the mount is left to other namespaces; never ends where that cannot be seen.
+async fn is_left(place: &MountPoint, record: &MountRecord) {
+    if let Err(why) = place.is_left(record).await {
+        tracing::warn!("whether the mount is unmounted cannot be seen: {why}");
+        std::future::pending().await
     }
 }

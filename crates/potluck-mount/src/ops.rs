@@ -55,8 +55,12 @@ impl KernelRequests {
     }
 
     /// Polls `work` once, and leaves it to the runtime if it has to wait. Most requests wait for nothing, and the calls
-    /// of others to donors or the manager are under way before a thread is woken.
+    /// of others to donors or the manager are under way before a thread is woken. Once the mount has ended the request
+    /// is dropped, which answers it with `EIO`.
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if self.files.has_ended() {
+            return;
+        }
         let _runtime = self.runtime.enter();
         let mut work = Box::pin(work);
         let mut now = Context::from_waker(Waker::noop());

@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The extension of the names of records.
 const EXTENSION: &str = "mount";
+/// The extension of the name of a file beside the record that is there while somebody who has unmounted waits.
+const UNMOUNTED: &str = "unmounted";
 /// The number of bytes of lines at which the file is written anew; it grows with the number of unpublished drafts.
 const OVERTAKEN: u64 = 256 << 10;
 
@@ -139,6 +141,7 @@ impl MountRecord {
                 Err(TryLockError::Error(why)) => return Err(why),
             }
         };
+        remove_if_there(&place.with_extension(UNMOUNTED))?;
         let mut first_line = serde_json::to_vec(mount)?;
         first_line.push(b'\n');
         let (end, open) = (first_line.len() as u64, BTreeMap::new());
@@ -158,6 +161,11 @@ impl MountRecord {
 
     fn state(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock().expect("no holder panics")
+    }
+
+    /// Returns whether somebody has unmounted the directory, and waits for the end of this process.
+    pub fn is_unmounted(&self) -> bool {
+        self.place.with_extension(UNMOUNTED).exists()
     }
 
     /// Makes a place for a new draft.
@@ -368,10 +376,17 @@ impl FoundRecord {
         }
     }
 
+    /// Tells the process that serves the mount that it was unmounted while no program had anything open in it, and
+    /// that somebody waits for the end.
+    pub fn tell_unmounted(&self) -> io::Result<()> {
+        File::create(self.place.with_extension(UNMOUNTED)).map(drop)
+    }
+
     /// Waits until the process that serves the mount has ended, removes the record, and returns the files that it
     /// names, which are thus told once.
     pub fn take_unpublished(mut self) -> io::Result<Vec<Unpublished>> {
         self.file.lock()?;
+        remove_if_there(&self.place.with_extension(UNMOUNTED))?;
         self.file.seek(SeekFrom::Start(0))?;
         let mut text = Vec::new();
         self.file.read_to_end(&mut text)?;
@@ -394,6 +409,13 @@ pub fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
         };
     }
     open.into_values().collect()
+}
+
+fn remove_if_there(place: &Path) -> io::Result<()> {
+    match std::fs::remove_file(place) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether an open file is the one at a path.

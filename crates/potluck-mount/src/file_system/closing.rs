@@ -11,6 +11,7 @@ use potluck_core::path::PoolPath;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The time that the kernel may take to tell the mount that a file was closed.
@@ -341,9 +342,15 @@ impl FileSystem {
         self.handles().is_written()
     }
 
-    /// Publishes the files that programs have closed, once requests are not served any more. With `all_closed` no
-    /// program has a file open, even if the mount did not hear that it was closed.
+    /// Returns whether no more requests are served.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Ends the serving of requests, and publishes the files that programs have closed. With `all_closed` no program has
+    /// a file open, even if the mount did not hear that it was closed.
     pub async fn publish_closed(&self, all_closed: bool) {
+        self.has_ended.store(true, Ordering::Relaxed);
         self.closed_are_published().await;
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {

@@ -12,6 +12,11 @@ use std::time::Duration;
 
 /// How long the command waits for the end of the daemon before it tells the user so.
 const SILENT: Duration = Duration::from_secs(2);
+/// What the command says when it waits.
+const WAITS: &str = "waiting until what was closed is in the pool; programs in other mount namespaces may have 20 \
+    seconds to close what they write";
+const WAITS_FOR_PROGRAMS: &str = "waiting until programs that still have something open there have closed it, and what \
+    was closed is in the pool";
 
 pub async fn run(
     args: &UmountArgs,
@@ -33,6 +38,9 @@ pub async fn run(
     let was_mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
     if was_mounted {
         end_mount(&dir, record.as_ref()).map_err(failed)?;
+        if let Some(record) = &record {
+            record.tell_unmounted().map_err(failed)?;
+        }
     }
     let lost = match record {
         Some(record) => {
@@ -42,7 +50,10 @@ pub async fn run(
             let taken = match tokio::time::timeout(SILENT, &mut taken).await {
                 Ok(taken) => taken,
                 Err(_) => {
-                    output.note("waiting until what was closed is in the pool");
+                    output.note(match was_mounted {
+                        true => WAITS,
+                        false => WAITS_FOR_PROGRAMS,
+                    });
                     taken.await
                 }
             };

@@ -9,9 +9,10 @@ use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A daemon that a command left behind; it is killed with its test.
@@ -82,6 +83,78 @@ fn a_mount_serves_when_its_command_returns_and_has_ended_when_umount_returns() {
     assert_eq!(lab.cli.cat("pot://lab/g"), b"half");
     let text = fs::read_to_string(log).expect("read");
     assert!(text.contains("is mounted at") && text.contains("is unmounted"), "{text}");
+}
+
+/// A mount namespace with a copy of all mounts, in which a program has a file open.
+struct OtherNamespace(Child);
+
+impl OtherNamespace {
+    fn reads(file: &Path) -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-m", "--propagation", "private", "sh", "-c"]);
+        unshare.arg("exec 3< \"$0\"; echo opened; read line; cat <&3").arg(file);
+        let mut child = unshare
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("unshare");
+        let mut said = [0; 7];
+        child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("said");
+        assert_eq!(&said, b"opened\n");
+        Self(child)
+    }
+
+    /// Has the program read on, and returns what it read, or `None` after an error.
+    fn read(self) -> Option<Vec<u8>> {
+        let read = self.0.wait_with_output().expect("ended");
+        read.status.success().then_some(read.stdout)
+    }
+}
+
+/// No unmounting takes a copy of the mount from a namespace with mounts of its own, which any user can make.
+#[test]
+fn a_mount_ends_when_it_is_unmounted_whatever_other_namespaces_have_a_copy() {
+    if !can_mount("a_mount_ends_when_it_is_unmounted_whatever_other_namespaces_have") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let dir = lab.dir().join("m");
+    fs::create_dir(&dir).expect("made");
+    let mount = || LeftDaemon::of(&lab.cli.json(&["mount", "pot://lab", arg(&dir)]));
+
+    let daemon = mount();
+    fs::write(dir.join("f"), "stored").expect("written");
+    let other = OtherNamespace::reads(&dir.join("f"));
+    lab.cli.ok(&["umount", arg(&dir)]);
+    assert!(!daemon.is_running() && records(&lab).is_empty());
+    assert_eq!(other.read(), None, "nobody answers");
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"stored");
+
+    let daemon = mount();
+    let other = OtherNamespace::reads(&dir.join("f"));
+    let unmounted = Command::new("fusermount3").arg("-u").arg(&dir).status().expect("ran");
+    assert!(unmounted.success());
+    wait_until("the daemon to end", DEADLINE, || !daemon.is_running());
+    assert_eq!(other.read(), None, "nobody answers");
+
+    let daemon = mount();
+    let other = OtherNamespace::reads(&dir.join("f"));
+    kill_process(daemon.0, Signal::TERM).expect("runs");
+    wait_until("the daemon to end", DEADLINE, || !daemon.is_running());
+    assert_eq!(other.read(), None, "nobody answers");
+
+    // What is detached goes on for the programs of its own namespace.
+    let daemon = mount();
+    let mut writer = File::create(dir.join("g")).expect("made");
+    let detached = Command::new("fusermount3").args(["-u", "-z"]).arg(&dir).status().expect("ran");
+    assert!(detached.success());
+    pause(Duration::from_secs(3));
+    writer.write_all(b"whole").expect("written");
+    drop(writer);
+    wait_until("the daemon to end", DEADLINE, || !daemon.is_running());
+    assert_eq!(lab.cli.cat("pot://lab/g"), b"whole");
 }
 
 /// `mv` from one mount to the other takes a file for two, removes one, and then finds none to copy.
@@ -235,7 +308,7 @@ fn umount_names_what_could_not_be_published_when_it_was_closed() {
     };
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "2MiB"]);
     let line = "exec 3<> f 4<> g; head -c 3000000 /dev/urandom >&3; echo fine >&4";
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     let ended = shell.args(["-c", line]).current_dir(&mount.dir).status().expect("sh");
     assert!(ended.success(), "a shell does not look at what close() returns");
     let ran = lab.cli.run(&["umount", arg(&mount.dir)]).exits(4);
