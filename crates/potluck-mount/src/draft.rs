@@ -127,16 +127,16 @@ enum Streamed {
 
 impl Draft {
     /// Makes a draft of a new file, which goes to donors as it is written, for as long as it is written in order.
-    pub fn empty(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
+    pub fn empty(place: DraftPlace, attributes: Attributes) -> Self {
         let content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
-        let mut draft = Self::new(place, content, attributes, condition, true);
+        let mut draft = Self::new(place, content, attributes, true);
         draft.is_modified_now();
         draft
     }
 
     /// Makes a draft of a version that was cut off to nothing when it was opened.
     pub fn cut_off_version(place: DraftPlace, cut: &File) -> Self {
-        let draft = Self::empty(place, Condition::Always, cut.attributes().into());
+        let draft = Self::empty(place, cut.attributes().into());
         Self { version: Some(cut.version()), ..draft }
     }
 
@@ -144,7 +144,7 @@ impl Draft {
     pub fn of_version(place: DraftPlace, base: File) -> Self {
         let (attributes, version) = (base.attributes().into(), Some(base.version()));
         let content = Content::Edited(Box::new(Edit::of(base, &place.spool)));
-        let draft = Self::new(place, content, attributes, Condition::Always, false);
+        let draft = Self::new(place, content, attributes, false);
         Self { version, ..draft }
     }
 
@@ -155,7 +155,7 @@ impl Draft {
         let version = Some(before.version());
         let shared = JointContent::join(&place.pool, path, before, attributes).await?;
         let content = Content::Shared(Box::new(shared));
-        let draft = Self::new(place, content, attributes, Condition::Always, false);
+        let draft = Self::new(place, content, attributes, false);
         Ok(Self { version, ..draft })
     }
 
@@ -182,13 +182,7 @@ impl Draft {
         matches!(self.content, Content::Shared(_))
     }
 
-    fn new(
-        place: DraftPlace,
-        content: Content,
-        attributes: Attributes,
-        condition: Condition,
-        is_dirty: bool,
-    ) -> Self {
+    fn new(place: DraftPlace, content: Content, attributes: Attributes, is_dirty: bool) -> Self {
         let DraftPlace { pool, small_files, spool, limits, written_files, note } = place;
         let opened = pool.now();
         let (version, has_new_attributes, failure_noted) = (None, false, false);
@@ -204,7 +198,7 @@ impl Draft {
             report: None,
             opened,
             attributes,
-            condition,
+            condition: Condition::Always,
             reserved: None,
             is_dirty,
             is_written,
@@ -378,13 +372,15 @@ impl Draft {
         self.is_nameless
     }
 
-    /// Notes that the draft was renamed. Unless the rename was `no_replace`, the draft may replace what has the new
-    /// name.
-    pub fn is_renamed(&mut self, no_replace: bool) {
+    /// Makes the draft that of a file which is published only if its name is still free.
+    pub fn must_be_new(&mut self) {
+        self.condition = Condition::IfAbsent;
+    }
+
+    /// Notes that the draft was renamed: it replaces what has the new name.
+    pub fn is_renamed(&mut self) {
         self.attributes.changed = Some(self.now());
-        if !no_replace {
-            self.condition = Condition::Always;
-        }
+        self.condition = Condition::Always;
     }
 
     /// Returns whether something was written or cut off since the draft was published last.

@@ -49,7 +49,7 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::{BadPath, PoolPath};
-use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, OnlyIf, Remove};
+use potluck_wire::control::{EntryKind, ListedEntry, MakeDir, OnlyIf, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -454,13 +454,13 @@ impl FileSystem {
             return Err(Errno::ROFS);
         }
         let NewEntry { permissions, owner } = self.inheriting(parent, made, false).await?;
-        let (condition, reserved) = match mode.is_exclusive {
-            true => (Condition::IfAbsent, Some(self.reserve_name(&path).await?)),
-            false => (Condition::Always, None),
+        let reserved = match mode.is_exclusive {
+            true => Some(self.reserve_name(&path).await?),
+            false => None,
         };
         let attributes = Attributes { permissions, owner, ..Attributes::default() };
         let place = self.draft_place();
-        let mut draft = Draft::empty(place, condition, attributes).with_reserved(reserved);
+        let mut draft = Draft::empty(place, attributes).with_reserved(reserved);
         draft.note(&path);
         let draft = SharedDraft::new(draft);
         let inode = self.number_of_version(parent, name, None);

@@ -18,7 +18,9 @@ impl FileSystem {
         let opened = self.handles().get(handle);
         let mut published = Ok(());
         if let Some(OpenHandle { handle: Handle::Writing(draft), inode, .. }) = opened {
-            published = self.publish_draft(&mut *draft.lock().await, inode).await;
+            let mut draft = draft.lock().await;
+            draft.must_be_new();
+            published = self.publish_draft(&mut draft, inode).await;
         }
         self.release(handle, None).await;
         if published.is_err() {

@@ -75,11 +75,11 @@ impl FileSystem {
             // The source was never published, so only its draft gets another name.
             (Err(Errno::NOENT), Some(draft)) => {
                 self.check_place(&target, no_replace).await?;
-                draft.is_renamed(no_replace);
+                draft.is_renamed();
             }
             (renamed, draft) => {
                 renamed?;
-                draft.iter_mut().for_each(|draft| draft.is_renamed(no_replace));
+                draft.iter_mut().for_each(|draft| draft.is_renamed());
             }
         }
         // Names are reserved by their whole paths, those of files below a directory, too.

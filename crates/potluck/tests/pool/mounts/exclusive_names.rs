@@ -5,6 +5,7 @@ use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use potluck_wire::control::LOCK_LEASE;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -64,6 +65,51 @@ fn of_several_programs_and_mounts_one_makes_a_file_with_o_excl_and_the_others_he
         .map(|mount| counts(mount.at("number.lock"), mount.at("number"), 6));
     workers.into_iter().for_each(|worker| worker.join().expect("nobody had the lock beside it"));
     assert_eq!(lab.cli.cat("pot://lab/number"), b"24");
+}
+
+/// Closes a file; returns the number of the error.
+fn close(file: File) -> Option<i32> {
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    (closed != 0).then(|| io::Error::last_os_error().raw_os_error())?
+}
+
+/// `O_EXCL` is decided at open(); what others do with the name without it is between them and the last close.
+#[test]
+fn a_file_made_with_o_excl_takes_the_place_of_what_others_put_there_before_it_is_closed() {
+    let Some((lab, one)) = mounted("a_file_made_with_o_excl_takes_the_place", 1, &[], &[]) else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let made = |name: &str| {
+        let mut file = make(one.at(name)).expect("free");
+        file.write_all(b"mine").expect("written");
+        file
+    };
+    let others: [(&str, &dyn Fn(PathBuf) -> io::Result<()>); 3] = [
+        ("written", &|path| fs::write(path, "another's")),
+        ("touched", &|path| OpenOptions::new().append(true).create(true).open(path).map(drop)),
+        ("renamed", &|path| {
+            fs::write(other.at("source"), "another's")?;
+            fs::rename(other.at("source"), path)
+        }),
+    ];
+    for (name, put) in others {
+        let file = made(name);
+        put(other.at(name)).expect("the name is not taken from who does not ask");
+        assert_ne!(lab.cli.cat(&format!("pot://lab/{name}")), b"mine");
+        assert_eq!(close(file), None, "{name}");
+        assert_eq!(lab.cli.cat(&format!("pot://lab/{name}")), b"mine");
+        assert_taken(other.at(name));
+    }
+
+    // A file takes no directory's place, nor a link's.
+    let (dir, link) = (made("dir"), made("link"));
+    fs::create_dir(other.at("dir")).expect("made");
+    std::os::unix::fs::symlink("target", other.at("link")).expect("made");
+    assert_eq!([close(dir), close(link)], [Some(libc::ENOTDIR); 2]);
+    assert!(fs::metadata(other.at("dir")).expect("there").is_dir());
+    assert_eq!(fs::read_link(other.at("link")).expect("there"), PathBuf::from("target"));
 }
 
 #[test]
