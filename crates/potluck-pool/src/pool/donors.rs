@@ -19,6 +19,8 @@ use std::time::Duration;
 /// The time within which two restarts are not the owner's doing: the donor restarts all the time, or two daemons with
 /// one identity replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
+/// The time after the start of another daemon in which it shows whether the one before it goes on: some heartbeats.
+const TOLD_APART: Duration = Duration::from_secs(10);
 
 /// The most chunks at one donor that the catalog takes in on the donor's word alone as they arrive. The names may be
 /// invented, and each is a row until the donor says that its copy is gone.
@@ -474,6 +476,8 @@ impl Pool {
             if let Some(registration) = &donor.registration {
                 status.addresses.clone_from(&registration.addresses);
                 status.twin_at = donor.twins.other(now).cloned();
+                status.may_be_twins =
+                    donor.restarted.is_some_and(|at| now.saturating_sub(at) <= TOLD_APART);
                 status.unreachable = registration.reach.unreachable().map(str::to_owned);
                 status.version = registration.version.clone();
                 status.used = registration.disk.lent_used;

@@ -340,6 +340,10 @@ pub struct DonorStatus {
     /// The addresses of another daemon that reports with the identity of this donor, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin_at: Option<Addresses>,
+    /// True if its daemon took the place of one that was still heard so lately that the two may both run, which is not
+    /// known yet. The manager alone uses it.
+    #[serde(skip)]
+    pub may_be_twins: bool,
     /// The reason why the manager reaches the donor at none of its addresses though it reports, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,

@@ -2,10 +2,13 @@
 //! nothing.
 
 use super::content::{arg, file};
-use super::lab::{Cli, Lab, Lending};
+use super::lab::{Cli, Lab, Lending, start_daemon, stop};
 use super::waiting::{DEADLINE, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 /// Makes a pool whose only donor holds a file, and returns the file's content as well.
 fn with_file() -> (Lab, Vec<u8>) {
@@ -113,4 +116,67 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     let max = &set["settings"][0];
     assert_eq!((&max["value"], &max["dir"]), (&"1GiB".into(), &arg(&new).into()), "{set}");
     anew.kill_9();
+}
+
+/// A clone of a machine has the identity and the store of its donor.
+#[test]
+fn the_clone_of_a_donor_is_told_for_what_it_is_and_joins_anew_as_the_alarm_advises() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1", "--chunk-size", "64KiB"]);
+    stop(lab.donor("donor-1"), Signal::TERM);
+    let clone = lab.dir().join("clone");
+    let mut copy = Command::new("cp");
+    assert!(
+        copy.arg("-a").arg(lab.dir().join("donor-1")).arg(&clone).status().expect("cp").success()
+    );
+    lab.start_donor("donor-1");
+    lab.wait_back("donor-1");
+    let (input, content) = file(lab.dir(), "input", 12, 20 << 16);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+
+    let (lent, state) = (clone.join("lent"), clone.join("state"));
+    let lends = ["lend", arg(&lent), "--state", arg(&state), "--max", "1GiB", "--keep-free", "0%"];
+    let lends = [&lends[..], &["--listen", "127.0.0.1:0"]].concat();
+    let (mut cloned, _) = start_daemon(&lab.cli, lab.dir(), "clone", &lends);
+    let alarms = |status: &Value| status["alarms"].as_array().expect("alarms").clone();
+    let mut advice = String::new();
+    wait_until("the alarm, and what the clone lacks", DEADLINE, || {
+        let status = lab.cli.status();
+        let told = alarms(&status).into_iter().find(|alarm| alarm["kind"] == "donor_twins");
+        let lacks = status["donors"][0]["bad"].as_u64() >= Some(8);
+        let is_told = told.is_some() && lacks;
+        if let (true, Some(told)) = (is_told, told) {
+            let kinds = alarms(&status).into_iter().map(|alarm| alarm["kind"].clone());
+            assert!(kinds.into_iter().all(|kind| kind != "donor_bad_copies"), "{status}");
+            advice = told["advice"].as_str().expect("text").to_owned();
+        }
+        is_told
+    });
+
+    stop(&mut cloned, Signal::TERM);
+    fs::remove_dir_all(&clone).expect("removed");
+    let told: Vec<&str> = advice.split('`').filter(|part| part.starts_with("potluck ")).collect();
+    assert_eq!(told[1], "potluck invite --role donor", "{advice}");
+    let token = lab.token_file("donor");
+    let typed = |command: &str| -> Vec<String> {
+        let words = command.split(' ').skip(1).map(|word| match word {
+            "DIR" => arg(&lent),
+            "FILE" => arg(&token),
+            "/var/lib/potluck/donor" => arg(&state),
+            word => word,
+        });
+        words.map(str::to_owned).collect()
+    };
+    let (lend, join) = (typed(told[2]), typed(told[3]));
+    lab.cli.ok(&join.iter().map(String::as_str).chain(["--name", "clone"]).collect::<Vec<_>>());
+    let lend: Vec<&str> = lend.iter().map(String::as_str).collect();
+    let lend = [&lend[..], &["--state", arg(&state), "--listen", "127.0.0.1:0"]].concat();
+    let (_own, _) = start_daemon(&lab.cli, lab.dir(), "own", &lend);
+    wait_until("both to be donors", DEADLINE, || {
+        let live = lab.cli.live_donors();
+        ["clone", "donor-1"].iter().all(|name| live.iter().any(|one| one == name))
+    });
+    let logs = lab.logs().into_iter().map(|(_, log)| log).collect::<String>();
+    assert!(!logs.contains("disk may be failing"), "not for a moment, and not in the log");
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
 }
