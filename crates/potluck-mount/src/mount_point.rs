@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 /// The time between two checks whether `potluck umount` waits, once the mount is gone.
 const LOOK: Duration = Duration::from_millis(50);

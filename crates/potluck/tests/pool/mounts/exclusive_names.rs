@@ -74,6 +74,9 @@ fn close(file: File) -> Option<i32> {
     (closed != 0).then(|| io::Error::last_os_error().raw_os_error())?
 }
 
+/// A way in which a program puts something at a path without `O_EXCL`.
+type Put<'a> = &'a dyn Fn(PathBuf) -> io::Result<()>;
+
 /// `O_EXCL` is decided at open(); what others do with the name without it is between them and the last close.
 #[test]
 fn a_file_made_with_o_excl_takes_the_place_of_what_others_put_there_before_it_is_closed() {
@@ -86,7 +89,7 @@ fn a_file_made_with_o_excl_takes_the_place_of_what_others_put_there_before_it_is
         file.write_all(b"mine").expect("written");
         file
     };
-    let others: [(&str, &dyn Fn(PathBuf) -> io::Result<()>); 3] = [
+    let others: [(&str, Put); 3] = [
         ("written", &|path| fs::write(path, "another's")),
         ("touched", &|path| OpenOptions::new().append(true).create(true).open(path).map(drop)),
         ("renamed", &|path| {
