@@ -3,6 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -23,7 +24,20 @@ pub fn cargo(arguments: &[&str]) -> Command {
     if !crate::steps::colours() {
         command.env("CARGO_TERM_COLOR", "never");
     }
+    if LINTS.load(Ordering::Relaxed) {
+        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    }
     command
+}
+
+/// True if the compiler is clippy's.
+static LINTS: AtomicBool = AtomicBool::new(false);
+
+/// Has clippy compile the workspace from now on, to whom a warning is an error. It is the compiler with more lints, so
+/// that all is compiled once; `cargo clippy` reads all code for its lints, and makes nothing that runs.
+pub fn lint_from_now_on() {
+    LINTS.store(true, Ordering::Relaxed);
 }
 
 /// Returns the root of the workspace, the parent of xtask's own directory, wherever xtask is run.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::cargo::{cargo, test_targets};
+use crate::cargo::{cargo, lint_from_now_on, test_targets};
 use crate::steps::{Beside, Steps, run_command};
 use crate::test_output::Tally;
 use crate::{package, scratch, setup, test_output, tidy, torture};
@@ -17,11 +17,11 @@ use crate::{package, scratch, setup, test_output, tidy, torture};
 pub enum Step {
     /// rustfmt finds nothing to change
     Fmt,
-    /// clippy has no warnings
-    Clippy,
     /// The repository keeps its own rules
     Tidy,
-    /// Everything and its tests compile, then all tests: unit, property, integration, simulation
+    /// Everything and its tests compile, and clippy has no warnings
+    Build,
+    /// All tests, once they are built: unit, property, integration, simulation
     Test,
     /// The Debian package and the wheel install, work and go without a trace
     Package,
@@ -37,22 +37,26 @@ struct Extent {
     torture: RangeInclusive<u64>,
     /// What must have happened in them.
     wanted: torture::Wanted,
-    /// The environment in which the simulation's tests try that much.
-    simulation: &'static [(&'static str, &'static str)],
+    /// The environment in which tests try that much.
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// Tried after each change, in the minutes that one waits for.
 const SHORT: Extent = Extent {
     torture: 1..=2,
     wanted: torture::Wanted { kills: 20, every_kind: false },
-    simulation: &[],
+    environment: &[],
 };
 
 /// Tried before an issue is called resolved.
 const ALL: Extent = Extent {
     torture: 1..=8,
     wanted: torture::Wanted { kills: 200, every_kind: true },
-    simulation: &[("POTLUCK_SIM_SEEDS", "140"), ("POTLUCK_SIM_LIARS", "all")],
+    environment: &[
+        ("POTLUCK_TESTS", "all"),
+        ("POTLUCK_SIM_SEEDS", "140"),
+        ("POTLUCK_SIM_LIARS", "all"),
+    ],
 };
 
 /// The test target that computes all the time, while all others wait most of the time.
@@ -64,7 +68,7 @@ const LIMIT: Duration = Duration::from_mins(35);
 /// Starts the simulation's tests, which run in what the other steps leave of the processors: clocks and networks
 /// are simulated there, so how slow the machine is changes nothing for them.
 fn start_simulation(extent: &Extent) -> JoinHandle<(Beside, Tally)> {
-    let environment = extent.simulation;
+    let environment = extent.environment;
     thread::spawn(|| {
         // The priority is that of this thread and of the processes that it starts.
         let lowest = rustix::process::nice(19).map_err(|error| format!("nice: {error}"));
@@ -91,7 +95,7 @@ fn start_sweep() -> JoinHandle<Beside> {
 const POOL: &str = "pool";
 
 /// The tests of everything else.
-fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
+fn run_other_tests(extent: &Extent, tally: &mut Tally) -> Result<String, String> {
     let scratch =
         scratch::directory("potluck-tests-").map_err(|error| format!("a directory: {error}"))?;
     let cores = thread::available_parallelism().map_or(2, usize::from);
@@ -112,7 +116,7 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
     for (selection, tests_a_core) in selections {
         // Without --no-fail-fast the first failing crate would hide the others.
         let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-        command.args(selection);
+        command.args(selection).envs(extent.environment.iter().copied());
         command.env("RUST_TEST_THREADS", (tests_a_core * cores).to_string());
         command.env("TMPDIR", scratch.path());
         let (mut ended, mut seen) = test_output::relay(&mut command, LIMIT, &mut std::io::stdout());
@@ -121,6 +125,7 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
         if let Some(failed) = seen.to_run_again() {
             let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
             command.args(selection).args(["--", "--exact"]).args(failed);
+            command.envs(extent.environment.iter().copied());
             command.env("RUST_TEST_THREADS", "1").env("TMPDIR", scratch.path());
             let (_, again) = test_output::relay(&mut command, LIMIT, &mut std::io::stdout());
             if seen.ran_again(&again) {
@@ -150,10 +155,6 @@ pub fn run(only: Option<Step>, all: bool) -> ExitCode {
                 .map_err(|_| "`cargo fmt --all` puts it right".to_owned())
         });
     }
-    if wanted(Step::Clippy) {
-        let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        steps.run("clippy", || run_command(&mut cargo(&arguments)));
-    }
     if wanted(Step::Tidy) {
         steps.run("tidy", || match tidy::run() {
             Ok(0) => Ok(String::new()),
@@ -161,12 +162,14 @@ pub fn run(only: Option<Step>, all: bool) -> ExitCode {
             Err(error) => Err(format!("{error:#}")),
         });
     }
+    lint_from_now_on();
+    let built = (wanted(Step::Build) || wanted(Step::Test)).then(|| {
+        steps.run("build", || run_command(&mut cargo(&["test", "--workspace", "--no-run"])))
+    });
     if wanted(Step::Test) {
-        let built =
-            steps.run("build", || run_command(&mut cargo(&["test", "--workspace", "--no-run"])));
-        if built {
+        if built == Some(true) {
             simulation = Some(start_simulation(&extent));
-            steps.run("test", || run_other_tests(&mut tally));
+            steps.run("test", || run_other_tests(&extent, &mut tally));
         } else {
             steps.not_run("test", "the build failed");
         }

@@ -47,6 +47,7 @@ mod pool {
     mod demo;
     mod erasure_coding;
     mod exit_codes;
+    mod extent;
     mod failed_starts;
     mod files;
     mod first_m_of_n;

@@ -1,6 +1,7 @@
 //! Tests `kill -9` of any role at any moment. Moments and victims are drawn by lot from a printed seed.
 
 use super::content::{Lots, arg, assert_same, bytes, file};
+use super::extent::cases;
 use super::lab::{Cli, Lab};
 use super::waiting::{DEADLINE, pause, wait_until};
 use std::fs;
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The number of kills in the test of one role.
-const KILLS: usize = 20;
+fn kills() -> usize {
+    cases(8, 20)
+}
 
 #[test]
 fn kill_9_of_the_client_loses_no_committed_byte() {
@@ -23,7 +26,7 @@ fn kill_9_of_the_client_loses_no_committed_byte() {
     let (mut old, mut new) = (0, 0);
     // A commit that was on its way when its client died may be carried out after the next read.
     let mut on_its_way = Vec::new();
-    for round in 1..=KILLS {
+    for round in 1..=kills() {
         let (input, newer) = file(lab.dir(), "input", round as u64, len);
         let mut writer = lab.cli.start(&["cp", arg(&input), "pot://lab/f"]);
         pause(usual.mul_f64(lots.below(1100) as f64 / 1000.0));
@@ -150,7 +153,7 @@ fn kill_9_of_a_donor_loses_no_committed_byte() {
     std::thread::scope(|scope| {
         let stop = StopAtEnd(&written);
         scope.spawn(|| written.keep_writing(&cli, &dir, len));
-        for _ in 0..KILLS {
+        for _ in 0..kills() {
             // Each death must meet some work, also where a file takes longer than donors live.
             written.wait_for_progress();
             let victim = lab.any_donor(&mut lots);
@@ -187,7 +190,7 @@ fn kill_9_of_the_manager_loses_no_committed_byte() {
     std::thread::scope(|scope| {
         let stop = StopAtEnd(&written);
         scope.spawn(|| written.keep_writing(&cli, &dir, len));
-        for _ in 0..KILLS {
+        for _ in 0..kills() {
             // Each run must see some work, and ends at any moment of it.
             written.wait_for_progress();
             pause(Duration::from_millis(lots.below(250)));
@@ -199,7 +202,7 @@ fn kill_9_of_the_manager_loses_no_committed_byte() {
         drop(stop);
     });
     lab.wait_live();
-    assert_eq!(lab.cli.status()["epoch"], KILLS + 1);
+    assert_eq!(lab.cli.status()["epoch"], kills() + 1);
     written.check(&lab, len);
     lab.wait_settled();
     lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
@@ -213,7 +216,7 @@ fn kill_9_of_everything_at_once_loses_no_committed_byte() {
     let mut lots = Lots::new("moments of a power cut", 14);
     let len = 3 << 20;
     let mut committed = Vec::new();
-    for round in 0..6 {
+    for round in 0..cases(3, 6) as u64 {
         let (input, _) = file(lab.dir(), "whole", 2 * round, len);
         let path = format!("pot://lab/{round}");
         lab.cli.ok(&["cp", arg(&input), &path]);

@@ -120,7 +120,7 @@ impl Cli {
         let mut command = self.command();
         command.args(args).stdin(input).stdout(create(&out)).stderr(create(&err));
         let started = Instant::now();
-        let mut running = Running::start(&mut command);
+        let mut running = Running::start_briefly(&mut command);
         let status = running.end_within(&format!("`potluck {}`", args.join(" ")), COMMAND_LIMIT);
         let read = |path: &Path| fs::read(path).expect("its output");
         let ran = Ran {

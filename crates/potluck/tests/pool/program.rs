@@ -24,6 +24,12 @@ impl Running {
                 Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
             });
         }
+        Self::start_briefly(command)
+    }
+
+    /// Starts `command`, which ends by itself whatever becomes of its owner. Nothing happens between fork and exec, so
+    /// that the pages of this process need not be set up in a child, which costs as much as a short command.
+    pub fn start_briefly(command: &mut Command) -> Self {
         let child = command.spawn().unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"));
         Self { child }
     }

@@ -2,6 +2,7 @@
 //! themselves, and that whoever has an old kit cannot take it over.
 
 use super::content::{Lots, arg, assert_same, bytes, file};
+use super::extent::cases;
 use super::lab::{Cli, Lab, stop};
 use super::metadata_survives::{cat_when_there, lose_and_restore, wait_logged};
 use super::mounts::{Mount, can_mount};
@@ -246,7 +247,7 @@ fn a_manager_killed_at_any_moment_of_a_change_goes_on_with_it_x6() {
     let (source, content) = file(lab.dir(), "source", 9, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/file"]);
     let mut lots = Lots::new("a change of the authority", 1);
-    for round in 0..6 {
+    for round in 0..cases(2, 6) {
         let mut changing = lab.cli.start(&ROTATE);
         pause(Duration::from_millis(lots.below(2500)));
         lab.kill_manager();

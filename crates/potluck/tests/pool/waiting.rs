@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 /// A time in which all ends that is not hung, on a machine with other work.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The time between two looks: short beside all that is waited for, long beside a look.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The times between two looks: the first is short beside a command, the longest beside what else is waited for, and
+/// both are long beside a look that starts a process.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Looks again and again until `done`, and returns how long that took. Fails the test after `limit`; `what` completes
 /// “gave up waiting for …”.
 pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
+    let mut wait = FIRST_LOOK;
     while !done() {
         assert!(started.elapsed() < limit, "gave up waiting for {what} after {limit:?}");
-        pause(LOOK_EVERY);
+        pause(wait);
+        wait = LONGEST_WAIT.min(wait * 3 / 2);
     }
     started.elapsed()
 }

@@ -2,6 +2,7 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
+use crate::pool::extent::cases;
 use crate::pool::lab::Lab;
 use crate::pool::ranges::moves_at_most;
 use crate::pool::tap::Tap;
@@ -124,7 +125,7 @@ fn a_file_changed_at_random_is_what_a_local_one_would_be() {
     for path in ["space-0/f", "space-1/f"] {
         let mut model = bytes(3, 900_000);
         fs::write(mount.at(path), &model).expect("written");
-        for turn in 0..12 {
+        for turn in 0..cases(6, 12) {
             // An edit keeps none of a file's chunks where files are cut otherwise by then.
             let space = &format!("pot://{}", &path[..7]);
             match turn {

@@ -2,6 +2,7 @@
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
+use crate::pool::extent::cases;
 use crate::pool::lab::{Cli, Lab, Lending};
 use crate::pool::lent::all_files;
 use crate::pool::tap::Tap;
@@ -61,7 +62,7 @@ fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
     {
         let mount = Mount::start(&lab, "pot://", options);
         let mut lots = Lots::new("new files at random", seed as u64);
-        for turn in 0..8 {
+        for turn in 0..cases(4, 8) {
             let path = format!("space-{}/f-{seed}-{turn}", turn % 4);
             let (mut file, reads) = match lots.below(2) {
                 0 => (File::create(mount.at(&path)).expect("made"), false),

@@ -1,6 +1,7 @@
 //! Tests writers of one file that write at random, through two mounts and the library, against a model in memory.
 
 use super::super::content::{Lots, assert_same, bytes};
+use super::super::extent::cases;
 use super::super::lab::Lab;
 use super::super::mounts::{Mount, mounted};
 use super::super::waiting::{DEADLINE, wait_until};
@@ -13,7 +14,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use tokio::runtime::Runtime;
 
-const ROUNDS: u64 = 6;
 const WRITES: u64 = 60;
 /// The bound of most offsets.
 const NEAR: u64 = 24 << 20;
@@ -100,7 +100,7 @@ fn writers_of_mounts_and_of_the_library_make_the_versions_that_a_model_says() {
     fs::write(mounts[0].at("out"), b"as it was").expect("written");
     share(&mounts[0].at("out"), "1").expect("it is there");
     let mut version = b"as it was".to_vec();
-    for round in 0..ROUNDS {
+    for round in 0..cases(2, 6) as u64 {
         let mut lots = Lots::new("shared files against a model", round);
         wait_until("both mounts to see what there is", DEADLINE, || {
             let sees = |it: &Mount| {
